@@ -1,0 +1,40 @@
+PYTHON ?= python3
+
+.PHONY: help demo test lint bench clean distclean
+.DELETE_ON_ERROR:
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: demo/data ## surgical video rendered into demo/, and checked
+	@.venv/bin/suture check demo/data
+
+test: lint ## lint, then all tests
+	@.venv/bin/python -m pytest -q -n auto --dist loadfile
+
+lint: .venv/.ready ## formatting, style and types
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/mypy
+
+bench: .venv/.ready ## every benchmark, one after the other
+	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do echo "$$file"; .venv/bin/python "$$file"; done
+
+clean: ## remove the demo, caches and build outputs
+	@rm -rf demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv too
+	@rm -rf .venv
+
+demo/data: | .venv/.ready
+	@.venv/bin/suture synthetic $@
+
+# The stamp is touched last, so an installation that was interrupted is taken up again.
+.venv/.ready: constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Suture needs Python 3.11 or newer, $(PYTHON) is older or missing: make PYTHON=/path/to/python3"; exit 2; }
+	@echo "installing what Suture needs into .venv (3–5 minutes)"
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,140 @@
+"""Every command, thin: parse, call, print."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from suture import __version__
+from suture.errors import UserError
+
+app = typer.Typer(
+    help="Label a few frames, segment every video.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console()
+err = Console(stderr=True)
+
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting.")]
+Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        out.print(f"suture {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of mistakes.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def synthetic(
+    folder: Annotated[Path, typer.Argument(help="Where to write it.")],
+    cases: int = 8,
+    frames: Annotated[int, typer.Option(help="Frames per video.")] = 120,
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT.")] = "256x256",
+    seed: int = 0,
+    container: Annotated[str, typer.Option(help="mp4, or png: folders of frames.")] = "mp4",
+) -> None:
+    """Generate surgical-looking video with masks, to try everything without data."""
+    from suture.data.render import SyntheticSettings
+    from suture.data.sources.synthetic import write_synthetic
+
+    try:
+        width, height = (int(side) for side in size.lower().split("x"))
+    except ValueError:
+        raise UserError(f"--size is {size}, expected WIDTHxHEIGHT such as 256x256.") from None
+    settings = SyntheticSettings(seed=seed, cases=cases, frames=frames, width=width, height=height)
+    write_synthetic(folder, settings, container=container)
+    out.print(f"Written: {folder}. Next: suture check {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def check(
+    path: Path,
+    source: str = "auto",
+    option: Options = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Draft dataset.yaml, every guess marked.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing dataset.yaml.")] = False,
+) -> None:
+    """Say what is here, and what would ruin a night of training."""
+    raise NotImplementedError
+
+
+@app.command()
+def train(
+    target: Annotated[Path | None, typer.Argument(help="A config file, or a dataset's folder.")] = None,
+    run: Annotated[Path | None, typer.Option("-o", "--run", help="The run folder.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings to start from.")] = None,
+    set: Overrides = None,
+) -> None:
+    """Train a method on a dataset; started again, it goes on where it was."""
+    from suture.runs.config import load_config
+    from suture.runs.run import train as train_run
+
+    config = load_config(target, preset, set or [])
+    folder = run or Path("runs") / f"{config.data.root.resolve().name}-{config.method['name']}-{config.seed}"
+    metrics = train_run(config, folder, err)
+    if _first():
+        out.print(scores_table(metrics))
+        out.print(f"Run: {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def evaluate(run: Path, set: Overrides = None) -> None:
+    """Score a finished run again, and print its scores."""
+    from suture.runs.run import evaluate_run
+
+    metrics = evaluate_run(run, set or [], err)
+    if _first():
+        out.print(scores_table(metrics))
+
+
+def scores_table(metrics: dict[str, Any]) -> Table:
+    """The scores of each set of frames, in percent."""
+    table = Table(title="Scores (%)", title_justify="left")
+    columns = {"miou": "mIoU", "miou_frames": "mIoU per frame", "dice": "Dice", "pa": "PA", "pac": "PAC", "nsd": "NSD"}
+    table.add_column("")
+    for column in columns.values():
+        table.add_column(column, justify="right")
+    for name, scores in metrics.items():
+        values = [scores["overall"].get(key) for key in columns]
+        table.add_row(name, *("–" if value is None else f"{100 * value:.1f}" for value in values))
+    return table
+
+
+def _first() -> bool:
+    import os
+
+    return os.environ.get("RANK", "0") == "0"
+
+
+def main() -> None:
+    """The command line: a user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        if "--debug" in sys.argv:
+            raise
+        err.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("Stopped; start the same command again to go on.")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

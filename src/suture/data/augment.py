@@ -1,0 +1,240 @@
+"""Geometry and colour, batched on the device, with every parameter drawn by an explicit generator.
+
+A *view draw* is what one sample gets: a crop box in fractions of the scene, a flip and colour parameters. Loader
+workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one `grid_sample` and applies
+the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from torch import Tensor
+
+Fraction = Field(ge=0, le=1)
+
+
+class Color(BaseModel):
+    """How far colours are moved: the widths of the jitter, and how often a sample gets it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    brightness: float = Fraction
+    contrast: float = Fraction
+    saturation: float = Fraction
+    hue: float = Field(ge=0, le=0.5)
+    jitter: float = Fraction
+    """Share of samples whose brightness, contrast, saturation and hue move."""
+    grey: float = Fraction
+    blur: float = Fraction
+
+
+COLORS = {
+    "none": Color(brightness=0, contrast=0, saturation=0, hue=0, jitter=0, grey=0, blur=0),
+    "mild": Color(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.02, jitter=1, grey=0, blur=0),
+    # PixPro's strengths; its solarisation is left out, because it has no counterpart in endoscopic light.
+    "strong": Color(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, jitter=0.8, grey=0.2, blur=0.5),
+}
+
+
+class Augment(BaseModel):
+    """Random crop (side as a fraction of the scene's), horizontal flip, colour."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    crop: tuple[float, float] = (0.5, 1.0)
+    flip: bool = True
+    color: Color = COLORS["mild"]
+
+    @field_validator("color", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in COLORS:
+                raise ValueError(f"{value!r} is not one of {', '.join(COLORS)}")
+            return COLORS[value]
+        return value
+
+    @model_validator(mode="after")
+    def _crop_in_range(self) -> "Augment":
+        low, high = self.crop
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"crop is {list(self.crop)}, expected [min, max] with 0 < min ≤ max ≤ 1")
+        return self
+
+
+class ViewDraw(NamedTuple):
+    """The parameters of one sample."""
+
+    box: np.ndarray
+    """x, y, width, height as fractions of the scene."""
+    flip: bool
+    color: np.ndarray
+    """brightness, contrast, saturation, hue (turns), grey, blur (0…1 of the largest width; negative: none)."""
+
+
+def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
+    """Draw one sample's crop, flip and colours; always the same number of draws, so streams never shift."""
+    u = rng.random(12)
+    side = augment.crop[0] + u[0] * (augment.crop[1] - augment.crop[0])
+    box = np.array([u[1] * (1 - side), u[2] * (1 - side), side, side])
+    c = augment.color
+    jitter = float(u[4] < c.jitter)
+    widths = np.array([c.brightness, c.contrast, c.saturation, c.hue]) * jitter
+    moves = (2 * u[5:9] - 1) * widths + np.array([1, 1, 1, 0])
+    blur = u[11] if u[10] < c.blur else -1.0
+    return ViewDraw(box, bool(augment.flip and u[3] < 0.5), np.array([*moves, float(u[9] < c.grey), blur]))
+
+
+class Layer(NamedTuple):
+    """Padded uint8 patches (N H W or N 3 H W) and, for each, where in it the sample lies: x, y, width, height."""
+
+    pixels: Tensor
+    boxes: Tensor
+
+
+class Patches(NamedTuple):
+    """What the loader hands to the device. Layers may have resolutions of their own."""
+
+    images: Layer
+    labels: Layer
+    confidence: Layer | None
+    """How sure the labels are, 0…255; None where nobody asks."""
+    flip: Tensor
+    color: Tensor
+
+
+def cut(array: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cut the pixels that bilinear sampling of a fractional box needs; give them and the box in their coordinates."""
+    height, width = array.shape[:2]
+    x, y, w, h = box * (width, height, width, height)
+    left, top = max(int(np.floor(x)) - 1, 0), max(int(np.floor(y)) - 1, 0)
+    right, bottom = min(int(np.ceil(x + w)) + 1, width), min(int(np.ceil(y + h)) + 1, height)
+    return array[top:bottom, left:right], np.array([x - left, y - top, w, h], np.float32)
+
+
+def collate(
+    draws: Sequence[ViewDraw],
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray | None],
+    confidence: Sequence[np.ndarray | None] | None = None,
+) -> Patches:
+    """Cut every sample out of its arrays and pad them to one size; None labels are all ignore, None confidence sure."""
+    return Patches(
+        _layer(draws, images),
+        _layer(draws, [_PIXEL if label is None else label for label in labels]),
+        None if confidence is None else _layer(draws, [_PIXEL if sure is None else sure for sure in confidence]),
+        torch.tensor([draw.flip for draw in draws]),
+        torch.from_numpy(np.stack([draw.color for draw in draws]).astype(np.float32)),
+    )
+
+
+_PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence: all sure
+
+
+def _layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray]) -> Layer:
+    cuts = [cut(array, draw.box) for array, draw in zip(arrays, draws, strict=True)]
+    pixels = torch.from_numpy(_padded([patch for patch, _ in cuts]))
+    boxes = torch.from_numpy(np.stack([box for _, box in cuts]))
+    return Layer(pixels.permute(0, 3, 1, 2) if pixels.ndim == 4 else pixels, boxes)
+
+
+def _padded(patches: Sequence[np.ndarray]) -> np.ndarray:
+    height, width = max(p.shape[0] for p in patches), max(p.shape[1] for p in patches)
+    padded = np.empty((len(patches), height, width, *patches[0].shape[2:]), np.uint8)
+    for target, patch in zip(padded, patches, strict=True):
+        h, w = patch.shape[:2]
+        target[:h, :w] = patch
+        # Only the first pixel beyond the patch is ever touched by bilinear sampling: it repeats the edge.
+        target[:h, w : w + 1] = patch[:, -1:]
+        target[h : h + 1, : w + 1] = target[h - 1 : h, : w + 1]
+    return padded
+
+
+def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
+    """Resize every box to height × width and recolour: N 3 H W, float, 0…1."""
+    images = patches.images.pixels.float() / 255
+    grid = _grid(patches.images.boxes, patches.flip, size, images.shape[-2:])
+    sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return recolor(sampled, patches.color)
+
+
+def render_labels(patches: Patches, size: tuple[int, int]) -> Tensor:
+    """The labels under the same geometry, nearest neighbour: N H W, int64."""
+    return _nearest(patches.labels, patches.flip, size).long()
+
+
+def render_confidence(patches: Patches, size: tuple[int, int]) -> Tensor | None:
+    """The labels' confidence under the same geometry: N H W, 0…1."""
+    return None if patches.confidence is None else _nearest(patches.confidence, patches.flip, size) / 255
+
+
+def _nearest(layer: Layer, flip: Tensor, size: tuple[int, int]) -> Tensor:
+    height, width = layer.pixels.shape[-2:]
+    x, y = _positions(layer.boxes, flip, size)
+    columns = x.floor().long().clamp_(0, width - 1)
+    rows = y.floor().long().clamp_(0, height - 1)
+    samples = torch.arange(len(layer.pixels), device=rows.device)[:, None, None]
+    return layer.pixels[samples, rows[:, :, None], columns[:, None, :]]
+
+
+def _positions(boxes: Tensor, flip: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Pixel coordinates (x of every column, y of every row) of the output's pixel centres."""
+    height, width = size
+    u = (torch.arange(width, device=boxes.device) + 0.5) / width
+    v = (torch.arange(height, device=boxes.device) + 0.5) / height
+    u = torch.where(flip[:, None], 1 - u, u.expand(len(boxes), -1))
+    return boxes[:, :1] + u * boxes[:, 2:3], boxes[:, 1:2] + v * boxes[:, 3:4]
+
+
+def _grid(boxes: Tensor, flip: Tensor, size: tuple[int, int], patch: torch.Size) -> Tensor:
+    x, y = _positions(boxes, flip, size)
+    gx = (2 * x / patch[1] - 1)[:, None, :].expand(-1, size[0], -1)
+    gy = (2 * y / patch[0] - 1)[:, :, None].expand(-1, -1, size[1])
+    return torch.stack((gx, gy), -1)
+
+
+# RGB → YIQ: turning the two chroma axes turns the hue, and stays a linear map.
+_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+_FROM_YIQ = torch.linalg.inv(_YIQ)
+
+
+def recolor(images: Tensor, color: Tensor) -> Tensor:
+    """Brightness, saturation, hue and grey as one 3×3 matrix per sample, contrast about the mean, then blur."""
+    brightness, contrast, saturation, hue, grey, blur = color.to(images.dtype).unbind(1)
+    device, dtype = images.device, images.dtype
+    to_yiq, from_yiq, to_grey = (m.to(device, dtype, non_blocking=True) for m in (_YIQ, _FROM_YIQ, _YIQ[None, :1]))
+    chroma = saturation * (1 - grey)
+    angle = 2 * torch.pi * hue
+    turn = torch.zeros(len(images), 3, 3, device=device, dtype=dtype)
+    turn[:, 0, 0] = 1
+    turn[:, 1, 1] = turn[:, 2, 2] = chroma * angle.cos()
+    turn[:, 1, 2] = -chroma * angle.sin()
+    turn[:, 2, 1] = chroma * angle.sin()
+    matrix = brightness[:, None, None] * (from_yiq @ turn @ to_yiq)
+    n, _, height, width = images.shape
+    flat = images.reshape(n, 3, -1)
+    mean = to_grey @ matrix @ flat.mean(2, keepdim=True)
+    moved = contrast[:, None, None] * (matrix @ flat) + (1 - contrast[:, None, None]) * mean
+    moved = moved.clamp_(0, 1).reshape(n, 3, height, width)
+    return _blurred(moved, blur)
+
+
+def _blurred(images: Tensor, amount: Tensor) -> Tensor:
+    """Gaussian blur with a width of its own per sample: 0.1 % to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
+    n, channels, height, width = images.shape
+    largest = 0.009 * min(height, width)
+    radius = max(1, round(3 * largest))
+    sigma = (0.05 + amount.clamp(min=0) * 0.95) * largest
+    offsets = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
+    kernel = torch.exp(-0.5 * (offsets / sigma[:, None]) ** 2)
+    kernel = torch.where((amount < 0)[:, None], (offsets == 0).to(kernel.dtype), kernel / kernel.sum(1, keepdim=True))
+    flat = images.reshape(1, n * channels, height, width)
+    weight = kernel.repeat_interleave(channels, 0)[:, None]
+    padded = F.pad(flat, (radius, radius, radius, radius), mode="replicate")
+    blurred = F.conv2d(padded, weight[:, :, None, :], groups=n * channels)
+    blurred = F.conv2d(blurred, weight[:, :, :, None], groups=n * channels)
+    return blurred.reshape(images.shape)

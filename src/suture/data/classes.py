@@ -1,0 +1,154 @@
+"""The class table: what the raw ids or colours of a mask mean."""
+
+import colorsys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from suture.errors import UserError
+
+IGNORE = 255
+"""The id of pixels that take no part in any loss or score."""
+UNPAINTED = -1
+"""The raw value of a pixel that an annotation tool left without any label."""
+_UNKNOWN = 254
+_IDS = 65536
+"""The ids an image file can hold; the labels of annotation tools are numbered after them."""
+_RED_GREEN_BLUE = np.array([65536, 256, 1], np.int32)
+
+Color = tuple[int, int, int]
+Raw = int | Color | str
+"""What a mask says of a pixel: an id, a colour, or a label of the annotation tool."""
+_SAFE_COLORS: tuple[Color, ...] = (
+    # Okabe and Ito's eight without black, then Tol's "muted": told apart with any kind of colour vision.
+    *((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
+    *((51, 34, 136), (136, 204, 238), (68, 170, 153), (17, 119, 51), (153, 153, 51), (221, 204, 119)),
+    *((204, 102, 119), (136, 34, 85), (170, 68, 153)),
+)
+
+
+class UnknownValues(UserError):
+    """A mask holds values that the class table does not know."""
+
+    def __init__(self, counts: dict[Raw, int], known: str) -> None:
+        self.counts = counts
+        words = [f"{_in_words(value)} ({count} pixels)" for value, count in list(counts.items())[:5]]
+        more = ", …" if len(counts) > 5 else ""
+        super().__init__(f"holds {', '.join(words)}{more}, expected {known}")
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """Names and colours of the classes 0 … n−1, and which raw value of a mask means which of them.
+
+    A raw value is an id, a colour or, in the export of an annotation tool, a label. Several raw values may mean one
+    class (merged classes); a raw value may mean `IGNORE`. `unpainted` says what a
+    pixel means that carries no label at all: raw 0 or black where the table does not name them. It has no default,
+    because guessing it wrong ruins a training silently: None means that nobody has said it.
+
+    >>> table = ClassTable(("tissue", "tool"), ((0, 0, 0), (0, 255, 0)), {0: 0, 1: 1, 2: 1})
+    >>> table.encode(np.array([[0, 1, 2]])).tolist()
+    [[0, 1, 1]]
+    """
+
+    names: tuple[str, ...]
+    colors: tuple[Color, ...]
+    values: Mapping[Raw, int]
+    unpainted: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.names) < _UNKNOWN:
+            raise UserError(f"A class table has {len(self.names)} classes, expected 1 to {_UNKNOWN - 1}.")
+        if len(set(self.names)) < len(self.names):
+            twice = sorted({name for name in self.names if self.names.count(name) > 1})
+            raise UserError(f"The class names {', '.join(twice)} stand in the class table twice: names must differ.")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def by_color(self) -> bool:
+        """Whether the values of image files are colours; else they are ids."""
+        return any(isinstance(value, tuple) for value in self.values)
+
+    @cached_property
+    def label_ids(self) -> dict[str, int]:
+        """The ids by which a reader of an annotation tool's export hands over its labels to `encode`."""
+        labels = [value for value in self.values if isinstance(value, str)]
+        return {label: _IDS + position for position, label in enumerate(labels)}
+
+    @cached_property
+    def _of_id(self) -> np.ndarray:
+        # The last entry is reached by index -1, UNPAINTED; the one before stays unknown, for anything out of range.
+        table = np.full(_IDS + len(self.label_ids) + 2, _UNKNOWN, np.uint8)
+        for value, target in self.values.items():
+            if not isinstance(value, tuple):
+                table[self.label_ids[value] if isinstance(value, str) else value] = target
+        if self.unpainted is not None:
+            table[UNPAINTED] = self.unpainted
+            if 0 not in self.values:
+                table[0] = self.unpainted
+        return table
+
+    @cached_property
+    def _of_color(self) -> np.ndarray:
+        table = np.full(1 << 24, _UNKNOWN, np.uint8)
+        for value, target in self.values.items():
+            if isinstance(value, tuple):
+                table[np.dot(value, _RED_GREEN_BLUE)] = target
+        if self.unpainted is not None and (0, 0, 0) not in self.values:
+            table[0] = self.unpainted
+        return table
+
+    def encode(self, raw: np.ndarray) -> np.ndarray:
+        """Turn a raw mask (H W ids, or H W 3 colours) into class ids, uint8; unknown values raise `UnknownValues`."""
+        if raw.ndim == 3:
+            packed = raw[..., :3].astype(np.int32) @ _RED_GREEN_BLUE
+            ids = self._of_color[packed]
+        else:
+            packed = raw
+            ids = self._of_id[raw.clip(-2, len(self._of_id) - 2) if raw.dtype.itemsize > 2 else raw]
+        if (unknown := ids == _UNKNOWN).any():
+            found, counts = np.unique(packed[unknown], return_counts=True)
+            order = np.argsort(-counts)
+            raise UnknownValues({_unpack(found[i], raw.ndim): int(counts[i]) for i in order}, self._known())
+        return ids
+
+    def paint(self, ids: np.ndarray) -> np.ndarray:
+        """Class ids as RGB, for people; ignore is black."""
+        palette = np.zeros((256, 3), np.uint8)
+        palette[: len(self)] = self.colors
+        return palette[ids]
+
+    def _known(self) -> str:
+        if self.by_color:
+            return f"the {sum(isinstance(value, tuple) for value in self.values)} colours of the class table"
+        values = [str(value) for value in self.values]
+        return f"the values of the class table ({', '.join(values[:12])}{', …' if len(values) > 12 else ''})"
+
+
+def default_colors(names: Sequence[str]) -> list[Color]:
+    """A colour for each class whose table gives none: black for the background, colour-blind-safe for the others."""
+    others = [name for name in names if name != "background"]
+    return [(0, 0, 0) if name == "background" else _safe_color(others.index(name)) for name in names]
+
+
+def _safe_color(position: int) -> Color:
+    if position < len(_SAFE_COLORS):
+        return _SAFE_COLORS[position]
+    # No palette of so many colours is safe; steps of the golden angle at least keep neighbours apart.
+    red, green, blue = colorsys.hsv_to_rgb(
+        position * 0.618034 % 1, 0.5 + 0.25 * (position % 3), 0.9 - 0.25 * (position % 2)
+    )
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def _in_words(value: Raw) -> str:
+    return "pixels without any label" if value == UNPAINTED else f"the value {value}"
+
+
+def _unpack(value: int, dimensions: int) -> Raw:
+    value = int(value)
+    return (value >> 16, value >> 8 & 255, value & 255) if dimensions == 3 else value

@@ -1,0 +1,196 @@
+"""The dataset model: cases own videos, videos own ordered frames, frames may have masks.
+
+Everything here is an index. Nothing is decoded until it is asked for, so a hundred thousand frames are listed in
+seconds. The known datasets and the user's own folders become a `Dataset` through `suture.data.sources`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+import numpy as np
+
+from suture.data.classes import IGNORE, UNPAINTED, ClassTable, UnknownValues
+from suture.data.images import image_size, read_image
+from suture.data.video import VideoFile
+from suture.data.view import View, find_view
+from suture.errors import UserError
+
+FORMAT = 1
+"""The newest `dataset.yaml` this version reads."""
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+_NOTHING: Mapping[str, Path] = MappingProxyType({})
+
+
+class Mask(Protocol):
+    """Where a mask's raw values come from: an image file, a member of a zip, an entry of a COCO file."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def annotated(self) -> tuple[str, ...] | None:
+        """The classes that were annotated, where not all were: the mask's other pixels are then ignore."""
+
+    def read(self, by_color: bool) -> np.ndarray:
+        """The raw values: H W 3 colours if `by_color`, else H W ids (`UNPAINTED` where there is no label)."""
+
+    def content(self) -> bytes:
+        """What a fingerprint of this mask is taken of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame: its place in the video in decoding order, and where its pixels are."""
+
+    index: int
+    number: int
+    """The recorder's own number: it jumps where frames were left out, so neighbours may be minutes apart."""
+    image: Path | None = None
+    """An image file; None means the frame at `index` of the video's file."""
+    mask: Mask | None = None
+    companions: Mapping[str, Path] = field(default_factory=lambda: _NOTHING)
+    """Images that belong to this frame by name: the right eye, a depth map."""
+
+
+@dataclass(eq=False)
+class Video:
+    """An ordered list of frames of one case."""
+
+    id: str
+    case: str
+    frames: Sequence[Frame]
+    split: Split | None = None
+    file: VideoFile | None = None
+    view_setting: View | Literal["auto"] | None = None
+    excluded: frozenset[int] = frozenset()
+    """Indices of frames that no part may use: out of body, no signal."""
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def __repr__(self) -> str:
+        return f"Video({self.id!r}, case={self.case!r}, {len(self)} frames, split={self.split})"
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the first frame."""
+        first = self.frames[0].image
+        if first is not None:
+            return image_size(first)
+        assert self.file is not None
+        return self.file.size
+
+    @cached_property
+    def view(self) -> View:
+        """The view as stated, or found in a few frames where the setting is `auto`."""
+        width, height = self.size
+        whole = View(0, 0, width, height)
+        if self.view_setting != "auto":
+            return self.view_setting or whole
+        usable = self.usable
+        chosen = [usable[i * (len(usable) - 1) // 8] for i in range(9)] if len(usable) > 9 else usable
+        return find_view([self.read(index) for index in chosen]) or whole
+
+    @cached_property
+    def usable(self) -> list[int]:
+        """Indices of the frames that are not excluded."""
+        return [frame.index for frame in self.frames if frame.index not in self.excluded]
+
+    @property
+    def with_mask(self) -> list[int]:
+        """Indices of the usable frames that have a mask."""
+        return [index for index in self.usable if self.frames[index].mask is not None]
+
+    def read(self, index: int) -> np.ndarray:
+        """The frame's pixels: RGB, uint8, H W 3, at native resolution."""
+        image = self.frames[index].image
+        if image is not None:
+            return read_image(image)
+        assert self.file is not None
+        return self.file.read(index)
+
+
+@dataclass(eq=False)
+class Dataset:
+    """Videos of cases, one class table, and which videos are for training, validation and test."""
+
+    name: str
+    root: Path
+    classes: ClassTable
+    videos: list[Video]
+    protocol: str = "default"
+    divides_cases: bool = False
+    """Whether the source's own protocol puts one case into two splits (vocalfolds' `sequences` does)."""
+    notes: list[str] = field(default_factory=list)
+    """What the source found and did, for the user to read."""
+    unmatched_masks: list[str] = field(default_factory=list)
+    """Masks whose names fit no frame."""
+
+    def __post_init__(self) -> None:
+        if not self.videos:
+            raise UserError(f"{self.root} holds no videos: expected video files or folders of frames.")
+        twice = [name for name, count in Counter(video.id for video in self.videos).items() if count > 1]
+        if twice:
+            raise UserError(f"{self.root}: the video names {', '.join(twice[:5])} occur twice; rename one of each.")
+
+    def __getitem__(self, video: str) -> Video:
+        return self._by_id[video]
+
+    def __iter__(self) -> Iterator[Video]:
+        return iter(self.videos)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Video]:
+        return {video.id: video for video in self.videos}
+
+    @property
+    def cases(self) -> dict[str, list[Video]]:
+        """The videos of each case, in order."""
+        cases: dict[str, list[Video]] = {}
+        for video in self.videos:
+            cases.setdefault(video.case, []).append(video)
+        return cases
+
+    def split(self, name: Split) -> list[Video]:
+        """The videos of one split."""
+        return [video for video in self.videos if video.split == name]
+
+    @property
+    def divided_cases(self) -> list[str]:
+        """Cases whose videos lie in more than one split."""
+        return [case for case, videos in self.cases.items() if len({v.split for v in videos if v.split}) > 1]
+
+    def refuse_divided_cases(self) -> None:
+        """Scores on a case that was trained on say nothing: an error unless the source's protocol does it knowingly."""
+        if self.divided_cases and not self.divides_cases:
+            case = self.divided_cases[0]
+            splits = ", ".join(f"{video.id} in {video.split}" for video in self.cases[case])
+            raise UserError(f"{self.root}: case {case} lies in two splits ({splits}): put all its videos into one.")
+
+    def read_mask(self, video: Video, index: int) -> np.ndarray:
+        """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""
+        mask = video.frames[index].mask
+        if mask is None:
+            raise UserError(f"Frame {index} of video {video.id} has no mask.")
+        try:
+            ids = self.classes.encode(mask.read(self.classes.by_color))
+        except UnknownValues as error:
+            unpainted = {UNPAINTED, 0, (0, 0, 0)} & error.counts.keys()
+            mend = "say what `unpainted` pixels mean" if unpainted else "add them to the class table or mend the mask"
+            raise UserError(f"{mask.name} {error}: {mend}.") from error
+        if mask.annotated is not None:
+            kept = np.array(
+                [name in mask.annotated for name in self.classes.names] + [False] * (256 - len(self.classes))
+            )
+            ids = np.where(kept[ids], ids, IGNORE).astype(np.uint8)
+        view = video.view
+        if (view.width, view.height) != (ids.shape[1], ids.shape[0]) or view.circle:
+            ids = np.where(view.mask(ids.shape[1], ids.shape[0]), ids, IGNORE).astype(np.uint8)
+        return ids

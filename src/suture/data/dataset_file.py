@@ -1,0 +1,239 @@
+"""`dataset.yaml`: the one place where the user says what the classes, cases, splits and views of their data are."""
+
+import csv
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from inspect import isclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
+from suture.data.dataset import FORMAT, Split
+from suture.errors import UserError
+from suture.files import check_format, read_yaml
+
+FILE_NAME = "dataset.yaml"
+BACKGROUND = "background"
+T = TypeVar("T", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A model whose unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _color(value: Any) -> Color:
+    if not isinstance(value, list | tuple) or len(value) != 3 or not all(_is_number(n, 255) for n in value):
+        raise ValueError("a colour is three numbers from 0 to 255")
+    return tuple(value)
+
+
+def _values(value: Any) -> list[Raw]:
+    """One or several values as a list; whether three bare numbers are a colour only the other classes tell."""
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    for item in values:
+        if not isinstance(item, str | list | tuple) and not _is_number(item, 65535):
+            raise ValueError("a value is an id from 0 to 65535, a colour [r, g, b], a label's name, or a list of these")
+    return [_color(item) if isinstance(item, list | tuple) else item for item in values]
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+ColorField = Annotated[Color, BeforeValidator(_color)]
+
+
+class ClassEntry(Strict):
+    """One line of `classes`: what a raw value of the masks, or several of them, mean."""
+
+    name: StrictStr
+    value: Annotated[list[Any], BeforeValidator(_values)] = []
+    """Ids, colours, labels of the annotation tool. Left out, it is the name as the annotation tool's label."""
+    color: ColorField | None = None
+    """For people to look at."""
+    merge: StrictStr | None = None
+    """The class that these pixels count as."""
+    ignore: StrictBool = False
+
+
+class DatasetFile(Strict):
+    """The file as it stands.
+
+    >>> DatasetFile(masks="masks", classes=[{"name": "tissue", "value": 1}], unpainted="ignore").videos
+    '.'
+    """
+
+    format: StrictInt = FORMAT
+    name: StrictStr | None = None
+    videos: StrictStr = "."
+    masks: StrictStr | dict[StrictStr, StrictStr] | None = None
+    """A folder of masks or an annotation tool's export; or one of these for each video."""
+    classes: list[ClassEntry] = []
+    unpainted: StrictStr | None = None
+    """`background`, `ignore` or a class; None: nobody has said it."""
+    cases: dict[StrictStr, list[StrictStr]] = {}
+    split: dict[Split, list[StrictStr]] | None = None
+    view: Any = "auto"
+    exclude: StrictStr | None = None
+    annotated: dict[StrictStr, list[StrictStr]] = {}
+    """The classes that were annotated in a video, where not all were."""
+    protocol: StrictStr = "default"
+
+    @staticmethod
+    def read(path: Path) -> "DatasetFile":
+        """Read a `dataset.yaml`; a newer format, an unknown key or a wrong value is a `UserError` that names it."""
+        content = read_yaml(path)
+        check_format(path, content.get("format", FORMAT), FORMAT)
+        return parse(DatasetFile, content, path)
+
+    def target_of(self, name: str) -> str:
+        """The class that the pixels of an entry count as."""
+        return next((entry.merge for entry in self.classes if entry.name == name and entry.merge), name)
+
+    def class_table(self, path: Path, labels: Mapping[str, Raw], from_images: bool) -> ClassTable:
+        """The class table that the file describes.
+
+        `labels` are the labels of the annotation tools' exports, each with the tool's own colour or id for it;
+        `from_images` says that there are masks in image files, so that every class needs an id or a colour.
+        """
+        self._check_classes(path, from_images)
+        names = list(dict.fromkeys(entry.merge or entry.name for entry in self.classes if not entry.ignore))
+        if not names or (self.unpainted == BACKGROUND and BACKGROUND not in names):
+            names.insert(0, BACKGROUND)
+
+        values: dict[Raw, int] = {}
+        origin: dict[Raw, str] = {}
+        colors = {entry.name: entry.color for entry in self.classes if entry.color}
+        for entry, entry_values in zip(self.classes, self._values(path), strict=True):
+            for value in entry_values or [entry.name]:
+                if value in values:
+                    raise UserError(f"{path}: the value {value} is given to {origin[value]} and to {entry.name}.")
+                values[value] = IGNORE if entry.ignore else names.index(entry.merge or entry.name)
+                origin[value] = entry.name
+            if entry.merge and entry.color:
+                colors.setdefault(entry.merge, entry.color)
+        for label, value in labels.items():
+            if label not in values and value in values:
+                values[label] = values[value]
+
+        painted = [colors.get(name) or color for name, color in zip(names, default_colors(names), strict=True)]
+        return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names))
+
+    def _unpainted(self, path: Path, names: list[str]) -> int | None:
+        if self.unpainted is None:
+            return None
+        if self.unpainted == "ignore":
+            return IGNORE
+        target = self.target_of(self.unpainted)
+        if target not in names:
+            raise UserError(
+                f"{path}: unpainted is {self.unpainted!r}, expected background, ignore or one of the classes"
+                f"{nearest(self.unpainted, names)}."
+            )
+        return names.index(target)
+
+    def _check_classes(self, path: Path, from_images: bool) -> None:
+        entries = {entry.name: entry for entry in self.classes}
+        for position, entry in enumerate(self.classes):
+            where = f"{path}: the class {entry.name}"
+            if entry is not entries[entry.name] or entry.name in [other.name for other in self.classes[:position]]:
+                raise UserError(f"{where} is listed twice: give one line a list of values.")
+            if entry.merge and entry.ignore:
+                raise UserError(f"{where} has both merge and ignore: keep one.")
+            target = entries.get(entry.merge or "")
+            if target is not None and (target.merge or target.ignore):
+                raise UserError(f"{where} is merged into {target.name}, which is itself merged or ignored.")
+            if from_images and not any(not isinstance(value, str) for value in entry.value):
+                raise UserError(f"{where} has no value: give the id or the colour [r, g, b] it has in the masks.")
+
+    def _values(self, path: Path) -> list[list[Raw]]:
+        """The values of each entry. A list of three numbers is a colour, unless another entry's value is an id."""
+        numbers = [[value for value in entry.value if isinstance(value, int)] for entry in self.classes]
+        some_ids = any(
+            found and (len(found) != 3 or len(entry.value) != 3)
+            for found, entry in zip(numbers, self.classes, strict=True)
+        )
+        values: list[list[Raw]] = []
+        for entry, found in zip(self.classes, numbers, strict=True):
+            as_color = len(found) == 3 and len(entry.value) == 3 and not some_ids
+            values.append([_color(found)] if as_color else entry.value)
+        kinds = {type(value) for entry_values in values for value in entry_values}
+        if {int, tuple} <= kinds:
+            raise UserError(f"{path}: some classes have ids as value and some have colours: give all the same kind.")
+        return values
+
+
+def parse(model: type[T], content: Any, path: Path) -> T:
+    """Validate a file's content; the first mistake becomes a `UserError` that names the key and how to mend it."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        # A misspelt key is also a missing one: the spelling is what helps.
+        mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+        raise UserError(f"{path}: {_explain(mistakes[0], model)}.") from error
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean X?)` where a name comes near a known one."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+class Exclusion(NamedTuple):
+    """A line of the list of excluded frames: both indices belong to it."""
+
+    line: int
+    video: str
+    first: int
+    last: int
+
+
+def read_exclusions(path: Path) -> list[Exclusion]:
+    """Read a CSV file with the columns video, first, last and reason."""
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"exclude: {path} cannot be read ({error}): expected a CSV file.") from error
+    header = [name.strip() for name in rows[0]] if rows else []
+    if header not in (["video", "first", "last", "reason"], ["video", "first", "last"]):
+        raise UserError(
+            f"{path} has the columns {', '.join(header) or 'of an empty file'}, expected video, first, last, reason."
+        )
+    found = []
+    for line, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        cells = [cell.strip() for cell in row]
+        if len(row) < 3 or not (cells[1].isdecimal() and cells[2].isdecimal() and int(cells[1]) <= int(cells[2])):
+            raise UserError(
+                f"{path}, line {line}: found {','.join(row)!r}, expected video,first,last,reason with frame indices, "
+                "the first not after the last."
+            )
+        found.append(Exclusion(line, cells[0], int(cells[1]), int(cells[2])))
+    return found
+
+
+def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        known = _keys_at(model, error["loc"])
+        key = str(error["loc"][-1])
+        return f"there is no key {where!r}{nearest(key, known)}; the keys are {', '.join(known)}"
+    if error["type"] == "missing":
+        return f"the key {where!r} is missing"
+    reason = error["msg"].removeprefix("Value error, ")
+    hint = "; names that look like numbers need quotes" if error["type"] == "string_type" else ""
+    return f"{where} is {error['input']!r}: {reason[0].lower()}{reason[1:]}{hint}"
+
+
+def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    for part in ("root", *location[:-1]):  # a file that is a list has it below `root`
+        field = model.model_fields.get(str(part))
+        inner = [kind for kind in get_args(field.annotation) if isclass(kind)] if field else []
+        model = next((kind for kind in inner if issubclass(kind, BaseModel)), model)
+    return list(model.model_fields)

@@ -1,0 +1,274 @@
+"""What each frame and mask is like, taken down in one reading of each: the ground on which `suture check` judges."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from multiprocessing import get_context
+from typing import TypeVar
+
+import cv2
+import numpy as np
+
+from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues
+from suture.data.dataset import Frame, Mask, Video
+from suture.data.images import read_image
+from suture.data.video import VideoFile
+from suture.data.view import View
+
+T = TypeVar("T")
+R = TypeVar("R")
+THUMB = 32
+_KEPT_VALUES = 64
+"""Unknown values kept per mask: an anti-aliased mask has thousands, and their number is what tells."""
+_CHUNK_IMAGES, _CHUNK_FILE = 32, 512
+"""Frames per piece of work; more in a video file, where each piece begins with a seek."""
+
+
+@dataclass(slots=True)
+class MaskFacts:
+    """One mask at native size."""
+
+    name: str
+    size: tuple[int, int] | None = None
+    """Width and height, where it could be read."""
+    error: str = ""
+    """Why it does not decode."""
+    pixels: np.ndarray | None = None
+    """Pixels per class inside the view, and last those that are ignored."""
+    unknown: dict[Raw, int] = field(default_factory=dict)
+    """Pixels per value that the class table does not know, the most frequent ones."""
+    distinct: int = 0
+    """How many such values there are."""
+    unstated: int = 0
+    """Unpainted pixels, where the class table does not say what they mean."""
+    has_zero: bool = False
+    colored: bool = False
+    """Whether it is a colour image although the class table is given by ids."""
+    between: float = 0.0
+    """Of the pixels at edges, the share with a value between its neighbours': resizing makes such, people do not."""
+    near: float = 0.0
+    """Of the unknown pixels, the share whose colour is almost that of a class: lossy compression makes such."""
+
+    def take_unknown(self, counts: dict[Raw, int], classes: ClassTable) -> None:
+        """Take down the values that the class table does not know, the most frequent first."""
+        unknown = dict(counts)
+        if classes.unpainted is None:
+            self.unstated = sum(unknown.pop(value, 0) for value in (0, (0, 0, 0), UNPAINTED))
+        self.distinct = len(unknown)
+        self.unknown = dict(list(unknown.items())[:_KEPT_VALUES])
+        self.near = _near_share(self.unknown, classes)
+
+
+@dataclass(slots=True)
+class FrameFacts:
+    """One frame, and its mask where it has one."""
+
+    video: str
+    index: int
+    size: tuple[int, int] | None = None
+    """Width and height; None: it does not decode."""
+    error: str = ""
+    digest: bytes = b""
+    """Equal for frames whose pixels are equal."""
+    thumb: np.ndarray | None = None
+    """The frame's brightness, THUMB × THUMB, uint8."""
+    change: float | None = None
+    """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
+    combed: bool = False
+    """Whether neighbouring lines come from different moments: two fields woven into one frame."""
+    mask: MaskFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of work: some frames of one video, in order."""
+
+    video: str
+    file: VideoFile | None
+    frames: tuple[Frame, ...]
+    classes: ClassTable
+    view: View | None
+
+
+def chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View | None) -> Iterator[Chunk]:
+    """The frames at `indices` in pieces small enough that a single long video keeps every core busy."""
+    length = _CHUNK_FILE if video.file else _CHUNK_IMAGES
+    for start in range(0, len(indices), length):
+        frames = tuple(video.frames[index] for index in indices[start : start + length])
+        yield Chunk(video.id, video.file, frames, classes, view)
+
+
+def frame_facts(chunk: Chunk) -> list[FrameFacts]:
+    """Read each frame and mask of a chunk once; one that cannot be read is a fact like any other."""
+    found: list[FrameFacts] = []
+    previous: tuple[int, np.ndarray] | None = None
+    for frame in chunk.frames:
+        facts = FrameFacts(chunk.video, frame.index)
+        found.append(facts)
+        try:
+            pixels = _read(chunk, frame)
+        except Exception as error:  # whatever a decoder throws at a damaged file
+            facts.error = str(error)
+        else:
+            grey = np.ascontiguousarray(pixels[..., 1])
+            facts.size = (grey.shape[1], grey.shape[0])
+            facts.digest = blake2b(grey.data, digest_size=12).digest()
+            facts.thumb = cv2.resize(grey, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
+            facts.combed = is_combed(grey)
+            if previous and previous[0] == frame.index - 1 and previous[1].shape == grey.shape:
+                facts.change = cv2.norm(previous[1], grey, cv2.NORM_L1) / grey.size
+            previous = (frame.index, grey)
+        if frame.mask is not None:
+            facts.mask = mask_facts(frame.mask, chunk.classes, chunk.view)
+    return found
+
+
+def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
+    """Read one mask and say what is in it."""
+    facts = MaskFacts(mask.name)
+    try:
+        raw = mask.read(classes.by_color)
+    except UnknownValues as error:  # readers of annotation tools' exports know their labels themselves
+        facts.take_unknown(error.counts, classes)
+        return facts
+    except Exception as error:  # whatever a decoder throws at a damaged file
+        colors = None if classes.by_color else _read_colors(mask)
+        if colors is None:
+            facts.error = str(error)
+            return facts
+        raw, facts.colored = colors, True
+    facts.size = (raw.shape[1], raw.shape[0])
+    facts.has_zero = bool((raw == 0).any()) if raw.ndim == 2 else not raw.any(axis=2).all()
+    facts.between = between_share(raw)
+    if facts.colored:
+        return facts
+    ids = _encode(raw, classes, facts)
+    if mask.annotated is not None:
+        kept = np.array([name in mask.annotated for name in classes.names] + [False] * (256 - len(classes)))
+        ids = np.where(kept[ids], ids, IGNORE)
+    if view is not None:
+        ids = np.where(view.mask(*facts.size), ids, IGNORE)
+    counts = np.bincount(ids.ravel(), minlength=256)
+    facts.pixels = np.append(counts[: len(classes)], counts[IGNORE])
+    return facts
+
+
+def between_share(raw: np.ndarray) -> float:
+    """Of the pixels whose two neighbours differ, the share that has a value of its own between theirs.
+
+    >>> between_share(np.repeat([[0, 0, 4, 4]], 32, axis=0)), between_share(np.repeat([[0, 2, 4]], 32, axis=0))
+    (0.0, 1.0)
+    """
+    values = raw.astype(np.int32).reshape(*raw.shape[:2], -1)
+    edges = between = 0
+    for rows in (values, values.swapaxes(0, 1)):
+        at = (rows[:, :-2] != rows[:, 2:]).any(axis=2)
+        before, here, after = rows[:, :-2][at], rows[:, 1:-1][at], rows[:, 2:][at]
+        inside = ((np.minimum(before, after) <= here) & (here <= np.maximum(before, after))).all(axis=1)
+        own = (here != before).any(axis=1) & (here != after).any(axis=1)
+        edges += len(here)
+        between += int((inside & own).sum())
+    return between / edges if edges else 0.0
+
+
+def is_combed(grey: np.ndarray, block: int = 16) -> bool:
+    """Whether a frame holds two fields of different moments.
+
+    Where something moves, a line then resembles the line after the next more than the next: in no other picture
+    do neighbours differ more than pixels two apart, except in a pattern of single pixels, which also does it sideways.
+    """
+    size = (grey.shape[1] // block, grey.shape[0] // block)
+    if min(size) < 1:
+        return False
+
+    def blocks(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return cv2.resize(cv2.absdiff(first, second), size, interpolation=cv2.INTER_AREA).astype(np.float32)
+
+    lines = blocks(grey[1:], grey[:-1]), blocks(grey[2:], grey[:-2])
+    columns = blocks(grey[:, 1:], grey[:, :-1]), blocks(grey[:, 2:], grey[:, :-2])
+    combed = (lines[0] > 6) & (lines[0] > 1.25 * lines[1]) & ~(columns[0] > 1.25 * columns[1])
+    return bool(combed.mean() > 0.01)
+
+
+def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:
+    """Each task with its result, in any order; None where the task killed its process, as a hostile file can."""
+    if workers <= 1 or len(tasks) <= 1:
+        yield from ((task, function(task)) for task in tasks)
+        return
+    left = dict(enumerate(tasks))
+    width = workers
+    while left:
+        pool = ProcessPoolExecutor(
+            min(width, len(left)), get_context("spawn"), initializer=cv2.setNumThreads, initargs=(1,)
+        )
+        try:
+            futures = {pool.submit(function, task): number for number, task in left.items()}
+            for future in as_completed(futures):
+                result = future.result()
+                yield left.pop(futures[future]), result
+        except BrokenProcessPool:
+            # Which task was it? Alone, a process takes them in order: the first that is left when it breaks again.
+            if width == 1:
+                yield left.pop(min(left)), None
+            width = workers if width == 1 else 1
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read_colors(mask: Mask) -> np.ndarray | None:
+    """A mask that does not hold ids, as colours; None if it is no image at all."""
+    try:
+        return mask.read(True)
+    except Exception:
+        return None
+
+
+def _read(chunk: Chunk, frame: Frame) -> np.ndarray:
+    if frame.image is not None:
+        return read_image(frame.image)
+    assert chunk.file is not None
+    return chunk.file.read(frame.index)
+
+
+def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarray:
+    """The mask's class ids, with what the table does not know taken down and turned to ignore."""
+    try:
+        return classes.encode(raw)
+    except UnknownValues as error:
+        facts.take_unknown(error.counts, classes)
+        strange = np.isin(_packed(raw), [_pack(value) for value in error.counts])
+    known = [v for v in classes.values if isinstance(v, tuple) == (raw.ndim == 3)]
+    if not known:
+        return np.full(raw.shape[:2], IGNORE, np.uint8)
+    stand_in = classes.label_ids[known[0]] if isinstance(known[0], str) else known[0]
+    mended = raw.copy() if raw.ndim == 3 else raw.astype(np.int32)
+    mended[strange] = stand_in
+    ids = classes.encode(mended)
+    ids[strange] = IGNORE
+    return ids
+
+
+def _packed(raw: np.ndarray) -> np.ndarray:
+    if raw.ndim == 2:
+        return raw
+    wide = raw.astype(np.int32)
+    return wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
+
+
+def _pack(value: Raw) -> int:
+    if isinstance(value, tuple):
+        return value[0] << 16 | value[1] << 8 | value[2]
+    assert isinstance(value, int)
+    return value
+
+
+def _near_share(unknown: dict[Raw, int], classes: ClassTable, distance: int = 24) -> float:
+    known = np.array([v for v in classes.values if isinstance(v, tuple)] + [(0, 0, 0)])
+    found = [v for v in unknown if isinstance(v, tuple)]
+    if not found:
+        return 0.0
+    nearest = np.abs(np.array(found)[:, None] - known).max(axis=2).min(axis=1)
+    counts = np.array([unknown[v] for v in found])
+    return float(counts[nearest <= distance].sum() / counts.sum())

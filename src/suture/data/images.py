@@ -1,0 +1,92 @@
+"""Image files: frames through OpenCV, masks through Pillow (OpenCV cannot give the indices of a palette PNG)."""
+
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from suture.errors import UserError
+
+MAX_PIXELS = 256 * 1024 * 1024
+"""A header that promises more is a damaged or hostile file, not a frame of a surgery."""
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height from the header, without decoding."""
+    with open_image(path, str(path)) as image:
+        return image.size
+
+
+def read_image(path: Path) -> np.ndarray:
+    """An image file as RGB, uint8, H W 3: grey is spread, alpha dropped, 16 bits reduced to 8."""
+    image_size(path)  # refuses absurd sizes before anything is allocated
+    pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR)
+    if pixels is None:
+        raise UserError(f"{path} does not decode: the file is damaged or cut off; replace it or exclude the frame.")
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskFile:
+    """A mask in an image file: palette PNG, grey PNG of ids, or RGB."""
+
+    path: Path
+    annotated: tuple[str, ...] | None = None
+    ids: bool = False
+    """Whether it holds ids although the class table has colours (a dataset with both kinds of masks)."""
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def read(self, by_color: bool) -> np.ndarray:
+        """The raw values: H W 3 colours if `by_color`, else H W ids."""
+        with open_image(self.path, self.name) as image:
+            return raw_mask(image, by_color and not self.ids, self.name)
+
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
+
+def raw_mask(image: Image.Image, by_color: bool, name: str) -> np.ndarray:
+    """The raw values of an opened mask image; `name` is for messages."""
+    try:
+        if by_color:
+            return np.asarray(image.convert("RGB"))
+        if image.mode in ("P", "L", "1", "I", "I;16", "I;16B"):
+            pixels = np.asarray(image)
+            return pixels.astype(np.uint8) if image.mode == "1" else pixels
+        pixels = np.asarray(image.convert("RGB"))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise UserError(
+            f"{name} does not decode ({error}): the file is damaged or cut off; export it again."
+        ) from error
+    if (pixels[..., 0] != pixels[..., 1]).any() or (pixels[..., 0] != pixels[..., 2]).any():
+        raise UserError(
+            f"{name} is a colour image, but the class table is given by ids: "
+            "give each class its colour as value, or save the masks as one channel of ids."
+        )
+    return pixels[..., 0]
+
+
+def open_image(path: Path | BinaryIO, name: str) -> Image.Image:
+    """Open an image without decoding it; `name` is for messages."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(path)
+    except Image.DecompressionBombError as error:
+        raise UserError(f"{name} claims an absurd size ({error}): the file is damaged.") from error
+    except (OSError, ValueError, SyntaxError) as error:
+        raise UserError(f"{name} is not an image that can be read ({type(error).__name__}): replace it.") from error
+    if image.width * image.height > MAX_PIXELS:
+        size = f"{image.width}×{image.height}"
+        image.close()
+        raise UserError(f"{name} claims {size} pixels, more than {MAX_PIXELS // 2**20} million: the file is damaged.")
+    return image

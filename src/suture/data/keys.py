@@ -1,0 +1,114 @@
+"""Keys: which frames a query frame is contrasted with.
+
+Four levels, as in the paper: other views of the query frame, frames of its *shot*, frames of other *videos*. Draws are
+plans for the whole global batch and pure functions of their generator, so every rank can make the same plan and encode
+its own part of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+
+
+class KeySettings(BaseModel):
+    """How many keys of each level a query has, and where other-video keys come from.
+
+    `paper`: each query draws its own. `shared`: they are the other queries' keys in the batch. `bank`: the class sums
+    of every training frame from its last visit stand for them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    views: int = Field(1, ge=0)
+    same_shot: int = Field(1, ge=0)
+    other_videos: NonNegativeInt | Literal["all"] = 4
+    """With the bank also `all`: the plain sum over every frame of other videos, which grows with their number."""
+    mode: Literal["paper", "shared", "bank"] = "paper"
+
+    @model_validator(mode="after")
+    def _all_needs_the_bank(self) -> "KeySettings":
+        if self.other_videos == "all" and self.mode != "bank":
+            raise ValueError("other_videos: all needs mode: bank")
+        if self.views + self.same_shot == 0:
+            raise ValueError("views and same_shot are both 0: a query needs at least one key of its own")
+        return self
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """Which frames are encoded as keys, and which of them each query is contrasted with."""
+
+    own: np.ndarray
+    """B × (views + same_shot): frame numbers of each query's own keys."""
+    extra: np.ndarray
+    """E: frame numbers of further other-video keys to encode, in the order of the queries they were drawn for."""
+    extra_of: np.ndarray
+    """E: the query each extra key was drawn for."""
+    others: np.ndarray
+    """B × N_v: other-video keys, as positions in own.ravel() followed by extra; empty in bank mode."""
+
+
+class KeyPool:
+    """Draws keys from frames numbered 0…n−1, of which each has a case and a shot.
+
+    >>> pool = KeyPool(cases=[0, 0, 1, 1], shots=[0, 0, 1, 1])
+    >>> plan = pool.draw(np.random.default_rng(0), [0, 2], KeySettings(other_videos=1))
+    >>> plan.own.tolist()  # the frame itself, and the other frame of its shot
+    [[0, 1], [2, 3]]
+    """
+
+    def __init__(self, cases: Sequence[int] | np.ndarray, shots: Sequence[int] | np.ndarray) -> None:
+        self.cases = np.asarray(cases)
+        self.shots = np.asarray(shots)
+        by_case = np.argsort(self.cases, kind="stable")
+        self._by_case = by_case
+        self._case_begins = np.searchsorted(self.cases[by_case], np.arange(self.cases.max() + 2))
+        by_shot = np.argsort(self.shots, kind="stable")
+        self._by_shot = by_shot
+        self._shot_begins = np.searchsorted(self.shots[by_shot], np.arange(self.shots.max() + 2))
+
+    @property
+    def several_cases(self) -> bool:
+        """Whether there is any other video to draw from: frames of the same case never stand for another one."""
+        return bool((self.cases != self.cases[0]).any())
+
+    def same_shot(self, rng: np.random.Generator, query: int) -> int:
+        """A frame of the query's shot, uniform over the others; a shot of one frame gives the frame itself."""
+        begin, end = self._shot_begins[self.shots[query]], self._shot_begins[self.shots[query] + 1]
+        if end - begin == 1:
+            return query
+        chosen = self._by_shot[begin + rng.integers(end - begin - 1)]
+        return int(self._by_shot[end - 1] if chosen == query else chosen)
+
+    def other_video(self, rng: np.random.Generator, query: int) -> int:
+        """A frame of another case, uniform over all of them."""
+        begin, end = self._case_begins[self.cases[query]], self._case_begins[self.cases[query] + 1]
+        place = rng.integers(len(self.cases) - (end - begin))
+        return int(self._by_case[place if place < begin else place + (end - begin)])
+
+    def draw(self, rng: np.random.Generator, queries: Sequence[int], settings: KeySettings) -> KeyPlan:
+        """Plan the keys of a batch of queries."""
+        own = np.array(
+            [[q] * settings.views + [self.same_shot(rng, q) for _ in range(settings.same_shot)] for q in queries],
+            np.int64,
+        ).reshape(len(queries), -1)
+        drawn = isinstance(settings.other_videos, int) and settings.mode != "bank" and self.several_cases
+        wanted = int(settings.other_videos) if drawn else 0
+        others = np.zeros((len(queries), wanted), np.int64)
+        extra: list[int] = []
+        extra_of: list[int] = []
+        owners = self.cases[own.ravel()]
+        for b, query in enumerate(queries):
+            # Queries are drawn uniformly and a shot's frames uniformly within it, so a key of another case's query is
+            # uniform over that case's frames: taking any of them, blindly, keeps the marginals of drawing anew.
+            found = np.flatnonzero(owners != self.cases[query]) if settings.mode == "shared" else np.zeros(0, np.int64)
+            chosen = rng.permutation(found)[:wanted]
+            others[b, : len(chosen)] = chosen
+            for place in range(len(chosen), wanted):
+                others[b, place] = own.size + len(extra)
+                extra.append(self.other_video(rng, query))
+                extra_of.append(b)
+        return KeyPlan(own, np.array(extra, np.int64), np.array(extra_of, np.int64), others)

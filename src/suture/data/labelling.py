@@ -1,0 +1,214 @@
+"""The labelling: which frames of the training videos are labelled. A stated fact, never guessed from an empty mask."""
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from suture.data.dataset import Dataset
+from suture.errors import UserError
+
+_FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
+_VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
+
+
+def frame_name(video: str, index: int) -> str:
+    """The name of an extracted frame, and of its mask, without suffix: `VIDEO__frame_000120`."""
+    return f"{video}__frame_{index:06d}"
+
+
+def parse_frame_name(name: str) -> tuple[str, int] | None:
+    """Video and index of a file that is named as `frame_name` does; None if it is not.
+
+    >>> parse_frame_name("case01__frame_000120.png")
+    ('case01', 120)
+    """
+    match = _FRAME_NAME.fullmatch(Path(name).name)
+    return (match["video"], int(match["index"])) if match else None
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """The labelled frames of each video, as rising indices.
+
+    >>> labelling = Labelling({"case01": (40, 0, 20)})
+    >>> labelling["case01"], labelling["case02"], labelling.count
+    ((0, 20, 40), (), 3)
+    """
+
+    frames: Mapping[str, Sequence[int]]
+
+    def __post_init__(self) -> None:
+        tidy = {video: tuple(sorted(set(indices))) for video, indices in sorted(self.frames.items()) if indices}
+        object.__setattr__(self, "frames", tidy)
+
+    def __getitem__(self, video: str) -> tuple[int, ...]:
+        return tuple(self.frames.get(video, ()))
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Video and index of every labelled frame."""
+        return ((video, index) for video, indices in self.frames.items() for index in indices)
+
+    @property
+    def count(self) -> int:
+        """How many frames are labelled."""
+        return sum(map(len, self.frames.values()))
+
+    def ratio(self, dataset: Dataset) -> float:
+        """The labelled share of the training videos' usable frames."""
+        return self.count / max(1, sum(len(video.usable) for video in dataset.split("train")))
+
+    def to_text(self) -> str:
+        """One `VIDEO INDEX` per line: the form that `from_text` reads."""
+        return "".join(f"{video} {index}\n" for video, index in self)
+
+    @staticmethod
+    def from_text(text: str, where: str) -> "Labelling":
+        """Read `VIDEO INDEX` or `VIDEO__frame_000120[.png]` lines; `#` begins a comment; `where` names the file."""
+        frames: dict[str, list[int]] = {}
+        for _, video, index in _lines(text, where):
+            frames.setdefault(video, []).append(index)
+        return Labelling(frames)
+
+
+def _lines(text: str, where: str) -> Iterator[tuple[str, str, int]]:
+    """Place (for messages), video and index of each line of a list."""
+    for number, line in enumerate(text.splitlines(), 1):
+        # A video's name may hold a '#': a comment begins the line or follows a space.
+        line = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        match = _FRAME_NAME.fullmatch(Path(line).name) or _VIDEO_AND_INDEX.fullmatch(line)
+        if match:
+            yield f"{where}, line {number}", match["video"], int(match["index"])
+        elif line:
+            raise UserError(f"{where}, line {number}: found {line!r}, expected VIDEO INDEX or VIDEO__frame_000120.png.")
+
+
+def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
+    """Every `every`-th frame of each video, from the first on.
+
+    >>> equidistant({"seq_1": 149}, every=20).count
+    8
+    """
+    if every < 1:
+        raise UserError(f"The labelling interval is {every}, expected 1 or more.")
+    return Labelling({video: range(0, length, every) for video, length in lengths.items()})
+
+
+def interval(ratio: float) -> int:
+    """The interval whose share of labelled frames is nearest to the ratio: one frame in `round(1 / ratio)`."""
+    if not 0 < ratio <= 1:
+        raise UserError(f"The labelled ratio is {ratio}, expected more than 0 and at most 1.")
+    return max(1, round(1 / ratio))
+
+
+def by_ratio(lengths: Mapping[str, int], ratio: float) -> Labelling:
+    """Equidistant frames, about `ratio` of all."""
+    return equidistant(lengths, interval(ratio))
+
+
+def by_budget(shots: Mapping[str, Sequence[Sequence[int]]], budget: int) -> Labelling:
+    """`budget` frames, evenly over the shots of each video, each shot given as the indices that may be chosen.
+
+    Every video gets a frame before any shot gets its own, every shot gets one before any gets two, and the rest goes
+    in proportion to their lengths. A budget above the number of frames chooses all of them.
+
+    >>> by_budget({"a": [range(0, 90), range(90, 100)], "b": [range(50)]}, budget=4).to_text().split()
+    ['a', '22', 'a', '67', 'a', '95', 'b', '25']
+    """
+    if budget < 1:
+        raise UserError(f"The budget is {budget} frames, expected 1 or more.")
+    listed = [(video, shot) for video, of_video in shots.items() for shot in of_video if len(shot)]
+    longest_first = sorted(range(len(listed)), key=lambda i: -len(listed[i][1]))
+    firsts = {listed[i][0]: i for i in reversed(longest_first)}.values()
+    queue = sorted(longest_first, key=lambda i: i not in firsts)
+    shares = [0] * len(listed)
+    for i in queue[:budget]:
+        shares[i] = 1
+    # Sainte-Laguë: whoever has the fewest frames for its length gets the next one.
+    waiting = [(-len(shot) / 3, i) for i, (_, shot) in enumerate(listed) if len(shot) > 1]
+    heapq.heapify(waiting)
+    for _ in range(budget - len(queue)):
+        if not waiting:
+            break
+        _, i = heapq.heappop(waiting)
+        shares[i] += 1
+        if shares[i] < len(listed[i][1]):
+            heapq.heappush(waiting, (-len(listed[i][1]) / (2 * shares[i] + 1), i))
+    chosen: dict[str, list[int]] = {}
+    for (video, shot), share in zip(listed, shares, strict=True):
+        chosen.setdefault(video, []).extend(shot[(2 * k + 1) * len(shot) // (2 * share)] for k in range(share))
+    return Labelling(chosen)
+
+
+def from_list(path: Path, dataset: Dataset) -> Labelling:
+    """The frames that a text file lists; one that the dataset does not have is an error that names the line."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): expected a text file with one VIDEO INDEX per line."
+        ) from error
+    lengths = {video.id: len(video) for video in dataset}
+    for where, video, index in _lines(text, str(path)):
+        if video not in lengths:
+            some = ", ".join(list(lengths)[:5])
+            raise UserError(f"{where}: there is no video {video!r} in {dataset.root}; its videos are {some}.")
+        if index >= lengths[video]:
+            raise UserError(f"{where}: found frame {index} of video {video}, whose last frame is {lengths[video] - 1}.")
+    return Labelling.from_text(text, str(path))
+
+
+def all_masks(dataset: Dataset) -> Labelling:
+    """Every frame of the training videos that has a mask and is not excluded."""
+    return Labelling({video.id: video.with_mask for video in dataset.split("train")})
+
+
+class LabellingSettings(BaseModel):
+    """Which frames a run takes as labelled; without any of these, all that have a mask."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int | None = Field(None, ge=1, description="every n-th frame of each training video, from the first on")
+    ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames, equidistant")
+    list: Path | None = Field(None, description="a text file with one VIDEO INDEX per line")
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> "LabellingSettings":
+        given = [name for name, value in self if value is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} are both given, expected at most one of every, ratio and list")
+        return self
+
+
+def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
+    """The labelled frames of a run: those the settings choose, as far as they are usable frames of a training video
+    and have a mask. None at all is an error.
+    """
+    training = {video.id: len(video) for video in dataset.split("train")}
+    if not training:
+        raise UserError(f"{dataset.root} has no training videos: say in its split which cases are for training.")
+    available = all_masks(dataset)
+    if not available.count:
+        raise UserError(f"{dataset.root} has no mask of a training video's frame: nothing can be learnt from it.")
+    if settings.every is not None:
+        wanted, name = equidistant(training, settings.every), f"every {settings.every}"
+    elif settings.ratio is not None:
+        wanted, name = by_ratio(training, settings.ratio), f"ratio {settings.ratio}"
+    elif settings.list is not None:
+        wanted, name = from_list(settings.list, dataset), f"list {settings.list}"
+    else:
+        return available
+    labelled = Labelling({video: _common(wanted[video], available[video]) for video in training})
+    if not labelled.count:
+        raise UserError(
+            f"The labelling '{name}' chooses {wanted.count} frames, of which none is a training frame with a mask "
+            f"({available.count} are): choose others, or leave it out to take all masks."
+        )
+    return labelled
+
+
+def _common(wanted: Iterable[int], available: Iterable[int]) -> list[int]:
+    return sorted(set(wanted) & set(available))

@@ -1,0 +1,459 @@
+"""What can be wrong with a dataset: one function per kind of problem, each looking at facts that were read before."""
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from suture.data.classes import Raw
+from suture.data.dataset import SPLITS, Dataset
+from suture.data.facts import FrameFacts, MaskFacts
+
+Severity = Literal["fatal", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
+_PLACES = 50
+"""Places that a problem names; its count says how many there are."""
+
+BLACK = 24
+"""The brightest spot of a black frame's thumbnail, in grey levels."""
+STILL = 0.25
+"""Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
+FROZEN_FRAMES = 5
+COMBED_FRAMES = 3
+SMOOTHED = 0.1
+"""The share of in-between pixels at the edges of a mask that was resized smoothly; drawn by hand it is near 0."""
+FLAT = 4.0
+"""The contrast below which a thumbnail shows nothing that could be recognised elsewhere."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of trouble: how bad, how often, where first, and how to mend it."""
+
+    code: str
+    severity: Severity
+    count: int
+    what: str
+    places: tuple[str, ...]
+    """Files relative to the dataset's root, or videos with ranges of frames; not more than a few dozen."""
+    mend: str
+
+    @property
+    def first(self) -> str:
+        """Where to look first."""
+        return self.places[0] if self.places else ""
+
+
+@dataclass
+class Evidence:
+    """Everything the judges look at."""
+
+    dataset: Dataset
+    facts: dict[str, list[FrameFacts]]
+    """The facts of each video's frames that were read, in order."""
+    complete: bool
+    """Whether all frames were read, so that what was not seen is not there."""
+
+    @property
+    def frames(self) -> Iterator[FrameFacts]:
+        return (facts for of_video in self.facts.values() for facts in of_video)
+
+    @cached_property
+    def masks(self) -> list[MaskFacts]:
+        return [frame.mask for frame in self.frames if frame.mask is not None]
+
+    @cached_property
+    def ids_from_one(self) -> int | None:
+        """The id beyond the class table, where the masks hold 1 … n though the table says 0 … n−1."""
+        ids = [value for value in self.dataset.classes.values if isinstance(value, int)]
+        if 0 not in ids or any(mask.has_zero for mask in self.masks):
+            return None
+        unknown = {value for mask in self.masks for value in mask.unknown}
+        return max(ids) + 1 if unknown == {max(ids) + 1} else None
+
+    def place(self, frame: FrameFacts) -> str:
+        """A frame's file, or its video and number."""
+        image = self.dataset[frame.video].frames[frame.index].image
+        return self.relative(str(image)) if image else f"{frame.video} frame {frame.index}"
+
+    def relative(self, name: str) -> str:
+        """A file's name as seen from the dataset's root."""
+        root = str(self.dataset.root)
+        return os.path.relpath(name, root) if name.startswith(root + os.sep) else name
+
+    def problem(
+        self, code: str, severity: Severity, what: str, places: Iterable[str], mend: str, count: int | None = None
+    ) -> Iterator[Problem]:
+        """A problem if it has any place, else nothing."""
+        listed = [self.relative(place) for place in places]
+        if listed:
+            yield Problem(code, severity, count or len(listed), what, tuple(listed[:_PLACES]), mend)
+
+
+def judge(evidence: Evidence) -> list[Problem]:
+    """All problems, the worst first."""
+    judges = JUDGES + (JUDGES_OF_ALL_FRAMES if evidence.complete else ())
+    found = [problem for look in judges for problem in look(evidence)]
+    return sorted(found, key=lambda problem: SEVERITIES.index(problem.severity))
+
+
+def divided_cases(evidence: Evidence) -> Iterator[Problem]:
+    """A case in two splits: its test scores say nothing about a new patient."""
+    dataset = evidence.dataset
+    divided = dataset.divided_cases
+    places = [
+        f"{case} ({', '.join(f'{v.id} in {v.split}' for v in dataset.cases[case] if v.split)})" for case in divided
+    ]
+    what = f"{number(len(divided), 'case')} in more than one split"
+    if dataset.divides_cases:
+        mend = (
+            "this protocol does so on purpose: its scores are for new sequences of known patients, and must be named so"
+        )
+        yield from evidence.problem("divided-case", "warning", what, places, mend)
+    else:
+        yield from evidence.problem("divided-case", "fatal", what, places, "put all videos of a case into one split")
+
+
+def short_videos(evidence: Evidence) -> Iterator[Problem]:
+    """Videos that are no videos."""
+    usable = {video.id: len(video.usable) for video in evidence.dataset}
+    single = [video for video, count in usable.items() if count == 1]
+    mend = (
+        "give the whole video, or put the frames of one video into one folder: methods learn from neighbouring frames"
+    )
+    yield from evidence.problem("one-frame", "warning", f"{number(len(single), 'video')} of one frame", single, mend)
+    empty = [video for video, count in usable.items() if count == 0]
+    what = f"{number(len(empty), 'video')} with every frame excluded"
+    yield from evidence.problem("all-excluded", "warning", what, empty, "look at the list of excluded frames")
+
+
+def missing_labels(evidence: Evidence) -> Iterator[Problem]:
+    """Nothing to learn from, or nothing to score on."""
+    dataset = evidence.dataset
+    labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
+    if not any(video.with_mask for video in dataset):
+        mend = "`suture select` says which frames to label first"
+        yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
+    elif not any(video.split for video in dataset):
+        mend = "say under `split` in dataset.yaml which cases are for train, val and test"
+        yield Problem("no-split", "warning", len(dataset.videos), "No video is assigned to a split", (), mend)
+    elif not labelled["train"]:
+        mend = "move labelled videos into train"
+        yield Problem("no-masks-in-train", "fatal", 1, "No frame of the split train has a mask", (), mend)
+    elif not labelled["test"]:
+        mend = "move some labelled cases into test, or judge by cross-validation"
+        yield Problem(
+            "no-masks-in-test", "note", 1, "No frame of the split test has a mask: nothing to score on", (), mend
+        )
+
+
+def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
+    """Labels that would be lost without a word."""
+    names = evidence.dataset.unmatched_masks
+    what = f"{number(len(names), 'mask')} without a frame"
+    mend = "name each mask as its frame (VIDEO__frame_000120.png for frame 120 of a video), or remove it"
+    yield from evidence.problem("mask-without-frame", "warning", what, names, mend)
+
+
+def undecodable(evidence: Evidence) -> Iterator[Problem]:
+    """Frames and masks that cannot be read."""
+    frames = [evidence.place(frame) for frame in evidence.frames if frame.size is None]
+    what = f"{number(len(frames), 'frame')} that cannot be decoded"
+    yield from evidence.problem(
+        "bad-frame", "fatal", what, frames, "copy the files again, or list the frames in `exclude`"
+    )
+    masks = [mask.name for mask in evidence.masks if mask.error]
+    what = f"{number(len(masks), 'mask')} that cannot be decoded"
+    yield from evidence.problem("bad-mask", "fatal", what, masks, "export the masks again, or remove them")
+
+
+def sizes(evidence: Evidence) -> Iterator[Problem]:
+    """Masks that do not lie on their frame, and frames that change size within a video."""
+    differing = [
+        (frame.mask, frame.size)
+        for frame in evidence.frames
+        if frame.mask and frame.mask.size and frame.size and frame.mask.size != frame.size
+    ]
+    if differing:
+        mask, size = differing[0]
+        assert mask.size is not None
+        what = (
+            f"{number(len(differing), 'mask')} of another size than the frame: "
+            f"the first is {_by(mask.size)} on a frame of {_by(size)}"
+        )
+        mend = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
+        yield from evidence.problem("mask-size", "fatal", what, [mask.name for mask, _ in differing], mend)
+    changing = [
+        next(frame for frame in frames if frame.size and frame.size != frames[0].size)
+        for frames in ([f for f in of_video if f.size] for of_video in evidence.facts.values())
+        if len({frame.size for frame in frames}) > 1
+    ]
+    what = f"{number(len(changing), 'video')} whose frames change size"
+    mend = "cut the video there and give each part as a video of the same case: one view is used for all its frames"
+    yield from evidence.problem("size-change", "warning", what, map(evidence.place, changing), mend)
+
+
+def mask_values(evidence: Evidence) -> Iterator[Problem]:
+    """What stands in the masks against what the class table says; each mask is reported for one cause only."""
+    by_cause: dict[str, list[MaskFacts]] = defaultdict(list)
+    for mask in evidence.masks:
+        if cause := _cause(mask, evidence):
+            by_cause[cause].append(mask)
+    explain: dict[str, tuple[Severity, str, str]] = {
+        "colours-for-ids": (
+            "fatal",
+            "that are colour images, though the class table is given by ids",
+            "give each class its colour as `value` in dataset.yaml (`suture check --write` drafts it), "
+            "or save the masks as one channel of ids",
+        ),
+        "ids-for-colours": (
+            "fatal",
+            "that hold grey values, though the class table is given by colours",
+            "give each class its id as `value` in dataset.yaml, or export the masks in colour",
+        ),
+        "jpeg-mask": (
+            "fatal",
+            "saved with lossy compression (JPEG): their values have drifted from those of the classes",
+            "export the masks again as PNG; a compressed mask cannot be mended",
+        ),
+        "smoothed-mask": (
+            "fatal",
+            "that look anti-aliased or smoothly resized: the pixels at edges hold values in between",
+            "export without anti-aliasing, and resize masks by the nearest pixel",
+        ),
+        "ids-from-one": (
+            "fatal",
+            f"whose ids run from 1 to {evidence.ids_from_one}, though the class table begins with 0",
+            "raise each `value` of the class table by one, or lower the ids in the masks by one",
+        ),
+    }
+    for code, (severity, what, mend) in explain.items():
+        masks = by_cause[code]
+        yield from evidence.problem(
+            code, severity, f"{number(len(masks), 'mask')} {what}", [mask.name for mask in masks], mend
+        )
+    unknown = by_cause["unknown-value"]
+    counts: Counter[Raw] = Counter()
+    for mask in unknown:
+        counts.update(mask.unknown)
+    kind = "colours" if evidence.dataset.classes.by_color else "ids"
+    listed = ", ".join(f"{_value(value)} ({count} pixels)" for value, count in counts.most_common(4))
+    what = f"{number(len(unknown), 'mask')} with {kind} that the class table does not know: {listed}"
+    what += f" and {len(counts) - 4} more" if len(counts) > 4 else ""
+    mend = "add them to the class table, or mend the masks"
+    if 255 in counts or (255, 255, 255) in counts:
+        mend += "; 255 often marks pixels to leave out, said by a class with `ignore: true`"
+    yield from evidence.problem("unknown-value", "fatal", what, [mask.name for mask in unknown], mend)
+
+
+def unpainted(evidence: Evidence) -> Iterator[Problem]:
+    """Pixels without a label, where nobody has said what they mean."""
+    masks = [mask for mask in evidence.masks if mask.unstated]
+    total = sum(mask.size[0] * mask.size[1] for mask in evidence.masks if mask.size)
+    share = sum(mask.unstated for mask in masks) / total if total else 0
+    what = f"{number(len(masks), 'mask')} with unpainted pixels ({share:.1%} of all) whose meaning is not stated"
+    mend = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml: it is not guessed"
+    yield from evidence.problem("unpainted", "fatal", what, [mask.name for mask in masks], mend)
+
+
+def absent_classes(evidence: Evidence) -> Iterator[Problem]:
+    """Classes that cannot be learned or cannot be scored."""
+    seen: dict[str, set[int]] = defaultdict(set)
+    for frame in evidence.frames:
+        if frame.mask and frame.mask.pixels is not None:
+            seen[evidence.dataset[frame.video].split or ""].update(np.flatnonzero(frame.mask.pixels).tolist())
+    names = evidence.dataset.classes.names
+    if not any(seen.values()):
+        return
+    never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
+    what = f"{number(len(never), 'class', 'classes')} without a single pixel: {_few(never)}"
+    mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
+    yield from evidence.problem("class-never", "warning", what, never, mend)
+    if not seen["train"]:
+        return
+    others = set().union(*(seen[split] for split in ("val", "test")))
+    unlearnable = [names[position] for position in sorted(others - seen["train"]) if position < len(names)]
+    what = f"{number(len(unlearnable), 'class', 'classes')} in test or val but not in train: {_few(unlearnable)}"
+    mend = "move a case that shows it into train, or merge it with another class"
+    yield from evidence.problem("class-not-in-train", "warning", what, unlearnable, mend)
+    unscored = (
+        [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
+    )
+    what = f"{number(len(unscored), 'class', 'classes')} in train only: {_few(unscored)}"
+    mend = "nothing scores it; move a case that shows it into test if there are several"
+    yield from evidence.problem("class-in-train-only", "note", what, unscored, mend)
+
+
+def duplicates(evidence: Evidence) -> Iterator[Problem]:
+    """Frames that lie in two splits: what was trained on is then tested on."""
+    exact: dict[bytes, list[FrameFacts]] = defaultdict(list)
+    alike: dict[bytes, list[FrameFacts]] = defaultdict(list)
+    for frame in evidence.frames:
+        if frame.thumb is not None and frame.thumb.std() > FLAT and not _is_black(frame):
+            exact[frame.digest].append(frame)
+            alike[_difference_hash(frame.thumb)].append(frame)
+    dataset = evidence.dataset
+    same = [pair for frames in exact.values() if (pair := _across(frames, dataset, lambda a, b: True))]
+    mend = "put the videos into one case and split; if it is a title or a test picture, list the frames in `exclude`"
+    known = dataset.divides_cases and all(dataset[a.video].case == dataset[b.video].case for a, b in same)
+    what = f"{number(len(same), 'frame')} that {'lies' if len(same) == 1 else 'lie'} in two splits, pixel for pixel"
+    places = [f"{evidence.place(a)} = {evidence.place(b)}" for a, b in same]
+    yield from evidence.problem("duplicate-frame", "warning" if known else "fatal", what, places, mend)
+
+    exactly = {frame.digest for pair in same for frame in pair}
+
+    def near(a: FrameFacts, b: FrameFacts) -> bool:
+        # Frames of one case resemble each other anyway, and a divided case is said elsewhere.
+        assert a.thumb is not None
+        assert b.thumb is not None
+        difference = np.abs(a.thumb.astype(int) - b.thumb.astype(int)).mean()
+        return dataset[a.video].case != dataset[b.video].case and a.digest not in exactly and difference < 2
+
+    similar = [pair for frames in alike.values() if (pair := _across(frames, dataset, near))]
+    what = f"{number(len(similar), 'frame')} that {'looks' if len(similar) == 1 else 'look'} the same in two splits"
+    places = [f"{evidence.place(a)} ≈ {evidence.place(b)}" for a, b in similar]
+    yield from evidence.problem("similar-frame", "warning", what, places, f"look at them; if they are the same, {mend}")
+
+
+def stretches(evidence: Evidence) -> Iterator[Problem]:
+    """Black, frozen and interlaced stretches."""
+    exclude = "list them in a file named by `exclude` in dataset.yaml (video, first, last, reason)"
+    deinterlace = "deinterlace the recording before use (ffmpeg's bwdif, for example)"
+    kinds: tuple[tuple[str, Callable[[FrameFacts, FrameFacts | None], bool], int, int, str, str], ...] = (
+        ("black", lambda frame, _: _is_black(frame), 1, 1, "black", exclude),
+        ("frozen", _repeats, FROZEN_FRAMES - 1, 1, "frozen: the same picture again and again", exclude),
+        (
+            "interlaced",
+            lambda frame, _: frame.combed,
+            COMBED_FRAMES,
+            5,
+            "interlaced: lines of two moments",
+            deinterlace,
+        ),
+    )
+    for code, holds, shortest, gap, what, mend in kinds:
+        found: list[tuple[str, int, int]] = []
+        for video, frames in evidence.facts.items():
+            befores: Sequence[FrameFacts | None] = [None, *frames[:-1]]
+            marked = [frame.index for frame, before in zip(frames, befores, strict=True) if holds(frame, before)]
+            found += [(video, run[0], run[-1]) for run in _runs(marked, gap) if len(run) >= shortest]
+        if code == "frozen":
+            found = [(video, first - 1, last) for video, first, last in found]  # with the frame that is repeated
+        count = sum(last - first + 1 for _, first, last in found)
+        places = [f"{video} {_range(first, last)}" for video, first, last in found]
+        videos = number(len({video for video, _, _ in found}), "video")
+        yield from evidence.problem(
+            code, "warning", f"{number(count, 'frame')} in {videos} {what}", places, mend, count=count
+        )
+
+
+JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
+    divided_cases,
+    missing_labels,
+    unmatched_masks,
+    undecodable,
+    sizes,
+    mask_values,
+    unpainted,
+    short_videos,
+)
+JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)
+
+
+def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
+    """The one reason for what is wrong with a mask's values; the others would only follow from it."""
+    if mask.error:
+        return None
+    if mask.name.lower().endswith((".jpg", ".jpeg")) or (mask.distinct > 12 and mask.near > 0.6):
+        return "jpeg-mask"
+    if mask.colored:
+        return "colours-for-ids"
+    if evidence.dataset.classes.by_color and mask.unknown and all(_is_grey(value) for value in mask.unknown):
+        return "ids-for-colours"
+    if mask.between > SMOOTHED:
+        return "smoothed-mask"
+    if evidence.ids_from_one in mask.unknown:
+        return "ids-from-one"
+    return "unknown-value" if mask.unknown else None
+
+
+def _is_grey(value: Raw) -> bool:
+    return isinstance(value, tuple) and len(set(value)) == 1
+
+
+def _is_black(frame: FrameFacts) -> bool:
+    return frame.thumb is not None and int(frame.thumb.max()) < BLACK
+
+
+def _repeats(frame: FrameFacts, before: FrameFacts | None) -> bool:
+    """Whether a frame shows the same as the one before it; black frames are told elsewhere."""
+    if before is None or before.index != frame.index - 1 or frame.thumb is None or _is_black(frame):
+        return False
+    if frame.change is not None:
+        return frame.change < STILL
+    # The two were read by different processes: the thumbnails must do.
+    return before.thumb is not None and bool(np.abs(frame.thumb.astype(int) - before.thumb).mean() < STILL)
+
+
+def _difference_hash(thumb: np.ndarray) -> bytes:
+    """Equal for pictures that are the same but for their coding: where brightness rises from left to right."""
+    coarse = thumb.reshape(8, thumb.shape[0] // 8, 8, thumb.shape[1] // 8).mean(axis=(1, 3))
+    return np.packbits(coarse[:, 1:] > coarse[:, :-1]).tobytes()
+
+
+def _across(
+    frames: Sequence[FrameFacts], dataset: Dataset, same: Callable[[FrameFacts, FrameFacts], bool]
+) -> tuple[FrameFacts, FrameFacts] | None:
+    """The first two of the frames that lie in different splits and are the same."""
+    by_split: dict[str, list[FrameFacts]] = defaultdict(list)
+    for frame in frames:
+        if split := dataset[frame.video].split:
+            by_split[split].append(frame)
+    groups = [by_split[split][:_PLACES] for split in SPLITS if by_split[split]]
+    for i, group in enumerate(groups):
+        for other in (frame for later in groups[i + 1 :] for frame in later):
+            for frame in group:
+                if same(frame, other):
+                    return frame, other
+    return None
+
+
+def _runs(indices: Sequence[int], gap: int) -> Iterator[list[int]]:
+    """Split rising indices wherever the step is larger than `gap`.
+
+    >>> list(_runs([1, 2, 3, 7, 8], 1))
+    [[1, 2, 3], [7, 8]]
+    """
+    run: list[int] = []
+    for index in indices:
+        if run and index - run[-1] > gap:
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
+
+
+def number(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 video`, `3 videos`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def _range(first: int, last: int) -> str:
+    return f"frame {first}" if first == last else f"frames {first}–{last}"
+
+
+def _by(size: tuple[int, int]) -> str:
+    return f"{size[0]}×{size[1]}"
+
+
+def _few(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _value(value: Raw) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

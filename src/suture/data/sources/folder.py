@@ -1,0 +1,426 @@
+"""The user's own data: video files or folders of frames, masks, and `dataset.yaml` that says what is what."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from suture.data.classes import ClassTable, Raw
+from suture.data.dataset import Dataset, Frame, Mask, Split, Video
+from suture.data.dataset_file import FILE_NAME, DatasetFile, nearest, read_exclusions
+from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
+from suture.data.images import MaskFile
+from suture.data.sources import source
+from suture.data.video import VIDEO_SUFFIXES, VideoFile
+from suture.data.view import View
+from suture.data.walk import images_of, last_number, listing, walk
+from suture.errors import UserError
+
+VIDEO_FOLDERS = ("videos", "frames", "images", "img")
+MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
+"""Where videos and masks usually lie, for folders without `dataset.yaml`."""
+_EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
+_NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
+
+
+@source("folder", matches=lambda root: (root / FILE_NAME).is_file())
+def load(root: Path) -> Dataset:
+    """Read the videos below the root, and find the frame of each mask by its name.
+
+    A mask has the name of its frame; or it is called `VIDEO__frame_000120.png` for frame 120 of a video, counted from
+    0 in decoding order; or `frame_000120.png` in a folder or an export that is named after a video file.
+    """
+    path = root / FILE_NAME
+    file, skip, notes = DatasetFile(), set[Path](), list[str]()
+    if path.is_file():
+        file = DatasetFile.read(path)
+        skip = {Path(os.path.normpath(place)) for place in _mask_places(root, file, path)}
+    elif root.is_dir():
+        file, skip = guess(root)
+        notes = ["There is no dataset.yaml: `suture check PATH --write` drafts one."]
+        notes += [
+            f"{place.name} is left out: only dataset.yaml can say what the values of masks mean." for place in skip
+        ]
+    clips = _Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
+    masks = _find_masks(root, file, path, clips)
+    table = _class_table(file, path, masks)
+    unmatched = _match(masks, clips, table, _annotated(file, path, clips, table))
+    return Dataset(
+        file.name or root.resolve().stem,
+        root,
+        table,
+        _videos(file, path, clips),
+        protocol=file.protocol,
+        notes=[*notes, *(note for found in masks for note in found.export.notes)],
+        unmatched_masks=unmatched,
+    )
+
+
+def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
+    """What a folder without `dataset.yaml` seems to be, and the folders in it that seem to hold masks."""
+    folders = listing(root)[0]
+    videos = next((name for name in VIDEO_FOLDERS if name in folders), ".")
+    return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
+
+
+class FileFrames(Sequence[Frame]):
+    """The frames of a video file, made when asked for: the file is not even opened before its length is needed."""
+
+    def __init__(self, file: VideoFile, masks: Mapping[int, Mask]) -> None:
+        self.file = file
+        self.masks = masks
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Frame]: ...
+    def __getitem__(self, index: int | slice) -> Frame | list[Frame]:
+        found = range(len(self))[index]
+        return self._frame(found) if isinstance(found, int) else [self._frame(position) for position in found]
+
+    def __iter__(self) -> Iterator[Frame]:
+        return map(self._frame, range(len(self)))
+
+    def _frame(self, index: int) -> Frame:
+        return Frame(index, index, mask=self.masks.get(index))
+
+
+@dataclass(eq=False)
+class _Clip:
+    """A video as found on disk: a file, or a folder of frames."""
+
+    parts: tuple[str, ...]
+    """Its path from the folder of the videos, without suffix."""
+    folder: Path
+    images: Mapping[str, str]
+    """The frames' files by their names without suffix."""
+    file: VideoFile | None = None
+    masks: dict[int, Mask] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return "_".join(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.file) if self.file else len(self.images)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {stem: index for index, stem in enumerate(self.images)}
+
+    def position(self, name: str) -> int | None:
+        """The index of the frame that a mask's name means within this video."""
+        if self.file is None:
+            return self._positions.get(name)
+        number = _NUMBERED.fullmatch(name)
+        return int(number[1]) if number else None
+
+    def frames(self) -> Sequence[Frame]:
+        if self.file is not None:
+            return FileFrames(self.file, self.masks)
+        folder, masks = f"{self.folder}{os.sep}", self.masks
+        return [
+            Frame(
+                index, index if (number := last_number(stem)) is None else number, Path(folder + name), masks.get(index)
+            )
+            for index, (stem, name) in enumerate(self.images.items())
+        ]
+
+
+class _Clips:
+    """All videos, and which of them a name means."""
+
+    def __init__(self, place: Path, skip: set[Path]) -> None:
+        self.all = list(_find_clips(place, skip))
+        if not self.all:
+            raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
+        self._known: dict[str, list[_Clip]] = {}
+        for clip in self.all:
+            self._known.setdefault(clip.id, []).append(clip)
+            if len(clip.parts) > 1:
+                self._known.setdefault("/".join(clip.parts), []).append(clip)
+        # The end of a path will do where it is the end of one only.
+        ends: dict[str, list[_Clip]] = {}
+        for clip in self.all:
+            for start in range(1, len(clip.parts)):
+                ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+        for name, clips in ends.items():
+            self._known.setdefault(name, clips)
+        self._by_frame: dict[str, list[tuple[_Clip, int]]] = {}
+        for clip in self.all:
+            for index, stem in enumerate(clip.images):
+                self._by_frame.setdefault(stem, []).append((clip, index))
+
+    def named(self, name: str) -> list[_Clip]:
+        """The videos that a name or a path may mean: by its whole, or by its end."""
+        while name not in self._known and "/" in name:
+            name = name.partition("/")[2]
+        return self._known.get(name, [])
+
+    def one(self, name: str, where: str) -> _Clip:
+        """The video that `dataset.yaml` names."""
+        found = self.named(name)
+        if not found:
+            raise UserError(f"{where} names the video {name!r}, which is not there{nearest(name, self._known)}.")
+        if len(found) > 1:
+            ids = " and ".join(clip.id for clip in found)
+            raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
+        return found[0]
+
+    def frame(self, name: str, only: _Clip | None, mask: str) -> tuple[_Clip, int] | None:
+        """The frame that a mask's name means, within one video or among all."""
+        folder, _, last = name.rpartition("/")
+        found: list[tuple[_Clip, int | None]]
+        if only is not None:
+            found = [(only, only.position(last))]
+        elif folder:
+            found = [(clip, clip.position(last)) for clip in self.named(folder)]
+        else:
+            found = [*self._by_frame.get(last, ()), *((clip, clip.position(last)) for clip in self.all if clip.file)]
+        if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
+            found += [(clip, int(extracted[2])) for clip in self.named(extracted[1]) if only in (None, clip)]
+        fitting = {(clip, i) for clip, i in found if i is not None and (clip.file or i < len(clip))}
+        if len(fitting) > 1:
+            names = " and ".join(sorted(f"{clip.id} (frame {index})" for clip, index in fitting)[:3])
+            raise UserError(
+                f"The mask {mask} fits {names}: name it VIDEO__frame_000120.png, or put it into a folder VIDEO."
+            )
+        return fitting.pop() if fitting else None
+
+
+@dataclass(frozen=True)
+class _ImageMasks:
+    """Masks in plain image files, as an export without labels of its own."""
+
+    path: Path
+    files: Mapping[str, str]
+    labels: Mapping[str, Raw] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def frames(self) -> list[str]:
+        return list(self.files)
+
+    def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> MaskFile:
+        return MaskFile(Path(f"{self.path}{os.sep}{self.files[frame]}"), annotated)
+
+
+@dataclass(frozen=True)
+class _Masks:
+    """An export, and the video that all of it belongs to, if it is named after one."""
+
+    export: Export
+    only: _Clip | None
+
+
+def _find_clips(place: Path, skip: set[Path]) -> Iterator[_Clip]:
+    """Every video file and every folder that holds images."""
+    if place.is_file():
+        if place.suffix.lower() not in VIDEO_SUFFIXES:
+            raise UserError(
+                f"{place} is not a video: expected a folder, or one of {', '.join(sorted(VIDEO_SUFFIXES))}."
+            )
+        yield _Clip((place.stem,), place.parent, {}, VideoFile(place))
+        return
+    if not place.is_dir():
+        raise UserError(f"{place}, the folder of the videos, does not exist.")
+    for folder, folders, files in walk(place):
+        folders[:] = [name for name in folders if folder / name not in skip]
+        parts = folder.relative_to(place).parts
+        if images := images_of(folder, files):
+            yield _Clip(parts or (place.resolve().name,), folder, images)
+        for name in files:
+            stem, suffix = os.path.splitext(name)
+            if suffix.lower() in VIDEO_SUFFIXES:
+                yield _Clip((*parts, stem), folder, {}, VideoFile(folder / name))
+
+
+def _mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
+    masks = file.masks
+    places = [root / masks] if isinstance(masks, str) else [root / place for place in (masks or {}).values()]
+    for place in places:
+        if not place.exists():
+            raise UserError(f"{path}: masks names {place}, which does not exist.")
+    return places
+
+
+def _find_masks(root: Path, file: DatasetFile, path: Path, clips: _Clips) -> list[_Masks]:
+    if isinstance(file.masks, dict):
+        return [
+            masks
+            for video, place in file.masks.items()
+            for masks in _open_masks(root / place, clips, clips.one(video, f"{path}: masks"))
+        ]
+    return list(_open_masks(root / file.masks, clips, None)) if file.masks else []
+
+
+def _open_masks(place: Path, clips: _Clips, only: _Clip | None) -> Iterator[_Masks]:
+    """An export, or a folder of exports and images; what is named after a video belongs to it."""
+    if is_export(place):
+        yield _Masks(open_export(place), only or _named_after(place, clips))
+        return
+    if not place.is_dir():
+        raise UserError(f"{place} is no masks: expected a folder, a CVAT export as zip, or a COCO file (.json).")
+    images: dict[str, str] = {}
+    for folder, folders, files in walk(place):
+        within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
+        images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
+        exports = [folder / name for name in folders if is_export(folder / name)]
+        folders[:] = [name for name in folders if folder / name not in exports]
+        exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
+        for export in exports:
+            yield _Masks(open_export(export), only or _named_after(export, clips))
+    if images:
+        yield _Masks(_ImageMasks(place, images), only)
+
+
+def _named_after(export: Path, clips: _Clips) -> _Clip | None:
+    found = clips.named(export.name if export.is_dir() else export.stem)
+    if len(found) > 1:
+        raise UserError(
+            f"The name of {export} fits {' and '.join(clip.id for clip in found)}: name it after one of them."
+        )
+    return found[0] if found else None
+
+
+def _class_table(file: DatasetFile, path: Path, masks: list[_Masks]) -> ClassTable:
+    if masks and not file.classes:
+        raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
+    labels = {label: value for found in masks for label, value in found.export.labels.items()}
+    table = file.class_table(path, labels, any(isinstance(found.export, _ImageMasks) for found in masks))
+    for found in masks:
+        if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
+            listed = ", ".join(found.export.labels)
+            raise UserError(
+                f"{path}: none of the labels of {found.export.path} ({listed}) is a class or a class's value."
+            )
+    return table
+
+
+def _match(
+    masks: list[_Masks], clips: _Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """Give each frame its mask; returns the masks that have no frame."""
+    unmatched: list[str] = []
+    for found in masks:
+        for name in found.export.frames:
+            mask_name = f"{found.export.path}: {name}"
+            place = clips.frame(name, found.only, mask_name)
+            if place is None:
+                unmatched.append(mask_name)
+                continue
+            clip, index = place
+            mask = found.export.mask(name, table.label_ids, annotated.get(clip.id))
+            if other := clip.masks.get(index):
+                raise UserError(f"Frame {index} of {clip.id} has two masks, {other.name} and {mask.name}: remove one.")
+            clip.masks[index] = mask
+    for clip in clips.all:
+        # A file that cannot be read is told to whoever reads it; here it would hide everything else.
+        with contextlib.suppress(UserError):
+            if clip.file and clip.masks:
+                unmatched += [clip.masks.pop(index).name for index in sorted(clip.masks) if index >= len(clip)]
+    return unmatched
+
+
+def _annotated(file: DatasetFile, path: Path, clips: _Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:
+    """The classes that were annotated in a video, where not all were."""
+    annotated: dict[str, tuple[str, ...]] = {}
+    for video, names in file.annotated.items():
+        targets = [file.target_of(name) for name in names]
+        for name, target in zip(names, targets, strict=True):
+            if target not in table.names:
+                raise UserError(f"{path}: annotated names {name!r}, which is no class{nearest(name, table.names)}.")
+        annotated[clips.one(video, f"{path}: annotated").id] = tuple(dict.fromkeys(targets))
+    return annotated
+
+
+def _videos(file: DatasetFile, path: Path, clips: _Clips) -> list[Video]:
+    case_of = _cases(file, path, clips)
+    split_of = _split(file, path, case_of)
+    views = _views(file, path, clips)
+    excluded = _excluded(file, path, clips)
+    return [
+        Video(
+            clip.id,
+            case_of[clip.id],
+            clip.frames(),
+            split_of.get(case_of[clip.id]),
+            clip.file,
+            views[clip.id],
+            frozenset(excluded.get(clip.id, ())),
+        )
+        for clip in clips.all
+    ]
+
+
+def _cases(file: DatasetFile, path: Path, clips: _Clips) -> dict[str, str]:
+    """The case of each video; a video that is in no list is a case of its own."""
+    case_of: dict[str, str] = {}
+    for case, videos in file.cases.items():
+        for video in videos:
+            name = clips.one(video, f"{path}: cases.{case}").id
+            if case_of.setdefault(name, case) != case:
+                raise UserError(f"{path}: the video {name} is in the cases {case_of[name]} and {case}: keep one.")
+    for clip in clips.all:
+        if clip.id not in case_of and clip.id in file.cases:
+            raise UserError(f"{path}: {clip.id} is a case, and a video that is not in it: rename the case.")
+        case_of.setdefault(clip.id, clip.id)
+    return case_of
+
+
+def _split(file: DatasetFile, path: Path, case_of: Mapping[str, str]) -> dict[str, Split]:
+    """The split of each case that has one; without any split all cases are for training."""
+    cases = list(dict.fromkeys(case_of.values()))
+    if file.split is None:
+        return dict.fromkeys(cases, "train")
+    split_of: dict[str, Split] = {}
+    for split, names in file.split.items():
+        for name in names:
+            if name not in cases:
+                of_case = (
+                    f": it is a video of the case {case_of[name]}, and splits are by case" if name in case_of else ""
+                )
+                raise UserError(
+                    f"{path}: split.{split} names {name!r}, which is no case{of_case or nearest(name, cases)}."
+                )
+            if split_of.setdefault(name, split) != split:
+                raise UserError(f"{path}: the case {name} is in the splits {split_of[name]} and {split}: keep one.")
+    return split_of
+
+
+def _views(file: DatasetFile, path: Path, clips: _Clips) -> dict[str, View | Literal["auto"] | None]:
+    per_video = file.view if isinstance(file.view, dict) and not file.view.keys() <= {"rect", "circle"} else None
+    common = "auto" if per_video is not None else file.view
+    views = {clip.id: _view(common, f"{path}: view") for clip in clips.all}
+    for video, view in (per_video or {}).items():
+        where = f"{path}: view.{video}"
+        views[clips.one(str(video), f"{path}: view").id] = _view(view, where)
+    return views
+
+
+def _view(value: Any, where: str) -> View | Literal["auto"] | None:
+    if value == "auto":
+        return "auto"
+    return None if value in (None, "none") else View.parse(value, where)
+
+
+def _excluded(file: DatasetFile, path: Path, clips: _Clips) -> dict[str, set[int]]:
+    excluded: dict[str, set[int]] = {}
+    if file.exclude is None:
+        return excluded
+    place = path.parent / file.exclude
+    for line, video, first, last in read_exclusions(place):
+        clip = clips.one(video, f"{place}, line {line}")
+        if last >= len(clip):
+            raise UserError(
+                f"{place}, line {line}: frame {last} of {clip.id} is excluded, but its last frame is {len(clip) - 1}."
+            )
+        excluded.setdefault(clip.id, set()).update(range(first, last + 1))
+    return excluded

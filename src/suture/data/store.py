@@ -1,0 +1,430 @@
+"""The frame store: the frames a run uses, at training size, memory-mapped from a cache folder that all runs share.
+
+One file per video and settings holds its frames, another its labels; so a run with another labelling finds the frames
+already there. Files are named by what is in them (content, indices, view, size), so they are never wrong, only unused:
+the whole folder may be deleted at any time.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from suture.data.classes import ClassTable
+from suture.data.dataset import Dataset, Mask, Video
+from suture.data.fingerprint import Fingerprints, cache_folder
+from suture.data.view import View
+from suture.errors import UserError
+from suture.files import check_format, read_json, write_json
+
+FORMAT = 1
+"""The newest store this version reads."""
+MAX_ENLARGEMENT = 1.5
+"""How much the smallest training crop may be enlarged before the store is too small for it."""
+_CHUNK = 32
+"""Frames per task: neighbours, so that a video file is decoded in one go."""
+
+
+def storage_size(train_size: int, smallest_crop: float) -> int:
+    """The short side of a stored view for a training size and the smallest crop's side as a fraction of the view's.
+
+    >>> storage_size(480, 0.5)
+    640
+    """
+    return math.ceil(train_size / (MAX_ENLARGEMENT * smallest_crop))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a video's native pixels become stored ones: cut to the view and shrunk, never enlarged, aspect kept."""
+
+    name: str
+    native: tuple[int, int]
+    view: View
+    shape: tuple[int, int]
+    """Height and width as stored."""
+
+    @staticmethod
+    def of(video: Video, size: int) -> "Fit":
+        """For views whose short side shall be `size`."""
+        width, height = video.size
+        view = video.view
+        seen_width, seen_height = min(view.width, width - view.x), min(view.height, height - view.y)
+        if seen_width < 1 or seen_height < 1:
+            raise UserError(f"Video {video.id}: its view {view.to_json()} lies outside its {width}×{height} pixels.")
+        scale = min(1.0, size / min(seen_width, seen_height))
+        return Fit(video.id, video.size, view, (max(1, round(seen_height * scale)), max(1, round(seen_width * scale))))
+
+    def frame(self, pixels: np.ndarray, index: int) -> np.ndarray:
+        """Native pixels at storage size."""
+        return self._shrink(pixels, index, cv2.INTER_AREA)
+
+    def labels(self, ids: np.ndarray, index: int) -> np.ndarray:
+        """Native class ids at storage size."""
+        return self._shrink(ids, index, cv2.INTER_NEAREST_EXACT)
+
+    def inside(self) -> np.ndarray:
+        """Which stored pixels lie inside the view: all, or those of a circle."""
+        mask = self.view.mask(*self.native).astype(np.uint8)
+        return self._shrink(mask, 0, cv2.INTER_NEAREST_EXACT).astype(bool)
+
+    def _shrink(self, array: np.ndarray, index: int, interpolation: int) -> np.ndarray:
+        height, width = array.shape[:2]
+        if (width, height) != self.native:
+            expected = f"{self.native[0]}×{self.native[1]} as the video's first frame"
+            raise UserError(
+                f"Video {self.name}: frame {index} or its mask has {width}×{height} pixels, expected {expected}: "
+                "resize or exclude it."
+            )
+        seen = self.view.crop(array)
+        if seen.shape[:2] == self.shape:
+            return np.ascontiguousarray(seen)
+        return cv2.resize(seen, self.shape[::-1], interpolation=interpolation)
+
+
+class DecodedFrames:
+    """The same pixels as the store's, decoded each time they are asked for: slow, but without any disk."""
+
+    def __init__(self, dataset: Dataset, labelled: Mapping[str, Sequence[int]], size: int) -> None:
+        self.dataset = dataset
+        self.size = size
+        self._labelled = {video: frozenset(indices) for video, indices in labelled.items()}
+        self._fits: dict[str, Fit] = {}
+
+    def frame(self, video: str, index: int) -> np.ndarray:
+        """RGB, uint8, H W 3."""
+        return self._fit(video).frame(self.dataset[video].read(index), index)
+
+    def labels(self, video: str, index: int) -> np.ndarray:
+        """Class ids, uint8, H W; `KeyError` if the frame is not labelled."""
+        if index not in self._labelled.get(video, ()):
+            raise KeyError((video, index))
+        return self._fit(video).labels(self.dataset.read_mask(self.dataset[video], index), index)
+
+    def inside(self, video: str) -> np.ndarray:
+        """Which pixels lie inside the view, bool, H W."""
+        return self._fit(video).inside()
+
+    def shape(self, video: str) -> tuple[int, int]:
+        """Height and width of the video's frames."""
+        return self._fit(video).shape
+
+    def _fit(self, video: str) -> Fit:
+        if video not in self._fits:
+            self._fits[video] = Fit.of(self.dataset[video], self.size)
+        return self._fits[video]
+
+
+class FrameStore:
+    """Frames and labels at storage size, read from memory-mapped files.
+
+    >>> store = FrameStore.open(dataset, {"case01": range(0, 900)}, {"case01": [0, 450]}, size=640)  # doctest: +SKIP
+    >>> store.frame("case01", 17).shape, store.labels("case01", 450).shape  # doctest: +SKIP
+    ((640, 800, 3), (640, 800))
+    """
+
+    def __init__(self, fits: Mapping[str, Fit], frames: Mapping[str, "_Part"], labels: Mapping[str, "_Part"]) -> None:
+        self._fits = dict(fits)
+        self._frames = dict(frames)
+        self._labels = dict(labels)
+
+    @staticmethod
+    def open(
+        dataset: Dataset,
+        frames: Mapping[str, Sequence[int]],
+        labelled: Mapping[str, Sequence[int]],
+        size: int,
+        cache: Path | None = None,
+        workers: int | None = None,
+        progress: bool = True,
+    ) -> "FrameStore":
+        """The store of these frames and of the labels of `labelled`; what the cache folder lacks is built first."""
+        cache = cache or cache_folder()
+        _check_format(cache)
+        console = Console(stderr=True, quiet=not progress)
+        wanted = {video: tidy for video in frames if (tidy := _tidy(dataset[video], frames[video]))}
+        wanted_labels = {video: tidy for video in labelled if (tidy := _tidy(dataset[video], labelled[video]))}
+        frame_parts, label_parts = {}, {}
+        with console.status("Looking for the frames in the frame store"), ThreadPoolExecutor() as threads:
+            names = list({**wanted, **wanted_labels})
+            fits = dict(zip(names, threads.map(lambda name: Fit.of(dataset[name], size), names), strict=True))
+            prints = Fingerprints(cache)
+            contents = dict(zip(wanted, prints.videos([dataset[video] for video in wanted]), strict=True))
+            for video, indices in wanted.items():
+                key = frames_key(contents[video], indices, fits[video])
+                frame_parts[video] = _Part(cache / "frames" / f"{key}.npy", video, indices, (*fits[video].shape, 3))
+            for video, indices in wanted_labels.items():
+                masks = [_mask_of(dataset[video], index) for index in indices]
+                annotated = [mask.annotated for mask in masks]
+                key = labels_key(prints.masks(masks), annotated, dataset.classes, indices, fits[video])
+                label_parts[video] = _Part(cache / "labels" / f"{key}.npy", video, indices, fits[video].shape)
+        _complete([*frame_parts.values(), *label_parts.values()], dataset, fits, cache, workers, console)
+        return FrameStore(fits, frame_parts, label_parts)
+
+    def frame(self, video: str, index: int) -> np.ndarray:
+        """RGB, uint8, H W 3: a read-only window into the file; `KeyError` if the store does not hold it."""
+        return self._frames[video].read(index)
+
+    def labels(self, video: str, index: int) -> np.ndarray:
+        """Class ids, uint8, H W; `KeyError` if the frame is not labelled."""
+        return self._labels[video].read(index)
+
+    def inside(self, video: str) -> np.ndarray:
+        """Which pixels lie inside the view, bool, H W."""
+        return self._fits[video].inside()
+
+    def shape(self, video: str) -> tuple[int, int]:
+        """Height and width of the video's frames."""
+        return self._fits[video].shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of pixels and labels that this store maps."""
+        return sum(part.nbytes for part in [*self._frames.values(), *self._labels.values()])
+
+
+class _Part:
+    """One file of the store: some frames, or the labels, of one video."""
+
+    def __init__(self, path: Path, video: str, indices: Sequence[int], item: tuple[int, ...]) -> None:
+        self.path = path
+        self.video = video
+        self.indices = indices
+        self.item = item
+        self._rows = {index: row for row, index in enumerate(indices)}
+        self._pixels: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_pixels": None}  # a pickled memory map would carry all its pixels
+
+    @property
+    def is_frames(self) -> bool:
+        return len(self.item) == 3
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.indices) * math.prod(self.item)
+
+    @property
+    def temporary(self) -> Path:
+        return self.path.with_suffix(".tmp")
+
+    def read(self, index: int) -> np.ndarray:
+        if self._pixels is None:
+            mapped = np.load(self.path, mmap_mode="r")
+            self._pixels = mapped.view(np.ndarray)  # indexing a memmap object costs more than reading the pixels
+        return self._pixels[self._rows[index]]
+
+    def begin(self) -> None:
+        """Make the temporary file: header and room for the pixels."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        np.lib.format.open_memmap(self.temporary, "w+", np.uint8, (len(self.indices), *self.item))
+
+    def write(self, row: int, pixels: np.ndarray) -> None:
+        """Write one frame by a plain write, which fails cleanly on a full disk where a memory map would crash."""
+        with self.temporary.open("r+b") as file:
+            file.seek(row * math.prod(self.item) - self.nbytes, os.SEEK_END)
+            file.write(np.ascontiguousarray(pixels).data)
+
+    def finish(self) -> None:
+        """Give the file its name, once its pixels are really on the disk."""
+        with self.temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self.temporary, self.path)
+
+
+def frames_key(content: str, indices: Sequence[int], fit: Fit) -> str:
+    """The name of what is stored of a video's frames, given its content's SHA-256."""
+    return _sha256("frames", content, list(indices), fit.native, fit.view.to_json(), fit.shape)
+
+
+def labels_key(
+    contents: Sequence[str],
+    annotated: Sequence[tuple[str, ...] | None],
+    classes: ClassTable,
+    indices: Sequence[int],
+    fit: Fit,
+) -> str:
+    """The name of what is stored of a video's labels, given each mask's SHA-256 and the classes annotated in it."""
+    table = [classes.names, sorted((str(value), target) for value, target in classes.values.items()), classes.unpainted]
+    masks = [*contents], [*annotated]
+    return _sha256("labels", masks, table, list(indices), fit.native, fit.view.to_json(), fit.shape)
+
+
+def _sha256(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps([FORMAT, *parts]).encode()).hexdigest()
+
+
+def _mask_of(video: Video, index: int) -> Mask:
+    mask = video.frames[index].mask
+    if mask is None:
+        raise UserError(f"Frame {index} of video {video.id} is said to be labelled but has no mask.")
+    return mask
+
+
+def _tidy(video: Video, indices: Sequence[int]) -> list[int]:
+    tidy = sorted(set(indices))
+    if tidy and not 0 <= tidy[0] <= tidy[-1] < len(video):
+        wrong = tidy[0] if tidy[0] < 0 else tidy[-1]
+        raise UserError(f"Video {video.id} has {len(video)} frames, frame {wrong} was asked for.")
+    return tidy
+
+
+def _check_format(cache: Path) -> None:
+    path = cache / "store.json"
+    if path.exists():
+        content = read_json(path)
+        check_format(path, content.get("format") if isinstance(content, dict) else None, FORMAT)
+
+
+def _complete(
+    parts: Sequence[_Part],
+    dataset: Dataset,
+    fits: Mapping[str, Fit],
+    cache: Path,
+    workers: int | None,
+    console: Console,
+) -> None:
+    """Build the parts that are missing; only one process at a time builds in a cache folder."""
+    if all(part.path.exists() for part in parts):
+        return
+    try:
+        with _lock(cache, console):
+            for stale in [*cache.glob("frames/*.tmp"), *cache.glob("labels/*.tmp")]:
+                stale.unlink()  # of a process that was killed: nobody else builds now
+            missing = [part for part in {part.path: part for part in parts}.values() if not part.path.exists()]
+            if missing:
+                _refuse_without_room(missing, cache, console)
+                write_json(cache / "store.json", {"format": FORMAT})
+                _build(missing, dataset, fits, workers, console)
+    except OSError as error:
+        raise UserError(
+            f"The frame store in {cache} cannot be written ({error}): set SUTURE_CACHE to another folder."
+        ) from error
+
+
+def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console) -> None:
+    needed = sum(part.nbytes for part in missing)
+    frames = sum(len(part.indices) for part in missing if part.is_frames)
+    videos = len({part.video for part in missing})
+    free = shutil.disk_usage(cache).free
+    what = f"{frames:,} frames and {sum(len(part.indices) for part in missing) - frames:,} masks of {videos:,} videos"
+    console.print(f"Frame store: {what} need {_size(needed)} in {cache} ({_size(free)} free).", highlight=False)
+    if needed > 0.95 * free:
+        raise UserError(
+            f"The frame store needs {_size(needed)} in {cache}, but only {_size(free)} are free there: make room, "
+            "set SUTURE_CACHE to a larger disk, or train without the store (frames are then decoded on the fly)."
+        )
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+@contextlib.contextmanager
+def _lock(cache: Path, console: Console) -> Iterator[None]:
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "store.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            console.print(f"Another process is building the frame store in {cache}: waiting for it.", highlight=False)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(
+    parts: Sequence[_Part], dataset: Dataset, fits: Mapping[str, Fit], workers: int | None, console: Console
+) -> None:
+    chunks = [
+        (number, first, min(first + _CHUNK, len(part.indices)))
+        for number, part in enumerate(parts)
+        for first in range(0, len(part.indices), _CHUNK)
+    ]
+    left = [math.ceil(len(part.indices) / _CHUNK) for part in parts]
+    workers = min(workers or _cores(), len(chunks))
+    bar = Progress(
+        TextColumn("Building the frame store"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    # Forked workers need neither a second import of everything nor a guarded main module.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), dataset, fits, parts))
+    try:
+        for part in parts:
+            part.begin()
+        futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in chunks}
+        with bar:
+            task = bar.add_task("", total=sum(len(part.indices) for part in parts))
+            for future in as_completed(futures):
+                future.result()
+                number, first, last = futures[future]
+                bar.advance(task, last - first)
+                left[number] -= 1
+                if not left[number]:
+                    parts[number].finish()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "A process that was building the frame store died, probably for lack of memory: use fewer workers."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for part in parts:
+            part.temporary.unlink(missing_ok=True)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_work: tuple[Dataset, Mapping[str, Fit], Sequence[_Part]]
+"""What a worker works on: given once, when it starts."""
+
+
+def _start_worker(parent: int, dataset: Dataset, fits: Mapping[str, Fit], parts: Sequence[_Part]) -> None:
+    global _work
+    _work = dataset, fits, parts
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
+    cv2.setNumThreads(1)
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def _die_with(parent: int) -> None:
+    """End this worker when its parent was killed; it would wait for work for ever, holding the parent's lock."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
+
+
+def _build_chunk(number: int, first: int, last: int) -> None:
+    dataset, fits, parts = _work
+    part = parts[number]
+    video, fit = dataset[part.video], fits[part.video]
+    for row in range(first, last):
+        index = part.indices[row]
+        if part.is_frames:
+            part.write(row, fit.frame(video.read(index), index))
+        else:
+            part.write(row, fit.labels(dataset.read_mask(video, index), index))

@@ -1,0 +1,116 @@
+"""The frames a run trains on, numbered, with their labels; and the random draws, as pure functions of a key."""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from suture.data.augment import Patches, ViewDraw, collate
+from suture.data.classes import IGNORE
+from suture.data.dataset import Dataset, Video
+from suture.data.labelling import Labelling
+from suture.errors import UserError
+
+
+def generator(*key: int | str) -> np.random.Generator:
+    """A generator that is a function of its key: no state has to be saved to draw the same again.
+
+    >>> generator(0, "pretrain", 17).random() == generator(0, "pretrain", 17).random()
+    True
+    """
+    return np.random.default_rng([zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key])
+
+
+class Epochs:
+    """Endless passes over some frames, each in an order of its own, addressed by the sample's number."""
+
+    def __init__(self, frames: Sequence[int] | np.ndarray, *key: int | str) -> None:
+        self.frames = np.asarray(frames)
+        self.key = key
+        self._order: tuple[int, np.ndarray] = (-1, self.frames)
+
+    def __getitem__(self, number: int) -> int:
+        epoch, place = divmod(number, len(self.frames))
+        if self._order[0] != epoch:
+            self._order = (epoch, generator(*self.key, "order", epoch).permutation(self.frames))
+        return int(self._order[1][place])
+
+
+class Pixels(Protocol):
+    """Where stored pixels come from: the frame store, or decoding on the fly."""
+
+    def frame(self, video: str, index: int) -> np.ndarray: ...
+
+    def labels(self, video: str, index: int) -> np.ndarray: ...
+
+    def inside(self, video: str) -> np.ndarray: ...
+
+
+class TrainingFrames:
+    """Every usable frame of the training videos, numbered 0…n−1."""
+
+    def __init__(self, dataset: Dataset, labelling: Labelling, pixels: Pixels) -> None:
+        self.videos: list[Video] = dataset.split("train")
+        self.classes = dataset.classes
+        self.pixels = pixels
+        self.places = [(video, index) for video in self.videos for index in video.usable]
+        labelled = set(labelling)
+        is_labelled = np.array([(video.id, index) in labelled for video, index in self.places])
+        self.labelled = np.flatnonzero(is_labelled)
+        self.unlabelled = np.flatnonzero(~is_labelled)
+        self.pseudo: Mapping[int, np.ndarray] = {}
+        """Pseudo labels by frame number, once there are any: at whatever resolution, of the same scene."""
+        self.confidence: Mapping[int, np.ndarray] = {}
+        """Their confidence, 0…255; a frame without is sure."""
+        self._labelled = set(self.labelled.tolist())
+        if not len(self.labelled):
+            raise UserError(f"{dataset.root}: no training frame is labelled: label some, or change data.labelling.")
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def cases(self) -> np.ndarray:
+        """The number of each frame's case."""
+        names = {case: n for n, case in enumerate(dict.fromkeys(video.case for video in self.videos))}
+        return np.array([names[video.case] for video, _ in self.places])
+
+    def image(self, number: int) -> np.ndarray:
+        """The stored frame: the scene in the view, H W 3."""
+        video, index = self.places[number]
+        return self.pixels.frame(video.id, index)
+
+    def labels(self, number: int) -> np.ndarray | None:
+        """The truth where the frame is labelled, else its pseudo label, else None."""
+        video, index = self.places[number]
+        if number in self._labelled:
+            return self.pixels.labels(video.id, index)
+        return self.pseudo.get(number)
+
+    def collate(self, numbers: Iterable[int], draws: Sequence[ViewDraw], confidence: bool = False) -> Patches:
+        """Cut the drawn boxes out of the frames, their labels and, if asked, the labels' confidence."""
+        numbers = list(numbers)
+        sure = [self.confidence.get(n) for n in numbers] if confidence else None
+        return collate(draws, [self.image(n) for n in numbers], [self.labels(n) for n in numbers], sure)
+
+
+def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    """Take training cases, or single training videos, out of training and into validation."""
+    if not names:
+        return dataset
+    train = dataset.split("train")
+    known = {video.id for video in train} | {video.case for video in train}
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"data.validation names {unknown[0]!r}, which is no training case or video of {dataset.root}.")
+    held = {video.id for video in train if video.id in names or video.case in names}
+    if len(held) == len(train):
+        raise UserError("data.validation takes all training videos: leave some to train on.")
+    videos = [replace(video, split="val") if video.id in held else video for video in dataset.videos]
+    return replace(dataset, videos=videos)
+
+
+def outside_is_ignored(labels: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Labels with `IGNORE` outside the view's circle."""
+    return labels if inside.all() else np.where(inside, labels, IGNORE).astype(np.uint8)

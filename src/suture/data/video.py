@@ -1,0 +1,332 @@
+"""Video files through PyAV, read by frame number: frame 1234 is the same picture however one comes to it."""
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import av
+import av.container
+import av.video
+import numpy as np
+from av.video.frame import PictureType
+from av.video.reformatter import ColorRange, Colorspace
+
+from suture.data.images import MAX_PIXELS
+from suture.errors import UserError
+
+VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm"})
+_UNSPECIFIED = 2
+"""The colour matrix of a file that does not say it (AVCOL_SPC_UNSPECIFIED)."""
+_DEPENDENT = (PictureType.P, PictureType.B)
+
+
+class VideoFile:
+    """The frames of a video file, in the order in which they are shown.
+
+    Opening costs nothing; the first question reads the file's packets once, without decoding, and lists the frames.
+    Reading the frames one after the other goes on with an open decoder, anything else seeks to the keyframe before.
+    It can be pickled, forked and shared by threads.
+
+    >>> video = VideoFile(Path("case01.mp4"))  # doctest: +SKIP
+    >>> len(video), video.size, video.read(1234).shape  # doctest: +SKIP
+    (90000, (1920, 1080), (1080, 1920, 3))
+    """
+
+    def __init__(self, path: Path, threads: int = 1) -> None:
+        self.path = Path(path)
+        self.threads = threads
+        """Threads of a decoder: one, because the store and the loaders already run one process per core."""
+
+    def __repr__(self) -> str:
+        return f"VideoFile({str(self.path)!r})"
+
+    def __len__(self) -> int:
+        return len(self._index.stamps)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the frames as they are shown, that is after rotation."""
+        return self._first.size
+
+    @property
+    def interlaced(self) -> bool:
+        """Whether the first frames say that they consist of two fields, taken at different times."""
+        return self._first.interlaced
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """When each frame is shown, in seconds."""
+        return self._index.stamps * self._index.time_base
+
+    @property
+    def fps(self) -> float:
+        """Frames per second, averaged over the file."""
+        span = float(self.times[-1] - self.times[0])
+        return (len(self) - 1) / span if span > 0 else self._index.nominal_fps
+
+    def read(self, index: int) -> np.ndarray:
+        """One frame: RGB, uint8, H W 3."""
+        if not 0 <= index < len(self):
+            raise UserError(f"{self.path} has {len(self)} frames, frame {index} was asked for.")
+        decoder = _idle.take(self._index) or self._open()
+        pixels = decoder.read(index)
+        _idle.put(decoder)
+        return pixels
+
+    def frames(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
+        """The frames from `start` to before `stop`, one after the other."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        with contextlib.closing(self._open()) as decoder:
+            for index in range(start, stop):
+                yield decoder.read(index)
+
+    def _open(self) -> "_Decoder":
+        return _Decoder(self.path, self._index, self.threads)
+
+    @cached_property
+    def _index(self) -> "_Index":
+        return _read_index(self.path)
+
+    @cached_property
+    def _first(self) -> "_First":
+        with contextlib.closing(self._open()) as decoder:
+            pictures = [picture for _, picture in itertools.islice(decoder.pictures(), 4)]
+        if not pictures:
+            raise UserError(f"{self.path} holds no frame that decodes: the file is damaged or of an unknown codec.")
+        width, height = pictures[0].width, pictures[0].height
+        quarters, _ = _orientation(pictures[0], decoder.tagged_rotation)
+        size = (height, width) if quarters % 2 else (width, height)
+        return _First(size, any(picture.interlaced_frame for picture in pictures))
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """What only the first decoded frames tell."""
+
+    size: tuple[int, int]
+    interlaced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The frames of a file in the order in which they are shown."""
+
+    stamps: np.ndarray
+    """A time stamp per frame, rising, in units of `time_base`."""
+    keys: np.ndarray
+    """Positions of the frames from which decoding can begin, rising; 0 is always one of them."""
+    timed: bool
+    """Whether frames are recognised by their stamp when they come out of the decoder. H.264 in AVI only knows the order
+    in which its frames were coded: they are then counted, always from the beginning."""
+    time_base: float
+    nominal_fps: float
+
+    def key_before(self, position: int) -> int:
+        """The last key at or before a frame."""
+        return int(self.keys[np.searchsorted(self.keys, position, side="right") - 1])
+
+    def position(self, stamp: int | None) -> int | None:
+        """The frame with this stamp."""
+        position = int(np.searchsorted(self.stamps, -1 if stamp is None else stamp))
+        return position if position < len(self.stamps) and self.stamps[position] == stamp else None
+
+
+class _Decoder:
+    """An open file and which frame comes next out of it."""
+
+    def __init__(self, path: Path, index: _Index, threads: int) -> None:
+        self.path = path
+        self.index = index
+        self.threads = threads
+        self._next = 0
+        self._pictures: Iterator[av.VideoFrame] = iter(())
+        self._open()
+
+    def read(self, position: int) -> np.ndarray:
+        key = self.index.key_before(position)
+        if not key <= self._next <= position:
+            self._seek(key)
+        for found, picture in self.pictures():
+            if found == position and not picture.is_corrupt:
+                return _to_rgb(picture, self.tagged_rotation)
+            if found >= position:
+                break
+        raise UserError(f"{self.path}: frame {position} does not decode; the file is damaged there: exclude the frame.")
+
+    def pictures(self) -> Iterator[tuple[int, av.VideoFrame]]:
+        """All frames that decode from here on, with their positions."""
+        for picture in self._pictures:
+            position = self.index.position(picture.pts) if self.index.timed else self._next
+            if position is not None:
+                self._next = position + 1
+                yield position, picture
+        self._next = len(self.index.stamps)
+
+    def close(self) -> None:
+        self._container.close()
+
+    def _open(self) -> None:
+        self._container, self._stream = _open(self.path)
+        self._stream.codec_context.thread_count = self.threads
+        self._stream.codec_context.thread_type = "AUTO"
+        tags = {name.lower(): value for name, value in self._stream.metadata.items()}
+        self.tagged_rotation = int(tags["rotate"]) if tags.get("rotate", "").lstrip("-").isdigit() else 0
+        self._next = 0
+        self._pictures = self._decode()
+
+    def _seek(self, key: int) -> None:
+        """Go to a key; where it turns out to be none, to the one before, and at last to the beginning."""
+        for start in (key, self.index.key_before(max(key - 1, 0))):
+            if start == 0:
+                break
+            try:
+                self._container.seek(int(self.index.stamps[start]), stream=self._stream)
+            except av.FFmpegError:
+                break
+            self._pictures = self._decode()
+            for found, picture in self.pictures():
+                if found == start and picture.pict_type not in _DEPENDENT:
+                    self._next = found
+                    self._pictures = itertools.chain([picture], self._pictures)
+                    return
+                if found >= start:
+                    break
+        self.close()
+        self._open()
+
+    def _decode(self) -> Iterator[av.VideoFrame]:
+        with contextlib.suppress(av.FFmpegError):  # the file ends in the middle of a packet
+            for packet in self._container.demux(self._stream):
+                yield from _frames_of(packet)
+
+
+class _Idle:
+    """A few open decoders that nobody uses right now, so that reading goes on where it was.
+
+    An open decoder of large video holds tens of megabytes; with a hundred videos not all of them can stay open.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._lock = threading.Lock()
+        self._decoders: list[_Decoder] = []
+        self._inherited: list[_Decoder] = []
+        os.register_at_fork(after_in_child=self._start_anew)
+
+    def take(self, index: _Index) -> _Decoder | None:
+        with self._lock:
+            found = next((decoder for decoder in self._decoders if decoder.index is index), None)
+            if found is not None:
+                self._decoders.remove(found)
+            return found
+
+    def put(self, decoder: _Decoder) -> None:
+        with self._lock:
+            self._decoders.append(decoder)
+            surplus = self._decoders.pop(0) if len(self._decoders) > self.most else None
+        if surplus is not None:
+            surplus.close()
+
+    def _start_anew(self) -> None:
+        # A fork shares its parent's place in the open files: using them would disturb both, closing them may hang.
+        self._inherited += self._decoders
+        self._lock, self._decoders = threading.Lock(), []
+
+
+_idle = _Idle(most=4)
+
+
+def _frames_of(packet: av.Packet) -> list[av.VideoFrame]:
+    try:
+        return packet.decode()
+    except av.FFmpegError:
+        return []  # the frame is missing then, and whoever asks for it is told
+
+
+def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream]:
+    if not path.is_file():
+        raise UserError(f"{path} is not a file: expected a video.")
+    try:
+        container = av.open(os.fspath(path), metadata_errors="ignore")
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read: permission denied.") from error
+    except (av.FFmpegError, OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a video that can be read ({getattr(error, 'strerror', None) or error}): "
+            "it is cut off, damaged or no video at all; copy or export it again."
+        ) from error
+    streams = [s for s in container.streams.video if not s.disposition & av.stream.Disposition.attached_pic]
+    if not streams:
+        container.close()
+        raise UserError(f"{path} holds no video, only sound or data: expected a video file.")
+    stream = streams[0]
+    if stream.codec_context is None:
+        container.close()
+        raise UserError(f"{path} is of a codec that cannot be decoded here: convert it to H.264.")
+    if stream.width * stream.height > MAX_PIXELS:
+        container.close()
+        raise UserError(f"{path} claims {stream.width}×{stream.height} pixels: the file is damaged.")
+    return container, stream
+
+
+def _read_index(path: Path) -> _Index:
+    container, stream = _open(path)
+    shown: list[int | None] = []
+    sent: list[int | None] = []
+    keys: list[bool] = []
+    with container, contextlib.suppress(av.FFmpegError):  # a file cut off in the middle: what is there counts
+        for packet in container.demux(stream):
+            if packet.size and not packet.is_corrupt and not packet.is_discard:
+                shown.append(packet.pts)
+                sent.append(packet.dts)
+                keys.append(packet.is_keyframe)
+    if not shown:
+        raise UserError(f"{path} holds no frames: the file is cut off or its recording was never finished.")
+    # AVI has no presentation stamps: what FFmpeg makes up for it is the coding order where a codec reorders its frames.
+    in_order = None in shown or (np.diff(np.array(shown, np.int64)) > 0).all()
+    made_up = container.format.name == "avi" and stream.codec_context.has_b_frames and in_order
+    timed = None not in shown and len(set(shown)) == len(shown) and not made_up
+    if not timed:
+        shown = sent if None not in sent and len(set(sent)) == len(sent) else list(range(len(sent)))
+    stamps = np.array(shown, np.int64)
+    order = np.argsort(stamps)
+    keyed = np.array(keys)[order] & timed
+    keyed[0] = True
+    base = float(stream.time_base or 1)
+    return _Index(stamps[order], np.flatnonzero(keyed), timed, base, float(stream.average_rate or 25))
+
+
+def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:
+    """How the decoded picture must be turned to be shown: quarter turns anticlockwise, and then mirrored or not."""
+    try:
+        side_data: Any = picture.side_data
+        matrix = np.frombuffer(bytes(side_data["DISPLAYMATRIX"]), np.int32)
+    except (KeyError, ValueError):  # there is none, or side data of a kind that PyAV does not know
+        return round((picture.rotation or -tagged) / 90) % 4, False
+    a, b, _, c, d = matrix[:5].astype(float)
+    mirrored = a * d - b * c < 0
+    if mirrored:
+        a, c = -a, -c
+    return round(np.degrees(np.arctan2(-b, a)) / 90) % 4, mirrored
+
+
+def _to_rgb(picture: av.VideoFrame, tagged_rotation: int) -> np.ndarray:
+    """RGB as a player shows it: the file's colour matrix and range, or by size where the file does not say it."""
+    matrix = None
+    if picture.colorspace == _UNSPECIFIED and not picture.format.is_rgb:
+        high_definition = picture.width >= 1280 or picture.height > 576
+        matrix = Colorspace.ITU709 if high_definition else Colorspace.ITU601
+    # No flags: FFmpeg's usual conversion is the fast one, and the one that frames extracted elsewhere went through.
+    pixels = picture.to_ndarray(format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1)
+    quarters, mirrored = _orientation(picture, tagged_rotation)
+    if quarters:
+        pixels = np.rot90(pixels, quarters)
+    if mirrored:
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)

@@ -1,0 +1,227 @@
+"""The view: the part of a frame that shows the scene. Black border, menus and overlays lie outside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+
+from suture.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A rectangle and, within it, optionally a circle (centre x, centre y, radius), in pixels of the frame."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    circle: tuple[float, float, float] | None = None
+
+    @staticmethod
+    def parse(value: Any, where: str) -> "View":
+        """Read `[x, y, w, h]` or `{rect: [x, y, w, h], circle: [cx, cy, r]}` as they stand in `dataset.yaml`."""
+        parts: dict[str, Any] = value if isinstance(value, dict) else {"rect": value}
+        rect, circle = parts.get("rect"), parts.get("circle")
+        if set(parts) - {"rect", "circle"} or not _numbers(rect, 4) or not (circle is None or _numbers(circle, 3)):
+            expected = "auto, none, [x, y, w, h] or {rect: [x, y, w, h], circle: [cx, cy, r]}"
+            raise UserError(f"{where}: the view is {value!r}, expected {expected}.")
+        assert rect is not None
+        x, y, width, height = (int(number) for number in rect)
+        if x < 0 or y < 0 or width < 1 or height < 1:
+            raise UserError(f"{where}: the view {list(rect)!r} is empty or begins outside the frame.")
+        return View(x, y, width, height, tuple(map(float, circle)) if circle else None)  # type: ignore[arg-type]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same form that `parse` reads."""
+        rect: dict[str, Any] = {"rect": [self.x, self.y, self.width, self.height]}
+        return rect | ({"circle": list(self.circle)} if self.circle else {})
+
+    def mask(self, width: int, height: int) -> np.ndarray:
+        """True where a pixel of a width × height frame lies inside the view."""
+        inside = np.zeros((height, width), bool)
+        inside[self.y : self.y + self.height, self.x : self.x + self.width] = True
+        if self.circle:
+            cx, cy, radius = self.circle
+            rows, columns = np.ogrid[:height, :width]
+            inside &= (columns + 0.5 - cx) ** 2 + (rows + 0.5 - cy) ** 2 <= radius**2
+        return inside
+
+    def crop(self, image: np.ndarray) -> np.ndarray:
+        """The rectangle cut out of an image or mask (a view of the array, not a copy)."""
+        return image[self.y : self.y + self.height, self.x : self.x + self.width]
+
+
+def find_view(frames: Sequence[np.ndarray]) -> View | None:
+    """Find the view in a few frames of one video: black borders, and a circle where they are round; None: all of it.
+
+    A border is black in every frame and ends sharply. A dark scene brightens somewhere in time, a vignette fades.
+    """
+    if not frames or min(frames[0].shape[:2]) < 16:
+        return None
+    height, width = frames[0].shape[:2]
+    brightest = _brightest([frame for frame in frames if frame.shape[:2] == (height, width)])
+    scene = _scene(brightest)
+    if scene is None:
+        return None
+    circle = _circle(scene, brightest)
+    left, top, right, bottom = _box(scene, brightest, check_sides=circle is None)
+    if circle:
+        cx, cy, radius = circle
+        left, right = max(left, int(cx - radius)), min(right, int(np.ceil(cx + radius)))
+        top, bottom = max(top, int(cy - radius)), min(bottom, int(np.ceil(cy + radius)))
+    scale = max(height / scene.shape[0], width / scene.shape[1])
+    x, y = int(np.ceil(left * scale)), int(np.ceil(top * scale))
+    right, bottom = min(width, int(right * scale + 1e-6)), min(height, int(bottom * scale + 1e-6))
+    if circle:
+        return View(x, y, right - x, bottom - y, tuple(round(float(value * scale), 1) for value in circle))  # type: ignore[arg-type]
+    return View(x, y, right - x, bottom - y) if (x, y, right, bottom) != (0, 0, width, height) else None
+
+
+def draw_view(frame: np.ndarray, view: View) -> np.ndarray:
+    """The frame with everything outside the view dimmed and the view's outline in green, for a person to judge."""
+    height, width = frame.shape[:2]
+    inside = view.mask(width, height)
+    drawn = np.where(inside[..., None], frame, frame // 3 + np.array([80, 0, 60], np.uint8))
+    thickness = max(1, round(max(height, width) / 300))
+    outline = cv2.morphologyEx(
+        np.pad(inside.astype(np.uint8), 1), cv2.MORPH_GRADIENT, np.ones((2 * thickness + 1,) * 2, np.uint8)
+    )[1:-1, 1:-1]
+    drawn[outline.astype(bool)] = (0, 255, 0)
+    return drawn
+
+
+def _brightest(frames: Sequence[np.ndarray]) -> np.ndarray:
+    """Each pixel's brightest value over the frames, without speckle, at a size where a search is quick."""
+    height, width = frames[0].shape[:2]
+    scale = min(1.0, 640 / max(height, width))
+    size = (round(width * scale), round(height * scale))
+    small = [cv2.resize(frame.max(axis=2), size, interpolation=cv2.INTER_AREA) for frame in frames]
+    return cv2.medianBlur(np.max(small, axis=0), 5).astype(np.float32)
+
+
+def _scene(brightest: np.ndarray) -> np.ndarray | None:
+    """True where the scene is: the largest part that no darkness reaches from the frame's edge."""
+    ring = np.concatenate(
+        [brightest[:2].ravel(), brightest[-2:].ravel(), brightest[:, :2].ravel(), brightest[:, -2:].ravel()]
+    )
+    black = float(np.percentile(ring, 3))
+    lit = brightest[brightest > black + 24]
+    if black > 40 or lit.size < 0.05 * brightest.size:
+        return None
+    dark = brightest <= black + max(12.0, 0.15 * (float(np.median(lit)) - black))
+    _, parts = cv2.connectedComponents(np.pad(dark, 1, constant_values=True).astype(np.uint8), connectivity=4)
+    lit_parts = (parts != parts[0, 0])[1:-1, 1:-1].astype(np.uint8)
+    # Opening cuts text and menus in the border off from the scene.
+    opened = cv2.morphologyEx(lit_parts, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8), borderValue=0)
+    count, parts, stats, _ = cv2.connectedComponentsWithStats(opened, connectivity=4)
+    return parts == 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA])) if count > 1 else None
+
+
+def _box(scene: np.ndarray, brightest: np.ndarray, check_sides: bool) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of the scene; a side without a real border lies at the frame's edge."""
+    (left, right), (top, bottom) = _extent(scene.mean(axis=0)), _extent(scene.mean(axis=1))
+    height, width = scene.shape
+    across, down = brightest[top:bottom], brightest[:, left:right]
+    sides = (  # how deep the border is, and the brightness from the frame's edge inwards
+        (left, across.T),
+        (top, down),
+        (width - right, across.T[::-1]),
+        (height - bottom, down[::-1]),
+    )
+    keep = [
+        depth > 0.01 * len(lines) and (not check_sides or _is_sharp(np.median(lines, axis=1), depth))
+        for depth, lines in sides
+    ]
+    return (
+        left if keep[0] else 0,
+        top if keep[1] else 0,
+        right if keep[2] else width,
+        bottom if keep[3] else height,
+    )
+
+
+def _extent(share: np.ndarray) -> tuple[int, int]:
+    """First and last + 1 of the rows or columns that hold more than a few pixels of the scene."""
+    held = np.flatnonzero(share > 0.05)
+    return (int(held[0]), int(held[-1]) + 1) if held.size else (0, len(share))
+
+
+def _is_sharp(profile: np.ndarray, edge: float) -> bool:
+    """Whether a brightness profile jumps at `edge`, rather than rising slowly as a vignette or a shadow does."""
+    near, wide = max(2.0, 0.015 * len(profile)), max(8.0, 0.08 * len(profile))
+    at = np.interp([edge - near, edge + near, edge + wide], np.arange(len(profile)) + 0.5, profile)
+    jump = at[1] - at[0]
+    return bool(jump >= 12 and jump >= 0.5 * (at[2] - at[0]))
+
+
+def _circle(scene: np.ndarray, brightest: np.ndarray) -> tuple[float, float, float] | None:
+    """Centre and radius of the round border around the scene, if it has one."""
+    left, top, right, bottom = _box(scene, brightest, check_sides=False)
+    margin = 0.015 * max(scene.shape)
+    contours, _ = cv2.findContours(scene.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    x, y = max(contours, key=len)[:, 0].T + 0.5
+    on_box = (x < left + margin) | (x > right - margin) | (y < top + margin) | (y > bottom - margin)
+    # On a circle that touches the box, only the touching points are lost; of a rectangle, nothing is left.
+    points = np.stack([x, y], axis=1)[~on_box]
+    if len(points) < 0.05 * len(x):
+        return None
+    fit = _fit_circle(points, tolerance=margin)
+    if fit is None:
+        return None
+    cx, cy, radius = fit
+    rows, columns = np.ogrid[: scene.shape[0], : scene.shape[1]]
+    disc = (columns + 0.5 - cx) ** 2 + (rows + 0.5 - cy) ** 2 <= radius**2
+    box = np.zeros_like(scene)
+    box[top:bottom, left:right] = True
+    spilled = (scene & ~disc).sum() / scene.sum()
+    cut_off = (box & ~disc).sum() / box.sum()
+    if radius < 0.3 * min(scene.shape) or spilled > 0.02 or cut_off < 0.01:
+        return None
+    angles = np.linspace(0, 2 * np.pi, 256, endpoint=False)
+    radii = np.arange(0.0, 2 * radius)
+    sample_x = (cx + np.outer(radii, np.cos(angles))).astype(np.float32)
+    sample_y = (cy + np.outer(radii, np.sin(angles))).astype(np.float32)
+    polar = cv2.remap(brightest, sample_x - 0.5, sample_y - 0.5, cv2.INTER_LINEAR, borderValue=-1)
+    beyond = round(radius + margin)
+    seen = polar[beyond] >= 0
+    if seen.sum() < 8:
+        return None
+    profile = np.median(polar[: beyond + 1, seen], axis=1)[::-1]
+    return fit if _is_sharp(np.maximum(profile, 0), len(profile) - radius) else None
+
+
+def _fit_circle(points: np.ndarray, tolerance: float) -> tuple[float, float, float] | None:
+    """The circle that most of the points lie on (three-point samples, then least squares on those that agree)."""
+    generator = np.random.default_rng(0)
+    best: np.ndarray | None = None
+    for _ in range(200):
+        near = _near_circle(_through(points[generator.choice(len(points), 3, replace=False)]), points, tolerance)
+        if best is None or near.sum() > best.sum():
+            best = near
+    if best is None or best.mean() < 0.6:
+        return None
+    for _ in range(3):
+        fit = _through(points[best])
+        best = _near_circle(fit, points, tolerance)
+        if best.sum() < 3:
+            return None
+    return fit
+
+
+def _through(points: np.ndarray) -> tuple[float, float, float]:
+    """Centre and radius of the circle through the points, by linear least squares: x² + y² = 2ax + 2by + c."""
+    matrix = np.column_stack([2 * points, np.ones(len(points))])
+    (a, b, c), *_ = np.linalg.lstsq(matrix, (points**2).sum(axis=1), rcond=None)
+    return float(a), float(b), float(np.sqrt(max(c + a * a + b * b, 0.0)))
+
+
+def _near_circle(circle: tuple[float, float, float], points: np.ndarray, tolerance: float) -> np.ndarray:
+    cx, cy, radius = circle
+    return np.abs(np.hypot(points[:, 0] - cx, points[:, 1] - cy) - radius) < tolerance
+
+
+def _numbers(value: Any, count: int) -> bool:
+    return isinstance(value, list | tuple) and len(value) == count and all(isinstance(n, int | float) for n in value)

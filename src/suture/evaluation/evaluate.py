@@ -1,0 +1,98 @@
+"""Evaluate a segmenter on frames with masks, at the masks' native resolution."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from suture.data.dataset import Dataset, Video
+from suture.data.labelling import Labelling
+from suture.data.scene import in_frame, read_scenes
+from suture.evaluation.metrics import Scorer
+from suture.evaluation.protocols import COMPLETION, protocol_named, score
+from suture.models.inference import probabilities
+from suture.models.segmenter import Segmenter
+
+Frames = Mapping[str, Sequence[int]]
+"""Indices by video id."""
+
+
+def frames_to_score(
+    dataset: Dataset, labelling: Labelling, splits: Sequence[str], completion: bool
+) -> dict[str, Frames]:
+    """What is scored under which name: the frames with masks of the splits, and the *completion* of training videos.
+
+    Completion is on the unlabelled frames of labelled training videos: how well the rest of a labelled video is filled
+    in. It says nothing about new videos, and scores on new videos say nothing about it; so both are always shown.
+    """
+    sets: dict[str, Frames] = {
+        split: {video.id: video.with_mask for video in dataset.split(split) if video.with_mask}  # type: ignore[arg-type]
+        for split in splits
+    }
+    if completion:
+        labelled = set(labelling)
+        rest = {
+            video.id: [index for index in video.with_mask if (video.id, index) not in labelled]
+            for video in dataset.split("train")
+            if labelling[video.id]
+        }
+        sets[COMPLETION] = {video: indices for video, indices in rest.items() if indices}
+    return {name: frames for name, frames in sets.items() if frames}
+
+
+def predict_masks(
+    segmenter: Segmenter,
+    video: Video,
+    indices: Sequence[int],
+    size: tuple[int, int],
+    *,
+    batch: int = 8,
+    flip: bool = False,
+    scales: Sequence[float] = (1.0,),
+    autocast: torch.dtype | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """The class ids of frames at native resolution, `IGNORE` outside the view, in the order of `indices`."""
+    device = next(segmenter.parameters()).device
+    view = video.view
+    for part, images in read_scenes(video, indices, size, batch):
+        pixels = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float() / 255
+        found = probabilities(segmenter, pixels, flip=flip, scales=scales, autocast=autocast)
+        for index, one in zip(part, found, strict=True):
+            native = F.interpolate(one[None], (view.height, view.width), mode="bilinear", align_corners=False)
+            yield index, in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
+
+
+def score_frames(
+    dataset: Dataset,
+    segmenter: Segmenter,
+    frames: Frames,
+    size: tuple[int, int],
+    *,
+    include_background: bool = True,
+    progress: Callable[[int], None] = lambda frames: None,
+    rank: int = 0,
+    world: int = 1,
+    **options: Any,
+) -> Scorer:
+    """Score this process's share of the videos; `progress` is called with the number of frames done."""
+    protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
+    scorer = protocol.scorer(dataset.classes.names)
+    segmenter.eval()
+    for place, (name, indices) in enumerate(frames.items()):
+        if place % world != rank:
+            continue
+        video = dataset[name]
+        width, height = video.size
+        inside = video.view.mask(width, height)
+        for index, prediction in predict_masks(segmenter, video, indices, size, **options):
+            scorer.add(name, index, prediction, dataset.read_mask(video, index), inside)
+            progress(1)
+    return scorer
+
+
+def scores(dataset: Dataset, scorer: Scorer, include_background: bool = True) -> dict[str, Any]:
+    """The protocol's scores of what was scored."""
+    protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
+    return score(protocol, scorer, {video.id: video.case for video in dataset})

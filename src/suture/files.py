@@ -1,0 +1,76 @@
+"""Files that are whole or not there: written under a temporary name, then renamed."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from suture.errors import UserError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; rename it to `path` if the block succeeds, remove it if not.
+
+    >>> with replacing(Path("mask.png")) as temporary:  # doctest: +SKIP
+    ...     cv2.imwrite(str(temporary), mask)
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays last, because image and video writers choose the format by it.
+    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:12]}{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically, sorted and indented so that it can be read and compared by people."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; one that does not parse is a `UserError` that names the place."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 JSON file.") from error
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{path} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}."
+        ) from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping; anything else is a `UserError` that names the place."""
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 text file.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise UserError(f"{path} is not valid YAML{place}: {getattr(error, 'problem', None) or error}.") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} holds {type(value).__name__}, expected a mapping of keys to values.")
+    return value
+
+
+def check_format(path: Path, found: object, newest: int) -> None:
+    """Refuse a file of a newer format than this version reads; older ones are the caller's to read."""
+    if not isinstance(found, int) or found < 1:
+        raise UserError(f"{path} says format {found!r}, expected a whole number from 1 to {newest}.")
+    if found > newest:
+        raise UserError(f"{path} has format {found}, but this version of Suture reads up to {newest}: update Suture.")

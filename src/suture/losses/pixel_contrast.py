@@ -1,0 +1,158 @@
+"""PGV-CL's pixel contrast, in time and memory linear in the pixels.
+
+With unit-length features f, labels ŷ and the key frames k of a query frame, the paper's loss of a query pixel i is
+
+    S⁺_i = mean of f_i·f_j over the key pixels j of class ŷ_i, in all key frames together
+    S⁻_i = Σ_k mean of f_i·f_j over the pixels j of key frame k that are of another class
+    L_i  = −log( e^{S⁺_i} / (e^{S⁺_i} + e^{S⁻_i}) ) = softplus(S⁻_i − S⁺_i)
+
+and L is its mean over the query pixels. A mean of dot products is the dot product with the mean, so the similarities of
+all pixel pairs are never needed. Let G[k,c] be the sum of the features of class c in key frame k, and n[k,c] their
+number (`ClassSums`). What a query pixel of class c meets (`Contrasts`) is
+
+    P[c] = Σ_k G[k,c] / Σ_k n[k,c]        N[c] = Σ_k (Σ_{c'≠c} G[k,c']) / (Σ_{c'≠c} n[k,c'])
+
+and L_i = softplus(f_i · (N[ŷ_i] − P[ŷ_i])): exactly the value and gradient of the paper, by one C×D matrix per frame.
+
+A label outside 0 … C−1 is *ignore* (255, the ignore id, is one): such a pixel takes no part, on either side. A query
+pixel whose class is in none of its key frames is left out of the mean. A key frame without negatives adds 0 to S⁻.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+class ClassSums(NamedTuple):
+    """All that the loss needs to know of key frames: a few kB per frame, whatever its size."""
+
+    sums: Tensor
+    """… C D: sum of the features of each class (fp32)"""
+    counts: Tensor
+    """… C: number of pixels of each class (fp32)"""
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """What the pixels of each query frame are contrasted with; those of more key frames are added with `+`."""
+
+    positive_sums: Tensor
+    """B C D"""
+    positive_counts: Tensor
+    """B C"""
+    negatives: Tensor
+    """B C D: sum over key frames of the mean feature of all other classes"""
+    key_frames: Tensor
+    """B: number (or total weight) of key frames"""
+
+    def __add__(self, other: "Contrasts") -> "Contrasts":
+        return Contrasts(
+            self.positive_sums + other.positive_sums,
+            self.positive_counts + other.positive_counts,
+            self.negatives + other.negatives,
+            self.key_frames + other.key_frames,
+        )
+
+
+def class_sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
+    """Sum the features (K D h w) of each class in each key frame, given its labels (K h w).
+
+    >>> features = torch.tensor([[[[1.0, 2.0, 4.0]]]])  # one frame, one channel, three pixels
+    >>> class_sums(features, torch.tensor([[[0, 0, 255]]]), classes=2).sums.tolist()
+    [[[3.0], [0.0]]]
+    """
+    members = _members(labels, classes)
+    with _full_precision(features):
+        return ClassSums(members @ features.float().flatten(2).mT, members.sum(-1))
+
+
+def contrasts(keys: ClassSums, weights: Tensor | None = None) -> Contrasts:
+    """Turn key frames into what their query frames are contrasted with.
+
+    The keys are either each query's own (B K C …), or a pool for all queries (K C …) with `weights` (B K) that say how
+    often each key frame counts for each query: 1 for its keys, 0 for the others. A pool of M frames with weights N/M
+    gives the expectation, over draws of N of the M frames, of all that is summed here: so a bank of the whole dataset
+    stands in for N frames of other videos and S⁻ does not grow with the bank and drown S⁺.
+    """
+    sums, counts = keys
+    if weights is None:
+        weights = counts.new_ones(counts.shape[:2])
+    others = 1 - torch.eye(counts.shape[-1], device=counts.device)
+    pool = "bk,bk...->b..." if counts.ndim == 3 else "bk,k...->b..."
+    with _full_precision(sums):
+        # A product with ones and zeros, not `total - own`: where one class fills the frame, that difference is noise.
+        negatives = _mean(others @ sums, (counts @ others)[..., None])
+        positive_sums, positive_counts, negatives = (torch.einsum(pool, weights, x) for x in (sums, counts, negatives))
+    return Contrasts(positive_sums, positive_counts, negatives, weights.sum(1))
+
+
+def pixel_contrast(
+    query: Tensor,
+    labels: Tensor,
+    against: Contrasts,
+    *,
+    temperature: float | None = None,
+    class_balanced: bool = False,
+    confidence: Tensor | None = None,
+    negatives: Literal["sum", "mean"] = "sum",
+    all_sum: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Contrast the pixels of query frames (features B D h w of unit length, labels B h w) with their keys.
+
+    Returns the weighted sum of the pixels' losses and the sum of their weights; the loss is their quotient, where with
+    several processes the divisor is the sum over all of them. The weights sum to 0 where no pixel takes part.
+
+    The options are not in the paper. `temperature` divides S⁺ and S⁻. `negatives="mean"` divides S⁻ by the number of
+    key frames. `confidence` (B h w) weighs the query pixels. With `class_balanced`, the weights of each class are then
+    divided by their sum over the batch, so that every class that takes part has a total of 1; `all_sum` adds a tensor
+    up over all processes, so that "the batch" is the global one.
+
+    >>> query, key = torch.tensor([0.6, 0.8]).view(1, 2, 1, 1), torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
+    >>> labels = torch.zeros(1, 1, 1, dtype=torch.long)
+    >>> keys = contrasts(class_sums(key, labels, classes=1), weights=torch.ones(1, 1))
+    >>> loss, weight = pixel_contrast(query, labels, keys)
+    >>> round((loss / weight).item(), 4)  # S⁺ = 0.6, no negatives: log(1 + e^-0.6)
+    0.4375
+    """
+    classes = against.positive_counts.shape[-1]
+    labels = labels.flatten(1).long()
+    valid = (labels >= 0) & (labels < classes)
+    own = labels.where(valid, 0)
+    with _full_precision(query):
+        negative = against.negatives
+        if negatives == "mean":
+            negative = _mean(negative, against.key_frames[:, None, None])
+        direction = negative - _mean(against.positive_sums, against.positive_counts[..., None])
+        if temperature is not None:
+            direction = direction / temperature
+        difference = direction.to(query.dtype) @ query.flatten(2)  # S⁻ − S⁺ of every pixel as if of class c: B C hw
+        losses = functional.softplus(difference.gather(1, own[:, None]).squeeze(1).float())
+
+        has_positives = (against.positive_counts > 0).gather(1, own)
+        weights = (valid & has_positives).float()
+        if confidence is not None:
+            weights = weights * confidence.flatten(1)
+        if class_balanced:
+            totals = torch.einsum("bcp,bp->c", _members(labels, classes), weights)
+            weights = _mean(weights, (totals if all_sum is None else all_sum(totals))[own])
+        return (weights * losses).sum(), weights.sum()
+
+
+def _members(labels: Tensor, classes: int) -> Tensor:
+    """Which pixels (B … flattened) are of which class, as ones and zeros: B C hw."""
+    ids = torch.arange(classes, device=labels.device)
+    return (labels.flatten(1)[:, None] == ids[:, None]).float()
+
+
+def _mean(total: Tensor, count: Tensor) -> Tensor:
+    """The mean, which is 0 of nothing."""
+    return total / count.clamp(min=torch.finfo(count.dtype).tiny)
+
+
+def _full_precision(tensor: Tensor) -> torch.autocast:
+    """Keep autocast away: a sum over thousands of pixels must not be rounded to the 8 bits of bf16."""
+    return torch.autocast(tensor.device.type, enabled=False)

@@ -1,0 +1,77 @@
+"""The bank: the class sums of every training frame from its last visit, in place of other-video keys."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from suture.losses.pixel_contrast import ClassSums, Contrasts, contrasts
+
+
+class Bank(nn.Module):
+    """Remembers frames' class sums and gives the expectation of drawing N of the frames of other cases.
+
+    Totals per case are kept up to date as frames are put in, so that a query costs the same however many frames there
+    are. All of it is in the state, so that a resumed run goes on exactly.
+    """
+
+    sums: Tensor
+    counts: Tensor
+    cases: Tensor
+    visited: Tensor
+    positive_sums: Tensor
+    positive_counts: Tensor
+    negatives: Tensor
+    frames: Tensor
+
+    def __init__(self, cases: Tensor, classes: int, channels: int) -> None:
+        super().__init__()
+        rows, groups = len(cases) + 1, int(cases.max()) + 1  # the last row takes what is to be forgotten
+        self.register_buffer("cases", torch.cat([cases, cases.new_zeros(1)]), persistent=False)
+        self.register_buffer("sums", torch.zeros(rows, classes, channels))
+        self.register_buffer("counts", torch.zeros(rows, classes))
+        self.register_buffer("visited", torch.zeros(rows, dtype=torch.bool))
+        # In fp64, so that adding and taking away for thousands of steps leaves no trace.
+        self.register_buffer("positive_sums", torch.zeros(groups, classes, channels, dtype=torch.float64))
+        self.register_buffer("positive_counts", torch.zeros(groups, classes, dtype=torch.float64))
+        self.register_buffer("negatives", torch.zeros(groups, classes, channels, dtype=torch.float64))
+        self.register_buffer("frames", torch.zeros(groups, dtype=torch.float64))
+
+    @torch.no_grad()
+    def put(self, numbers: Tensor, keys: ClassSums) -> None:
+        """Replace the class sums of these frames; of a frame that stands there twice, the last one counts."""
+        repeated = (numbers[:, None] == numbers).triu(1).any(1)
+        rows = numbers.masked_fill(repeated, len(self.visited) - 1)
+        kept = (~repeated).double()
+        self._add(rows, ClassSums(self.sums[rows], self.counts[rows]), -kept * self.visited[rows])
+        self._add(rows, keys, kept)
+        self.sums[rows], self.counts[rows], self.visited[rows] = keys.sums, keys.counts, True
+
+    def _add(self, rows: Tensor, keys: ClassSums, weight: Tensor) -> None:
+        each = contrasts(ClassSums(keys.sums[:, None], keys.counts[:, None]))
+        cases = self.cases[rows]
+        for total, value in (
+            (self.positive_sums, each.positive_sums),
+            (self.positive_counts, each.positive_counts),
+            (self.negatives, each.negatives),
+            (self.frames, each.key_frames),
+        ):
+            total.index_add_(0, cases, value.double() * weight.reshape(-1, *[1] * (value.ndim - 1)))
+
+    @torch.no_grad()
+    def expected(self, queries: Tensor, draws: int | Literal["all"]) -> Contrasts:
+        """What drawing `draws` visited frames of other cases would give on average; `all` is the sum over all."""
+        own = self.cases[queries]
+
+        def of_others(total: Tensor) -> Tensor:
+            return total.sum(0) - total[own]
+
+        frames = of_others(self.frames).round()
+        share = torch.ones_like(frames) if draws == "all" else draws / frames.clamp(min=1)
+        share = share * (frames > 0)
+        return Contrasts(
+            (of_others(self.positive_sums) * share[:, None, None]).float(),
+            (of_others(self.positive_counts) * share[:, None]).float().clamp(min=0),
+            (of_others(self.negatives) * share[:, None, None]).float(),
+            (frames * share).float(),
+        )

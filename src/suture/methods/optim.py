@@ -1,0 +1,120 @@
+"""Optimiser and schedules that the methods share.
+
+A schedule is a pure function of the step, so that a resumed run needs no scheduler state; those for the learning rate
+give the factor by which the base learning rate is multiplied.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
+
+
+class Lars(torch.optim.Optimizer):
+    """SGD with momentum whose step is, per layer, in proportion to the norm of the layer's weights (You et al., 2017).
+
+    As in PixPro: with g the gradient plus weight decay, g is scaled by trust·|w| / |g|, then goes through momentum.
+    Parameters of one dimension (biases, batch norm) are neither decayed nor scaled, and a layer with |w| = 0 or |g| = 0
+    is not scaled.
+
+    >>> layer = nn.Linear(3, 2)
+    >>> optimizer = Lars(layer.parameters(), lr=1.0, weight_decay=1e-5)
+    >>> layer(torch.ones(1, 3)).sum().backward()
+    >>> optimizer.step()
+    """
+
+    def __init__(
+        self, params: ParamsT, lr: float, momentum: float = 0.9, weight_decay: float = 0.0, trust: float = 1e-3
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if params:
+                self._update(params, group["lr"], group["momentum"], group["weight_decay"], group["trust"])
+        return loss
+
+    def _update(self, params: list[Tensor], lr: float, momentum: float, weight_decay: float, trust: float) -> None:
+        params = sorted(params, key=lambda p: p.ndim <= 1)  # the layers first, then what is not adapted
+        grads = [p.grad for p in params if p.grad is not None]
+        layers = [p for p in params if p.ndim > 1]
+        if layers:
+            grads[: len(layers)] = _adapt(layers, grads[: len(layers)], weight_decay, trust)
+
+        for p in params:
+            if "momentum_buffer" not in self.state[p]:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        velocities = [self.state[p]["momentum_buffer"] for p in params]
+        torch._foreach_mul_(velocities, momentum)
+        torch._foreach_add_(velocities, grads)
+        torch._foreach_add_(params, velocities, alpha=-lr)
+
+
+def _adapt(layers: list[Tensor], grads: list[Tensor], weight_decay: float, trust: float) -> list[Tensor]:
+    """The gradients with weight decay, each scaled by its layer's trust ratio; nothing waits for the device."""
+    decayed = torch._foreach_add(grads, layers, alpha=weight_decay)
+    norms = torch.stack(torch._foreach_norm(layers))
+    grad_norms = torch.stack(torch._foreach_norm(decayed))
+    ratios = torch.where((norms > 0) & (grad_norms > 0), trust * norms / (grad_norms + 1e-8), 1.0)
+    return list(torch._foreach_mul(decayed, list(ratios.unbind())))
+
+
+def poly(step: int, total: int, power: float = 0.9) -> float:
+    """Learning-rate factor that falls from 1 at step 0 to 0 at step `total`.
+
+    >>> poly(0, 100), round(poly(50, 100), 3), poly(100, 100)
+    (1.0, 0.536, 0.0)
+    """
+    return (1 - min(step, total) / total) ** power
+
+
+def cosine_warmup(step: int, total: int, warmup: int, start_factor: float = 0.01, end_factor: float = 1e-6) -> float:
+    """Learning-rate factor that rises linearly from `start_factor` to 1 in `warmup` steps, then falls by a cosine.
+
+    >>> [round(cosine_warmup(step, total=110, warmup=10), 3) for step in (0, 5, 10, 60, 110)]
+    [0.01, 0.505, 1.0, 0.5, 0.0]
+    """
+    if step < warmup:
+        return start_factor + (1 - start_factor) * step / warmup
+    return end_factor + (1 - end_factor) * _half_cosine(step - warmup, total - warmup)
+
+
+def momentum_schedule(step: int, total: int, start: float = 0.99, end: float = 1.0) -> float:
+    """Momentum of an EMA copy, from `start` to `end` by a cosine.
+
+    >>> [round(momentum_schedule(step, 100), 4) for step in (0, 50, 100)]
+    [0.99, 0.995, 1.0]
+    """
+    return end - (end - start) * _half_cosine(step, total)
+
+
+def _half_cosine(step: int, total: int) -> float:
+    """1 at step 0, 0 from step `total` on."""
+    return (1 + math.cos(math.pi * min(step / total, 1.0))) / 2 if total > 0 else 0.0
+
+
+def param_groups(segmenter: nn.Module, lr: float, head_factor: float, weight_decay: float) -> list[dict[str, Any]]:
+    """Optimiser groups of a segmenter: its `classifier` learns `head_factor` times as fast as the rest.
+
+    Frozen parameters are left out, and so is a group without parameters.
+    """
+    head = {id(p) for p in segmenter.get_submodule("classifier").parameters()}
+
+    def group(name: str, params: Iterable[nn.Parameter], lr: float) -> dict[str, Any]:
+        return {"name": name, "params": list(params), "lr": lr, "weight_decay": weight_decay}
+
+    learning = [p for p in segmenter.parameters() if p.requires_grad]
+    groups = [
+        group("backbone", (p for p in learning if id(p) not in head), lr),
+        group("classifier", (p for p in learning if id(p) in head), lr * head_factor),
+    ]
+    return [g for g in groups if g["params"]]

@@ -1,0 +1,235 @@
+"""Pseudo-label guided cross-video pixel contrast (Yu et al., IROS 2022).
+
+Pre-train on the labelled frames; give every unlabelled frame a pseudo label; pull together the embeddings of pixels of
+one class and push apart those of others, across views, shots and videos; fine-tune on the labelled frames.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from suture.data.augment import COLORS, Augment, Patches, draw_view, render_confidence, render_images, render_labels
+from suture.data.keys import KeyPool, KeySettings
+from suture.data.training import Epochs
+from suture.losses.hard_pixels import hard_pixels
+from suture.losses.pixel_contrast import ClassSums, Contrasts, class_sums, contrasts, pixel_contrast
+from suture.methods.bank import Bank
+from suture.methods.method import Method, method
+from suture.methods.optim import momentum_schedule
+from suture.methods.pseudo import PseudoLabels, PseudoSettings
+from suture.methods.stage import OptimizerSettings, Part, Settings, Stage, Total, TrainingSettings, all_gather, all_sum
+from suture.methods.supervised import Supervised
+from suture.models.momentum import MomentumCopy
+from suture.models.projector import Projector
+from suture.models.segmenter import Segmenter, set_dropout
+
+
+class ContrastSettings(TrainingSettings):
+    """The contrast stage: as the paper where it says, as PixPro where it does not."""
+
+    steps: int | None = None
+    epochs: float | None = Field(140, gt=0)
+    batch: int = Field(4, ge=1)
+    optimizer: OptimizerSettings = OptimizerSettings(
+        kind="lars", lr=1.0, head_factor=1, weight_decay=1e-5, schedule="cosine", warmup_epochs=5
+    )
+    augment: Augment = Augment(crop=(0.3, 0.7), color=COLORS["strong"])
+    keys: KeySettings = KeySettings()
+    hidden: int = Field(512, ge=1)
+    channels: int = Field(256, ge=1)
+    """Width of the projector and length of an embedding."""
+    momentum: float = Field(0.99, ge=0, le=1)
+    """Of the key branch at the start; a cosine takes it to 1."""
+    temperature: float | None = Field(None, gt=0)
+    class_balanced: bool = False
+    confidence_weighted: bool = False
+    negatives: Literal["sum", "mean"] = "sum"
+    symmetric: bool = False
+    """Whether the query and its first other view also change places."""
+
+    @model_validator(mode="after")
+    def _symmetric_needs_views(self) -> "ContrastSettings":
+        if self.symmetric and (not self.keys.views or self.confidence_weighted):
+            raise ValueError("symmetric needs keys.views of at least 1 and confidence_weighted: false")
+        return self
+
+
+class OhemSettings(TrainingSettings):
+    """Fine-tuning on the pixels that are still hard."""
+
+    threshold: float = Field(0.7, gt=0, lt=1)
+    keep: float = Field(1 / 16, gt=0, le=1)
+
+
+@method("pgvcl")
+class PGVCL(Method):
+    """Pre-train, pseudo labels, contrast, fine-tune."""
+
+    class Settings(Settings):
+        pretrain: TrainingSettings = TrainingSettings()
+        pseudo: PseudoSettings = PseudoSettings()
+        contrast: ContrastSettings = ContrastSettings()
+        finetune: OhemSettings = OhemSettings()
+
+    def stages(self) -> Iterator[Stage | PseudoLabels]:
+        s = self.settings
+        yield Supervised("pretrain", s.pretrain)
+        yield PseudoLabels("pseudo", s.pseudo)
+        yield Contrast("contrast", s.contrast)
+        yield Supervised(
+            "finetune", s.finetune, partial(hard_pixels, threshold=s.finetune.threshold, keep=s.finetune.keep)
+        )
+
+
+class Embedder(nn.Module):
+    """A branch: backbone and projector, unit-length embeddings on the feature grid."""
+
+    def __init__(self, segmenter: Segmenter, projector: Projector) -> None:
+        super().__init__()
+        self.segmenter = segmenter
+        self.projector = projector
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.projector(self.segmenter.features(images))
+
+
+class ContrastBatch(NamedTuple):
+    """Query views and key views (as patches from the loader, rendered on the device), and who meets whom."""
+
+    queries: Any
+    keys: Any
+    query_numbers: Tensor
+    """B: the numbers of the query frames."""
+    own_numbers: Tensor
+    """B × own keys: the numbers of each query's own key frames; their views come first in `keys`."""
+    others: Tensor
+    """B × N_v: other-video keys, as positions in the own keys of all processes followed by this one's further keys."""
+
+
+class Views(NamedTuple):
+    """Images at training size, labels and confidence on the feature grid."""
+
+    images: Tensor
+    labels: Tensor
+    confidence: Tensor | None
+
+
+class Contrast(Stage):
+    """The pixel contrast over all training frames."""
+
+    settings: ContrastSettings
+
+    def prepare(self) -> int:
+        s, job = self.settings, self.job
+        self.pool = KeyPool(job.frames.cases, job.shots)
+        self.order = Epochs(np.arange(len(job.frames)), job.seed, self.name)
+        # The classifier rests: it is learnt anew in fine-tuning.
+        self.segmenter.classifier.requires_grad_(False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(job.seed)
+            projector = Projector(self.segmenter.features_channels, s.hidden, s.channels)
+        self.online = Embedder(self.segmenter, projector)
+        # The key branch has weights that follow the online ones, and batch statistics of its own.
+        self.momentum = MomentumCopy(self.online, buffers="keep")
+        self.bank = None
+        if s.keys.mode == "bank":
+            self.bank = Bank(torch.from_numpy(job.frames.cases), len(job.frames.classes), s.channels)
+        return len(job.frames)
+
+    def networks(self) -> list[nn.Module]:
+        return [self.online, self.momentum.module]
+
+    def groups(self) -> list[dict[str, Any]]:
+        return [{"params": [p for p in self.online.parameters() if p.requires_grad]}]
+
+    def on_train_start(self) -> None:
+        set_dropout(self, active=False)
+
+    def draw(self, part: Part) -> ContrastBatch:
+        s, frames = self.settings, self.job.frames
+        numbers = [self.order[part.step * s.batch + place] for place in part.all]
+        plan = self.pool.draw(self.rng(part.step, f"keys {part.all.start}"), numbers, s.keys)
+        mine = slice(part.own.start - part.all.start, part.own.stop - part.all.start)
+        # A process encodes the further keys of its own queries; those of the queries before it are not in its list.
+        own, extra_of = plan.own[mine], plan.extra_of
+        extra = plan.extra[(extra_of >= mine.start) & (extra_of < mine.stop)]
+        others = plan.others[mine] - (plan.others[mine] >= plan.own.size) * int((extra_of < mine.start).sum())
+
+        query_draws, own_draws, extra_draws = [], [], []
+        for row, place in enumerate(part.own):
+            rng = self.rng(part.step, place)
+            query_draws.append(draw_view(rng, s.augment))
+            own_draws += [draw_view(rng, s.augment) for _ in own[row]]
+            extra_draws += [draw_view(rng, s.augment) for _ in range(int((extra_of == mine.start + row).sum()))]
+        return ContrastBatch(
+            frames.collate(numbers[mine], query_draws, confidence=s.confidence_weighted),
+            frames.collate([*own.ravel().tolist(), *extra.tolist()], own_draws + extra_draws),
+            torch.tensor(numbers[mine]),
+            torch.from_numpy(own.copy()),
+            torch.from_numpy(others),
+        )
+
+    def render(self, batch: ContrastBatch) -> ContrastBatch:
+        size, stride = self.job.size, self.segmenter.stride
+        grid = (-(-size[0] // stride), -(-size[1] // stride))
+
+        def views(patches: Patches) -> Views:
+            return Views(render_images(patches, size), render_labels(patches, grid), render_confidence(patches, grid))
+
+        return batch._replace(queries=views(batch.queries), keys=views(batch.keys))
+
+    def loss(self, batch: ContrastBatch) -> Total:
+        """−log(e^{S⁺} / (e^{S⁺} + e^{S⁻})) of every query pixel, keys from the momentum branch."""
+        sums = self.sums_of(batch.keys)
+        total = self.one_way(batch, batch.queries, sums)
+        if not self.settings.symmetric:
+            return total
+        # Each query and its first other view change places.
+        first = torch.arange(len(batch.query_numbers), device=sums.counts.device) * batch.own_numbers.shape[1]
+        swapped = ClassSums(
+            *(x.index_copy(0, first, y) for x, y in zip(sums, self.sums_of(batch.queries), strict=True))
+        )
+        views = Views(batch.keys.images[first], batch.keys.labels[first], batch.queries.confidence)
+        back = self.one_way(batch, views, swapped)
+        return Total(total.loss + back.loss, total.weight + back.weight)
+
+    def sums_of(self, keys: Views) -> ClassSums:
+        """Key frames as the loss needs them: class sums of the momentum branch's embeddings."""
+        return class_sums(self.momentum(keys.images), keys.labels, len(self.job.frames.classes))
+
+    def one_way(self, batch: ContrastBatch, queries: Views, sums: ClassSums) -> Total:
+        s = self.settings
+        loss, weight = pixel_contrast(
+            self.online(queries.images),
+            queries.labels,
+            self.against(batch, sums),
+            temperature=s.temperature,
+            class_balanced=s.class_balanced,
+            confidence=queries.confidence,
+            negatives=s.negatives,
+            all_sum=all_sum,
+        )
+        return Total(loss, weight)
+
+    def against(self, batch: ContrastBatch, keys: ClassSums) -> Contrasts:
+        """What each query is contrasted with: its own keys, and the keys that stand for other videos."""
+        queries, per_query = batch.own_numbers.shape
+        own = ClassSums(*(x[: queries * per_query] for x in keys))
+        met = contrasts(ClassSums(*(x.unflatten(0, (queries, per_query)) for x in own)))
+        if self.bank is not None:
+            met = met + self.bank.expected(batch.query_numbers, self.settings.keys.other_videos)
+            self.bank.put(all_gather(batch.own_numbers.flatten()), ClassSums(*map(all_gather, own)))
+        elif batch.others.shape[1]:
+            further = ClassSums(*(x[queries * per_query :] for x in keys))
+            pool = ClassSums(*(torch.cat([all_gather(o), f]) for o, f in zip(own, further, strict=True)))
+            met = met + contrasts(ClassSums(*(x[batch.others] for x in pool)))
+        return met
+
+    def after_step(self) -> None:
+        m = momentum_schedule(self.global_step, self.total_steps, self.settings.momentum)
+        self.momentum.update(self.online, m)

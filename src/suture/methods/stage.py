@@ -1,0 +1,278 @@
+"""What every training stage shares: settings, draws by step, the loss as a sum and a count, optimiser and resume.
+
+A stage says two things: `draw`, which frames, views and keys make the batch of a step (a pure function of seed, stage
+and step, run in loader workers), and `loss`, what is learnt from it. Everything random is keyed by (seed, stage, step,
+place in the global batch), so a killed run goes on to the same weights, and several processes draw the same global
+batch as one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import lightning as L
+import torch
+import torch.distributed as dist
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from suture.data.augment import Augment
+from suture.data.training import TrainingFrames, generator
+from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
+from suture.models.momentum import MomentumCopy
+from suture.models.segmenter import Segmenter
+
+
+class Settings(BaseModel):
+    """Settings refuse unknown keys: a misspelt one must not silently do nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OptimizerSettings(Settings):
+    """How weights move. The default is AdamW, which converges in far fewer steps than the paper's SGD."""
+
+    kind: Literal["sgd", "adamw", "lars"] = "adamw"
+    lr: float = Field(1e-4, gt=0)
+    head_factor: float = Field(5.0, gt=0)
+    """The classifier's learning rate over the backbone's."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(0.01, ge=0)
+    schedule: Literal["poly", "cosine"] = "poly"
+    warmup_epochs: float = Field(0, ge=0)
+    clip: float | None = Field(None, gt=0)
+    """Largest norm of the gradient."""
+
+
+class TrainingSettings(Settings):
+    """Length, batch, optimiser and augmentation of one training stage."""
+
+    steps: int | None = Field(1000, ge=1)
+    epochs: float | None = Field(None, gt=0)
+    """Passes over the stage's frames, instead of `steps`."""
+    batch: int = Field(8, ge=1)
+    """Frames (queries) per step, over all devices and accumulated parts."""
+    accumulate: int = Field(1, ge=1)
+    """Parts a batch is divided into, one after the other, to fit a smaller card."""
+    optimizer: OptimizerSettings = OptimizerSettings()
+    augment: Augment = Augment()
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Keep an average of the weights with this momentum, and hand it on instead of the last weights."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainingSettings":
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either steps or epochs (set the other to null)")
+        if self.batch % self.accumulate:
+            raise ValueError(f"batch {self.batch} is not divisible by accumulate {self.accumulate}")
+        return self
+
+    def total_steps(self, frames: int) -> int:
+        """Steps in all, given how many frames make an epoch."""
+        return self.steps if self.steps is not None else max(1, round(self.epochs * frames / self.batch))  # type: ignore[operator]
+
+
+class Total(NamedTuple):
+    """A loss as a sum over pixels and what to divide it by; several processes divide by the global weight."""
+
+    loss: Tensor
+    weight: Tensor
+
+
+@dataclass
+class Job:
+    """What a stage is given: the run's frames, seed and sizes, and the networks as the stage before left them."""
+
+    frames: TrainingFrames
+    segmenter: Segmenter
+    size: tuple[int, int]
+    seed: int
+    shots: list[int] = field(default_factory=list)
+    """The shot number of every training frame, unique over videos."""
+    folder: Path = Path()
+    """The run folder: pseudo labels go below it."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    autocast: torch.dtype | None = None
+    """What inference computes in; None is full precision."""
+    workers: int = 0
+    compile: bool = False
+    rank: int = 0
+    world: int = 1
+
+
+class Stage(L.LightningModule, ABC):
+    """A training stage."""
+
+    settings: TrainingSettings
+
+    def __init__(self, name: str, settings: TrainingSettings) -> None:
+        super().__init__()
+        self.name = name
+        self.settings = settings
+
+    # What a method says
+
+    @abstractmethod
+    def prepare(self) -> int:
+        """Set up networks and pools from `self.job`; give the number of frames that make an epoch."""
+
+    @abstractmethod
+    def draw(self, part: "Part") -> Any:
+        """The batch of one part of a step, as tensors on the CPU. Pure; runs in loader workers."""
+
+    def render(self, batch: Any) -> Any:
+        """Turn what `draw` gave into images and labels, on the device, in full precision."""
+        return batch
+
+    @abstractmethod
+    def loss(self, batch: Any) -> Total:
+        """The loss of a rendered batch."""
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameters that learn, with their learning rates."""
+        s = self.settings.optimizer
+        return param_groups(self.segmenter, s.lr, s.head_factor, s.weight_decay)
+
+    def after_step(self) -> None:
+        """Called when the weights have moved: the place for momentum copies."""
+
+    # What all of them share
+
+    def begin(self, job: Job) -> None:
+        """Take over the networks."""
+        self.job = job
+        self.segmenter = job.segmenter
+        self.segmenter.requires_grad_(True)
+        self.segmenter.train()
+        self.epoch_frames = self.prepare()
+        self.total_steps = self.settings.total_steps(self.epoch_frames)
+        self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
+        if job.compile:
+            for network in self.networks():
+                network.compile()
+
+    def networks(self) -> list[nn.Module]:
+        """What torch.compile is applied to."""
+        return [self.segmenter]
+
+    def outcome(self) -> Segmenter:
+        """The segmenter that the next stage starts from."""
+        return self.average.module if self.average is not None else self.segmenter  # type: ignore[return-value]
+
+    def rng(self, step: int, place: int | str) -> Any:
+        """The generator of one place in the global batch of a step."""
+        return generator(self.job.seed, self.name, step, place)
+
+    def loader(self, first: int) -> DataLoader[Any]:
+        """Batches from step `first` on, prefetched by workers; the order does not depend on their number."""
+        batches = Batches(self, first)
+        workers = self.job.workers
+        return DataLoader(
+            batches,
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=self.job.device.type == "cuda",
+            prefetch_factor=4 if workers else None,
+            multiprocessing_context="fork" if workers else None,
+        )
+
+    def configure_optimizers(self) -> Any:
+        s = self.settings.optimizer
+        optimizer: torch.optim.Optimizer
+        if s.kind == "adamw":
+            optimizer = torch.optim.AdamW(self.groups(), s.lr, weight_decay=s.weight_decay)
+        elif s.kind == "sgd":
+            optimizer = torch.optim.SGD(self.groups(), s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+        else:
+            optimizer = Lars(self.groups(), s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+        warmup = round(s.warmup_epochs * self.epoch_frames / self.settings.batch)
+
+        def factor(step: int) -> float:
+            if s.schedule == "cosine":
+                return cosine_warmup(step, self.total_steps, min(warmup, self.total_steps // 2), end_factor=1e-6 / s.lr)
+            return poly(step, self.total_steps)
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        # Lightning asks for it after a checkpoint is restored: the batches go on with the step that is next.
+        return self.loader(self.global_step)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        # Dropout draws from the global generator: keyed like every other draw, it needs no state to be saved either.
+        part = batch_idx % self.settings.accumulate
+        torch.manual_seed(
+            int(generator(self.job.seed, self.name, self.global_step, part, self.job.rank).integers(2**62))
+        )
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        return self.render(batch)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        total = self.loss(batch)
+        # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
+        count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
+        self.last_loss = all_sum(total.loss.detach()) / count
+        return total.loss * (self.job.world / count)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (batch_idx + 1) % self.settings.accumulate:
+            return  # the weights have not moved yet
+        if self.average is not None:
+            # The average follows closely at first, so that it does not remember the starting weights for long.
+            momentum = min(1 - 1 / (self.global_step + 1), self.settings.ema or 0)
+            self.average.update(self.segmenter, momentum)
+        self.after_step()
+
+
+class Part(NamedTuple):
+    """One process's part of a step: places in the global batch."""
+
+    step: int
+    own: range
+    """The places this process computes."""
+    all: range
+    """The places all processes compute at the same time; more than these are only there with accumulation."""
+
+
+class Batches(IterableDataset[Any]):
+    """The steps' batches in order, from `first` on, for one rank."""
+
+    def __init__(self, stage: Stage, first: int) -> None:
+        self.draw = stage.draw
+        s, job = stage.settings, stage.job
+        if s.batch % (s.accumulate * job.world):
+            raise ValueError(f"batch {s.batch} is not divisible by accumulate × processes = {s.accumulate * job.world}")
+        self.first, self.last, self.parts = first, stage.total_steps, s.accumulate
+        self.together = s.batch // s.accumulate
+        self.share = self.together // job.world
+        self.rank = job.rank
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        offset, stride = (worker.id, worker.num_workers) if worker else (0, 1)
+        for number in range(self.first * self.parts + offset, self.last * self.parts, stride):
+            step, part = divmod(number, self.parts)
+            places = range(part * self.together, (part + 1) * self.together)
+            yield self.draw(Part(step, places[self.rank * self.share : (self.rank + 1) * self.share], places))
+
+
+def all_sum(value: Tensor) -> Tensor:
+    """The sum over all processes; the value itself where there is one."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        value = value.clone()
+        dist.all_reduce(value)
+    return value
+
+
+def all_gather(value: Tensor) -> Tensor:
+    """Equal-sized tensors of all processes, one after the other along the first axis."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, value.contiguous())
+        return torch.cat(parts)
+    return value

@@ -1,0 +1,61 @@
+"""The momentum branch: a copy of a module that follows it slowly."""
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+Pairs = list[tuple[Tensor, Tensor]]
+
+
+class MomentumCopy(nn.Module):
+    """A deep copy of `online`, at `.module`, that `update` moves towards it; it never takes part in autograd.
+
+    Floating buffers (batch norm statistics) are by choice `copy` (the online ones), `ema` (averaged like parameters) or
+    `keep` (the copy's own, as its own forward passes in train mode make them). Counters are copied unless kept.
+    Whether the copy is in train or eval mode is the caller's choice.
+
+    >>> online = nn.Linear(1, 1)
+    >>> slow = MomentumCopy(online)
+    >>> before = online.weight.detach().clone()
+    >>> _ = online.weight.data.add_(1.0)
+    >>> slow.update(online, 0.9)
+    >>> slow.module.weight.allclose(before + 0.1)
+    True
+    """
+
+    def __init__(self, online: nn.Module, buffers: Literal["copy", "ema", "keep"] = "copy") -> None:
+        super().__init__()
+        self.module = copy.deepcopy(online).requires_grad_(False)
+        self.buffers_by = buffers
+
+    @torch.no_grad()
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    @torch.no_grad()
+    def update(self, online: nn.Module, momentum: float) -> None:
+        """copy ← momentum · copy + (1 − momentum) · online."""
+        # By order, not by name: DDP and torch.compile put prefixes before the names of the online module.
+        averaged: Pairs = list(zip(self.module.parameters(), online.parameters(), strict=True))
+        copied: Pairs = []
+        if self.buffers_by != "keep":
+            for pair in zip(self.module.buffers(), online.buffers(), strict=True):
+                average = self.buffers_by == "ema" and pair[0].is_floating_point()
+                (averaged if average else copied).append(pair)
+        for own, others in _alike(averaged):
+            torch._foreach_lerp_(own, others, 1 - momentum)
+        for own, others in _alike(copied):
+            torch._foreach_copy_(own, others)
+
+
+def _alike(pairs: Pairs) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
+    """Lists of one device and type each: only those take the fused kernels."""
+    groups: dict[tuple[torch.device, torch.dtype], Pairs] = defaultdict(list)
+    for own, other in pairs:
+        groups[own.device, own.dtype].append((own, other))
+    for group in groups.values():
+        yield [own for own, _ in group], [other for _, other in group]

@@ -1,0 +1,97 @@
+"""What a run leaves behind about its data and its machine, and how it is compared when the run goes on."""
+
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import suture
+from suture.data.dataset import Dataset
+from suture.data.fingerprint import Fingerprints
+from suture.data.labelling import Labelling
+from suture.models.pretrained import is_file
+from suture.models.weights import fingerprint
+from suture.runs.config import Config
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "lightning",
+    "segmentation-models-pytorch",
+    "timm",
+    "numpy",
+    "opencv-python-headless",
+    "av",
+)
+
+
+def data_record(dataset: Dataset, labelling: Labelling, config: Config) -> dict[str, Any]:
+    """Every video with case, split, frame count, view and SHA-256, every labelled frame with its mask's; no paths."""
+    prints = Fingerprints(config.data.cache)
+    labelled = [(dataset[video], index) for video, index in labelling]
+    masks = [video.frames[index].mask for video, index in labelled]
+    hashes = prints.masks([mask for mask in masks if mask is not None])
+    weights = config.model.weights
+    return {
+        "dataset": dataset.name,
+        "protocol": dataset.protocol,
+        "classes": [
+            {"name": n, "color": list(c)} for n, c in zip(dataset.classes.names, dataset.classes.colors, strict=True)
+        ],
+        "videos": {
+            video.id: {
+                "case": video.case,
+                "split": video.split,
+                "frames": len(video),
+                "excluded": sorted(video.excluded),
+                "view": video.view.to_json() if video.split else None,
+                "sha256": prints.video(video),
+            }
+            for video in dataset
+        },
+        "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},
+        "weights": None if weights is None else fingerprint(Path(weights)) if is_file(weights) else {"hub": weights},
+    }
+
+
+def environment(device: torch.device, precision: str) -> dict[str, Any]:
+    """Versions, commit and device."""
+    return {
+        "suture": suture.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "device": torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"{device.type} ({platform.machine()})",
+        "threads": torch.get_num_threads(),
+        "precision": precision,
+    }
+
+
+def commit() -> str | None:
+    """The commit of the code, with `+` where it was changed; None where it is not a checkout."""
+    folder = Path(__file__).parent
+    stated = folder.parents[2] / "COMMIT"
+    if stated.exists():  # a copy without .git says it in a file
+        return stated.read_text().strip()
+    try:
+        sha = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "-uno"], cwd=folder, capture_output=True, text=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return sha + ("+" if dirty.strip() else "")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

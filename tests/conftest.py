@@ -1,0 +1,39 @@
+"""What every test stands on: one thread per process, no network, a cache folder of its own, the shared real data."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Set before torch and huggingface_hub are imported, and inherited by xdist's workers and by the processes tests start:
+# as many processes as cores run at once, and results on one thread are the same on every machine.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import cv2
+import pytest
+from hypothesis import settings
+
+cv2.setNumThreads(1)
+
+# The same examples everywhere, so that a failure in CI is a failure at home. To look further:
+# pytest --hypothesis-profile explore
+settings.register_profile("suture", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile("suture")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Frame stores and other caches of the tests stay out of the user's cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUTURE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real data and weights that lies beside the repository where there is one."""
+    folder = Path(__file__).resolve().parents[2] / "shared"
+    if not folder.is_dir():
+        pytest.skip("needs the real data in ../shared, which is not here")
+    return folder

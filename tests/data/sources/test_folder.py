@@ -1,0 +1,439 @@
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from source_tester import SourceTester, write_image, write_text
+
+from suture.data.classes import IGNORE
+from suture.data.dataset import Dataset
+from suture.data.sources import load_dataset
+from suture.data.view import View
+from suture.data.walk import last_number, natural
+from suture.errors import UserError
+
+CLASSES = [
+    {"name": "tissue", "value": 0, "color": [230, 150, 140]},
+    {"name": "grasper", "value": 3, "merge": "instrument"},
+    {"name": "scissors", "value": 4, "merge": "instrument"},
+    {"name": "void", "value": 9, "ignore": True},
+]
+
+
+def write_video(path: Path, frames: int = 12, size: tuple[int, int] = (32, 32)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(path, "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
+        for number in range(frames):
+            picture = np.full((size[1], size[0], 3), 20 * number % 255, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        container.mux(stream.encode())
+
+
+def write_frames(folder: Path, *names: str) -> None:
+    for name in names:
+        write_image(folder / f"{name}.png", (9, 9, 9))
+
+
+def write_file(root: Path, **content: Any) -> None:
+    write_text(root / "dataset.yaml", yaml.safe_dump({"format": 1} | content))
+
+
+def masks_of(dataset: Dataset) -> dict[str, list[int]]:
+    return {video.id: video.with_mask for video in dataset if video.with_mask}
+
+
+class TestFolder(SourceTester):
+    """Video files and folders of frames side by side, masks in the three ways to name them."""
+
+    name = "folder"
+    frames = {"clip_a": 12, "clip_b": 12, "still": 3, "late_part1": 2}
+    splits = {"train": {"clip_a", "clip_b"}, "val": {"still"}}
+
+    def make(self, root: Path) -> None:
+        write_video(root / "videos" / "clip_a.mp4")
+        write_video(root / "videos" / "clip_b.MP4")
+        write_frames(root / "videos" / "still", "f2", "f10", "f100")
+        write_frames(root / "videos" / "late" / "part1", "0001", "0002")
+        write_image(root / "masks" / "clip_a__frame_000003.png", 0, (32, 32))
+        write_image(root / "masks" / "clip_b" / "frame_000011.png", 9, (32, 32))
+        write_image(root / "masks" / "clip_b" / "7.png", 4, (32, 32))
+        write_image(root / "masks" / "still" / "f10.png", 3)
+        write_image(root / "masks" / "still__frame_000002.png", 4)
+        write_image(root / "masks" / "late" / "part1" / "0002.png", 0)
+        write_text(root / "exclude.csv", "video,first,last,reason\nclip_a,0,2,out of body\nclip_a,9,9,\n")
+        write_file(
+            root,
+            name="mine",
+            videos="videos",
+            masks="masks",
+            classes=CLASSES,
+            unpainted="background",
+            cases={"one": ["clip_a", "clip_b"]},
+            split={"train": ["one"], "val": ["still"], "test": []},
+            view={"clip_a": [2, 2, 20, 20], "still": "none", "late_part1": {"rect": [0, 0, 4, 4], "circle": [2, 2, 2]}},
+            exclude="exclude.csv",
+        )
+
+    def test_masks_find_their_frames(self, root: Path) -> None:
+        dataset = self.load(root)
+        assert masks_of(dataset) == {"clip_a": [3], "clip_b": [7, 11], "still": [1, 2], "late_part1": [1]}
+        assert not dataset.unmatched_masks
+
+    def test_classes(self, root: Path) -> None:
+        dataset = self.load(root)
+        assert dataset.classes.names == ("background", "tissue", "instrument")
+        assert dataset.classes.colors[:2] == ((0, 0, 0), (230, 150, 140))
+        assert {int(dataset.read_mask(dataset["still"], index)[0, 0]) for index in (1, 2)} == {2}
+        assert int(dataset.read_mask(dataset["clip_b"], 11)[0, 0]) == IGNORE
+
+    def test_view_and_exclusions(self, root: Path) -> None:
+        dataset = self.load(root)
+        assert dataset["clip_a"].view == View(2, 2, 20, 20)
+        assert dataset["clip_b"].view_setting == "auto"
+        assert dataset["still"].view_setting is None
+        assert dataset["late_part1"].view == View(0, 0, 4, 4, (2, 2, 2))
+        assert dataset["clip_a"].excluded == {0, 1, 2, 9}
+        ids = dataset.read_mask(dataset["clip_a"], 3)
+        assert int((ids != IGNORE).sum()) == 400
+
+    def test_cases(self, root: Path) -> None:
+        dataset = self.load(root)
+        assert {case: len(videos) for case, videos in dataset.cases.items()} == {"one": 2, "still": 1, "late_part1": 1}
+        assert dataset["late_part1"].split is None
+
+    def test_numbers(self, root: Path) -> None:
+        assert [frame.number for frame in self.load(root)["still"].frames] == [2, 10, 100]
+
+    def test_the_file_itself_may_be_given(self, root: Path) -> None:
+        assert load_dataset(root / "dataset.yaml").name == "mine"
+
+    def test_goes_before_a_known_layout(self, root: Path) -> None:
+        write_frames(root / "videos" / "seq_1" / "left_frames", "frame000")
+        assert load_dataset(root).name == "mine"
+        assert "seq_1_left_frames" in {video.id for video in load_dataset(root)}
+
+    def test_a_video_file_is_not_opened_before_it_is_asked(self, root: Path) -> None:
+        (root / "videos" / "clip_b.MP4").write_bytes(b"damaged")
+        write_file(root, videos="videos", masks="masks", classes=CLASSES)
+        dataset = load_dataset(root)
+        assert len(dataset["clip_a"]) == 12
+        with pytest.raises(UserError, match=r"clip_b\.MP4"):
+            len(dataset["clip_b"])
+
+
+class TestOneFolderOfFrames(SourceTester):
+    """Frames right in the folder are one video, named after the folder."""
+
+    name = "folder"
+    frames = {"data": 3}
+    splits = {"train": {"data"}}
+
+    def make(self, root: Path) -> None:
+        write_frames(root, "img_8", "img_9", "img_10")
+        write_image(root / "masks" / "img_9.png", 0)
+        write_image(root / "masks" / "data__frame_000002.png", 0)
+        write_file(root, masks="masks", classes=CLASSES)
+
+    def test_masks(self, root: Path) -> None:
+        assert masks_of(self.load(root)) == {"data": [1, 2]}
+        assert [frame.number for frame in self.load(root)["data"].frames] == [8, 9, 10]
+
+
+def test_without_a_file(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1", "2")
+    write_video(tmp_path / "b.mp4")
+    write_image(tmp_path / "masks" / "a" / "1.png")
+    dataset = load_dataset(tmp_path)
+    assert {video.id: len(video) for video in dataset} == {"a": 2, "b": 12}
+    assert dataset.classes.names == ("background",)
+    assert not masks_of(dataset)
+    assert "suture check" in dataset.notes[0]
+    assert "masks is left out" in dataset.notes[1]
+
+
+def test_without_a_file_the_usual_folder_of_videos(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1", "2")
+    assert [video.id for video in load_dataset(tmp_path).videos] == ["a"]
+
+
+def test_a_single_video(tmp_path: Path) -> None:
+    write_video(tmp_path / "film.mp4")
+    dataset = load_dataset(tmp_path / "film.mp4")
+    assert [(video.id, len(video)) for video in dataset] == [("film", 12)]
+    assert dataset["film"].read(11).shape == (32, 32, 3)
+    frames = dataset["film"].frames
+    assert frames[-1] == frames[11] == list(frames)[-1] == frames[10:][1]
+    with pytest.raises(IndexError):
+        frames[12]
+
+
+def test_a_single_file_that_is_no_video(tmp_path: Path) -> None:
+    write_text(tmp_path / "notes.txt", "")
+    with pytest.raises(UserError, match="is not a video"):
+        load_dataset(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        pytest.param(lambda path: _palette(path), id="palette"),
+        pytest.param(lambda path: write_image(path, 3), id="grey"),
+        pytest.param(lambda path: write_image(path, (3, 3, 3)), id="grey as RGB"),
+        pytest.param(lambda path: write_image(path, np.full((6, 8), 3, np.uint16)), id="16 bits"),
+    ],
+)
+def test_masks_of_ids(tmp_path: Path, mask: Callable[[Path], None]) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    (tmp_path / "masks").mkdir()
+    mask(tmp_path / "masks" / "1.png")
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert set(np.unique(dataset.read_mask(dataset["a"], 0))) == {1}
+
+
+@pytest.mark.parametrize("palette", [True, False])
+def test_masks_of_colors(tmp_path: Path, palette: bool) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    (tmp_path / "masks").mkdir()
+    _palette(tmp_path / "masks/1.png") if palette else write_image(tmp_path / "masks/1.png", (0, 255, 0))
+    classes = [{"name": "a", "value": [255, 0, 0]}, {"name": "b", "value": [[0, 255, 0], [0, 0, 255]]}]
+    write_file(tmp_path, videos="videos", masks="masks", classes=classes)
+    dataset = load_dataset(tmp_path)
+    assert set(np.unique(dataset.read_mask(dataset["a"], 0))) == {1}
+
+
+def _palette(path: Path) -> None:
+    from PIL import Image
+
+    image = Image.fromarray(np.full((6, 8), 3, np.uint8), "P")
+    image.putpalette([0, 0, 0, 255, 0, 0, 0, 0, 255, 0, 255, 0])
+    image.save(path)
+
+
+def test_only_some_classes_annotated(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    values = np.zeros((6, 8), np.uint8)
+    values[0] = 3
+    write_image(tmp_path / "masks" / "1.png", values)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES, annotated={"a": ["grasper"]})
+    dataset = load_dataset(tmp_path)
+    ids = dataset.read_mask(dataset["a"], 0)
+    assert set(np.unique(ids[0])) == {1}
+    assert set(np.unique(ids[1:])) == {IGNORE}
+
+
+def test_unpainted_that_nobody_explained(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    write_image(tmp_path / "masks" / "1.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES[1:])
+    dataset = load_dataset(tmp_path)
+    with pytest.raises(UserError, match=r"1\.png holds the value 0 .*say what `unpainted` pixels mean"):
+        dataset.read_mask(dataset["a"], 0)
+
+
+@pytest.mark.parametrize("unpainted", ["ignore", "void", "instrument", "grasper"])
+def test_unpainted(tmp_path: Path, unpainted: str) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    write_image(tmp_path / "masks" / "1.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES[1:], unpainted=unpainted)
+    dataset = load_dataset(tmp_path)
+    expected = IGNORE if unpainted in ("ignore", "void") else 0
+    assert set(np.unique(dataset.read_mask(dataset["a"], 0))) == {expected}
+
+
+def test_masks_per_video(tmp_path: Path) -> None:
+    for video in "ab":
+        write_frames(tmp_path / "videos" / video, "1", "2")
+        write_image(tmp_path / f"labels of {video}" / "1.png", 0)
+    masks = {"a": "labels of a", "b": "labels of b"}
+    write_file(tmp_path, videos="videos", masks=masks, classes=CLASSES)
+    assert masks_of(load_dataset(tmp_path)) == {"a": [0], "b": [0]}
+
+
+def test_masks_without_a_frame_are_collected(tmp_path: Path) -> None:
+    write_video(tmp_path / "videos" / "film.mp4")
+    write_frames(tmp_path / "videos" / "a", "1")
+    for name in ("b/1", "a/2", "a__frame_000001", "film/12", "film__frame_000012", "film/last", "unknown__frame_000000"):
+        write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_image(tmp_path / "masks" / "film" / "11.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"film": [11]}
+    assert len(dataset.unmatched_masks) == 7
+
+
+@pytest.mark.parametrize("name", ["1", "frame_000001"])
+def test_a_mask_that_fits_two_videos(tmp_path: Path, name: str) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    write_frames(tmp_path / "videos" / "b", "1")
+    write_video(tmp_path / "videos" / "c.mp4")
+    write_video(tmp_path / "videos" / "d.mp4")
+    write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    with pytest.raises(UserError, match=f"{name} fits "):
+        load_dataset(tmp_path)
+
+
+def test_the_end_of_a_path_that_fits_two_videos(tmp_path: Path) -> None:
+    for case in "ab":
+        write_frames(tmp_path / "videos" / case / "part1", f"{case}1")
+    write_image(tmp_path / "masks" / "part1__frame_000000.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    with pytest.raises(UserError, match=r"fits a_part1 \(frame 0\) and b_part1 \(frame 0\)"):
+        load_dataset(tmp_path)
+
+
+def test_two_masks_of_one_frame(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    write_image(tmp_path / "masks" / "1.png", 0)
+    write_image(tmp_path / "masks" / "a__frame_000000.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    with pytest.raises(UserError, match="Frame 0 of a has two masks"):
+        load_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"format": 2}, "has format 2, but this version of Suture reads up to 1"),
+        ({"clases": []}, r"no key 'clases' \(did you mean classes\?\)"),
+        ({"classes": [{"name": "a", "colour": [1, 2, 3]}]}, r"no key 'classes\.0\.colour' \(did you mean color\?\)"),
+        ({"classes": [{"name": "a", "value": 70000}]}, "id from 0 to 65535"),
+        ({"classes": [{"name": "a", "value": [[1, 2]]}]}, "three numbers from 0 to 255"),
+        ({"classes": [{"name": "a", "value": 1}, {"name": "b", "value": 1}]}, "the value 1 is given to a and to b"),
+        ({"classes": [{"name": "a", "value": 1}, {"name": "a", "value": 2}]}, "a is listed twice"),
+        ({"classes": [{"name": "a", "value": 1}, {"name": "b", "value": [[1, 2, 3]]}]}, "give all the same kind"),
+        ({"classes": [{"name": "a", "value": 1, "merge": "b", "ignore": True}]}, "both merge and ignore"),
+        ({"unpainted": "tisue", "classes": CLASSES}, r"unpainted is 'tisue', .*did you mean tissue"),
+        ({"masks": "mask"}, "masks names .*mask, which does not exist"),
+        ({"masks": "videos"}, "names masks but no classes"),
+        ({"masks": "videos", "classes": [{"name": "a"}]}, "class a has no value"),
+        ({"videos": "video"}, "video, the folder of the videos, does not exist"),
+        ({"cases": {"one": ["clip_c"]}}, r"cases.one names the video 'clip_c', which is not there \(did you mean clip_"),
+        ({"cases": {"one": ["clip_a"], "two": ["clip_a"]}}, "clip_a is in the cases one and two"),
+        ({"cases": {"clip_a": ["clip_b"]}}, "clip_a is a case, and a video that is not in it"),
+        ({"cases": {"one": [1]}}, "names that look like numbers need quotes"),
+        ({"split": {"train": ["one"]}}, "split.train names 'one', which is no case"),
+        ({"cases": {"one": ["clip_a"]}, "split": {"train": ["clip_a"]}}, "a video of the case one"),
+        ({"split": {"train": ["clip_a"], "test": ["clip_a"]}}, "clip_a is in the splits train and test"),
+        ({"split": {"training": []}}, "'train', 'val' or 'test'"),
+        ({"view": "whole"}, "the view is 'whole', expected auto"),
+        ({"view": {"clip_c": "auto"}}, "view names the video 'clip_c'"),
+        ({"view": {"clip_a": [0, 0, 0, 0]}}, "view.clip_a: the view"),
+        ({"annotated": {"clip_a": ["tisue"]}, "classes": CLASSES}, r"annotated names 'tisue', .*did you mean tissue"),
+        ({"exclude": "nothing.csv"}, "nothing.csv cannot be read"),
+        ({"exclude": "columns.csv"}, "has the columns a, b"),
+        ({"exclude": "backwards.csv"}, "line 2: found 'clip_a,5,4,x'"),
+        ({"exclude": "beyond.csv"}, "line 2: frame 2 of clip_a is excluded, but its last frame is 1"),
+    ],
+)
+def test_mistakes_in_the_file(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    for video in ("clip_a", "clip_b"):
+        write_frames(tmp_path / "videos" / video, "1", "2")
+    write_text(tmp_path / "columns.csv", "a,b\n")
+    write_text(tmp_path / "backwards.csv", "video,first,last,reason\nclip_a,5,4,x\n")
+    write_text(tmp_path / "beyond.csv", "video,first,last,reason\nclip_a,0,2,x\n")
+    write_file(tmp_path, **({"videos": "videos"} | content))
+    with pytest.raises(UserError, match=message) as error:
+        load_dataset(tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "", "\x00"])
+def test_a_file_that_does_not_parse(tmp_path: Path, text: str) -> None:
+    write_frames(tmp_path / "a", "1")
+    write_text(tmp_path / "dataset.yaml", text)
+    with pytest.raises(UserError, match=r"dataset\.yaml") as error:
+        load_dataset(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1")
+    (tmp_path / "a" / "again").symlink_to(tmp_path)
+    (tmp_path / "self.png").symlink_to(tmp_path / "self.png")
+    (tmp_path / "a" / "self").symlink_to(tmp_path / "a" / "self")
+    dataset = load_dataset(tmp_path)
+    assert [len(video) for video in dataset] == [1, 1]
+    with pytest.raises(UserError, match=r"self\.png"):
+        dataset.videos[0].read(0)
+
+
+def test_a_linked_folder_of_frames_is_read(tmp_path: Path) -> None:
+    write_frames(tmp_path / "elsewhere" / "a", "1")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "b").symlink_to(tmp_path / "elsewhere" / "a")
+    assert [video.id for video in load_dataset(tmp_path / "here").videos] == ["b"]
+
+
+def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    write_frames(tmp_path / "a", "1")
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UserError, match=r"cannot be listed \(Permission denied\)"):
+        load_dataset(tmp_path, "folder")
+
+
+def test_frames_and_masks_in_one_folder(tmp_path: Path) -> None:
+    write_image(tmp_path / "a" / "1.jpg")
+    write_image(tmp_path / "a" / "1.png")
+    with pytest.raises(UserError, match=r"holds both 1\.jpg and 1\.png"):
+        load_dataset(tmp_path)
+
+
+def test_one_name_for_two_videos(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4")
+    write_frames(tmp_path / "a", "1")
+    with pytest.raises(UserError, match="the video names a occur twice"):
+        load_dataset(tmp_path)
+
+
+def test_a_zip_of_something_else(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1")
+    with zipfile.ZipFile(tmp_path / "masks.zip", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    write_file(tmp_path, videos="videos", masks="masks.zip", classes=CLASSES)
+    with pytest.raises(UserError, match=r"masks\.zip is neither a CVAT export"):
+        load_dataset(tmp_path)
+
+
+def test_files_are_listed_without_a_look_at_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand frames on a network drive: one question per folder, not one per file."""
+    for kind in ("videos", "masks"):
+        (tmp_path / kind / "a").mkdir(parents=True)
+        for number in range(500):
+            (tmp_path / kind / "a" / f"{number}.png").touch()
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    asked: list[Any] = []
+    stat = os.stat
+
+    def counted(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        asked.append(path)
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", counted)
+    assert len(load_dataset(tmp_path)["a"].with_mask) == 500
+    assert len(asked) < 50
+
+
+@given(st.lists(st.integers(0, 10**7), unique=True), st.sampled_from(["", "frame_", "Video1_frame"]))
+def test_natural_order_is_the_order_of_numbers(numbers: list[int], prefix: str) -> None:
+    names = sorted((f"{prefix}{number}" for number in numbers), key=natural)
+    assert [last_number(name) for name in names] == sorted(numbers)
+
+
+@given(st.lists(st.text(max_size=12)))
+def test_natural_order_takes_any_name(names: list[str]) -> None:
+    assert sorted(sorted(names, key=natural), key=natural) == sorted(reversed(names), key=natural)

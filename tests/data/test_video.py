@@ -1,0 +1,305 @@
+"""Video files, written here with real encoders."""
+
+import os
+import pickle
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+import pytest
+from av.video.reformatter import ColorRange, Colorspace
+
+from suture.data.images import read_image
+from suture.data.video import VideoFile
+from suture.errors import UserError
+
+FRAMES = 40
+
+
+@cache
+def picture(index: int, width: int = 96, height: int = 64) -> np.ndarray:
+    """A smooth picture that no other index has, with a bright corner that tells how it is turned."""
+    rows, columns = np.mgrid[:height, :width]
+    waves = [np.sin((columns + rows * k) / 17 + index * (0.3 + k)) * 60 + 110 for k in range(3)]
+    pixels = np.stack(waves, -1)
+    pixels[:16, :24] = 240
+    return pixels.astype(np.uint8)
+
+
+def write(
+    path: Path,
+    codec: str = "libx264",
+    *,
+    frames: int = FRAMES,
+    b_frames: int = 3,
+    stamps: Sequence[int] | None = None,
+    rotation: tuple[float, bool] | None = None,
+    pixel_format: str = "yuv420p",
+    options: dict[str, str] | None = None,
+    container_options: dict[str, str] | None = None,
+) -> Path:
+    """Encode `frames` pictures; `stamps` in milliseconds make a variable frame rate."""
+    with av.open(str(path), "w", options=container_options or {}) as container:
+        stream: Any = container.add_stream(codec, rate=25, options=options or {})
+        stream.width, stream.height, stream.pix_fmt = 96, 64, pixel_format
+        stream.bit_rate, stream.gop_size, stream.codec_context.max_b_frames = 4_000_000, 12, b_frames
+        if stamps is not None:
+            stream.codec_context.time_base = Fraction(1, 1000)
+        if rotation is not None:
+            stream.set_display_rotation(*rotation)
+        for index in range(frames):
+            frame = av.VideoFrame.from_ndarray(picture(index), format="rgb24")
+            frame.pts = index if stamps is None else stamps[index]
+            frame.time_base = Fraction(1, 25 if stamps is None else 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+def closeness(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(found.astype(int) - expected).mean())
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "b-frames.mp4": {},
+    "b-frames.mkv": {},
+    "b-frames.mov": {},
+    "h264.avi": {},  # AVI cannot say when a frame is shown
+    "open-gop.mp4": {"options": {"x264-params": "open-gop=1:keyint=12:bframes=3:b-adapt=0"}},
+    "intra-refresh.mp4": {"b_frames": 0, "options": {"x264-params": "intra-refresh=1:keyint=12"}},
+    "b-frames.avi": {"codec": "mpeg4", "b_frames": 2},
+    "plain.avi": {"codec": "mpeg4", "b_frames": 0},
+    "mpeg2.avi": {"codec": "mpeg2video", "b_frames": 2},
+    "motion-jpeg.avi": {"codec": "mjpeg", "pixel_format": "yuvj420p", "b_frames": 0},
+    "vp9.webm": {"codec": "libvpx-vp9", "b_frames": 0, "options": {"deadline": "realtime"}},
+    "variable.mp4": {"stamps": np.cumsum(np.random.default_rng(1).integers(5, 90, FRAMES)).tolist()},
+    "variable.mkv": {"stamps": np.cumsum(np.random.default_rng(2).integers(5, 90, FRAMES)).tolist()},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_random_access_gives_the_frames_of_the_sequence(tmp_path: Path, name: str) -> None:
+    video = VideoFile(write(tmp_path / name, **KINDS[name]))
+    in_order = list(video.frames())
+    assert len(video) == len(in_order) == FRAMES
+    assert video.size == (96, 64)
+    expected = np.stack([picture(index) for index in range(FRAMES)])[:, ::4, ::4].astype(int)
+    for index, pixels in enumerate(in_order):
+        assert np.abs(expected - pixels[::4, ::4]).mean((1, 2, 3)).argmin() == index
+    for index in np.random.default_rng(0).permutation(FRAMES).tolist():
+        np.testing.assert_array_equal(video.read(index), in_order[index])
+
+
+def test_part_of_the_frames(tmp_path: Path) -> None:
+    video = VideoFile(write(tmp_path / "a.mp4"))
+    for found, index in zip(video.frames(17, 30), range(17, 30), strict=True):
+        np.testing.assert_array_equal(found, video.read(index))
+
+
+def test_times_and_rate(tmp_path: Path) -> None:
+    stamps = KINDS["variable.mp4"]["stamps"]
+    video = VideoFile(write(tmp_path / "a.mp4", stamps=stamps))
+    np.testing.assert_allclose(video.times, np.array(stamps) / 1000, atol=1e-9)
+    assert video.fps == pytest.approx((FRAMES - 1) / (stamps[-1] - stamps[0]) * 1000)
+    assert VideoFile(write(tmp_path / "b.mp4")).fps == pytest.approx(25)
+    assert VideoFile(write(tmp_path / "c.mp4", frames=1)).fps == pytest.approx(25)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("degrees", [0, 90, 180, -90])
+def test_rotation(tmp_path: Path, degrees: int, mirrored: bool) -> None:
+    video = VideoFile(write(tmp_path / "a.mp4", frames=2, rotation=(degrees, mirrored)))
+    expected = np.rot90(picture(1), degrees // 90)
+    if mirrored:
+        expected = expected[:, ::-1]
+    assert video.size == (expected.shape[1], expected.shape[0])
+    assert closeness(video.read(1), expected) < 4
+
+
+def test_rotation_tag(tmp_path: Path) -> None:
+    path = tmp_path / "a.mkv"
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("ffv1", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv444p"
+        stream.metadata["rotate"] = "90"
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(0), format="rgb24").reformat(format="yuv444p")))
+        container.mux(stream.encode(None))
+    video = VideoFile(path)
+    assert video.size == (64, 96)
+    assert closeness(video.read(0), np.rot90(picture(0), -1)) < 4
+
+
+def test_interlaced(tmp_path: Path) -> None:
+    fields = write(tmp_path / "a.mp4", options={"x264-params": "interlaced=1"})
+    assert VideoFile(fields).interlaced
+    assert not VideoFile(write(tmp_path / "b.mp4")).interlaced
+
+
+def write_flat(path: Path, yuv: tuple[int, int, int], size: tuple[int, int], matrix: int | None, full: bool) -> Path:
+    """A lossless file of one colour, given as it is stored."""
+    width, height = size
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("libx264", rate=25, options={"qp": "0", "preset": "ultrafast"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        frame = av.VideoFrame(width, height, "yuv420p")
+        for plane, value in zip(frame.planes, yuv, strict=True):
+            plane.update(bytes([value]) * plane.buffer_size)
+        frame.color_range = stream.codec_context.color_range = ColorRange.JPEG if full else ColorRange.MPEG
+        if matrix is not None:
+            frame.colorspace = stream.codec_context.colorspace = matrix
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+def to_rgb(yuv: tuple[int, int, int], red: float, blue: float, full: bool) -> np.ndarray:
+    """The textbook formula, with the luma weights of red and blue."""
+    y, u, v = yuv[0] / 255, (yuv[1] - 128) / 255, (yuv[2] - 128) / 255
+    if not full:
+        y, u, v = (yuv[0] - 16) / 219, (yuv[1] - 128) / 224, (yuv[2] - 128) / 224
+    r, b = y + 2 * (1 - red) * v, y + 2 * (1 - blue) * u
+    return np.clip(np.array([r, (y - red * r - blue * b) / (1 - red - blue), b]) * 255, 0, 255)
+
+
+BT601, BT709 = (0.299, 0.114), (0.2126, 0.0722)
+SMALL, LARGE = (64, 48), (1280, 720)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["limited", "full"])
+@pytest.mark.parametrize(
+    ("stated", "size", "weights"),
+    [
+        (int(Colorspace.ITU601), LARGE, BT601),
+        (int(Colorspace.ITU709), SMALL, BT709),
+        (None, SMALL, BT601),
+        (None, LARGE, BT709),
+    ],
+    ids=["601", "709", "unspecified-small", "unspecified-large"],
+)
+def test_colour_matrix_and_range(
+    tmp_path: Path, stated: int | None, size: tuple[int, int], weights: tuple[float, float], full: bool
+) -> None:
+    for number, yuv in enumerate([(120, 90, 190), (200, 140, 110), (60, 128, 128), (235, 128, 128), (16, 128, 128)]):
+        video = VideoFile(write_flat(tmp_path / f"{number}.mp4", yuv, size, stated, full))
+        assert video.size == size
+        difference = np.abs(video.read(0).reshape(-1, 3) - to_rgb(yuv, *weights, full)).max()
+        assert difference <= 1.5, (yuv, video.read(0)[0, 0], to_rgb(yuv, *weights, full))
+
+
+def test_extracted_frame_agrees_with_the_decoded_one(tmp_path: Path) -> None:
+    video = VideoFile(write(tmp_path / "a.mp4"))
+    cv2.imwrite(str(tmp_path / "a.png"), cv2.cvtColor(video.read(7), cv2.COLOR_RGB2BGR))
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), VideoFile(video.path).read(7))
+
+
+def test_pickled_and_forked_readers_do_not_disturb_each_other(tmp_path: Path) -> None:
+    video = VideoFile(write(tmp_path / "a.mp4"))
+    expected = list(video.frames())
+    video.read(3)
+    copy = pickle.loads(pickle.dumps(video))
+    np.testing.assert_array_equal(copy.read(4), expected[4])
+    child = os.fork()
+    if child == 0:
+        same = all(np.array_equal(video.read(i), expected[i]) for i in range(4, 20))
+        os._exit(0 if same else 1)
+    for index in range(4, 20):
+        np.testing.assert_array_equal(video.read(index), expected[index])
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("name", ["b-frames.mkv", "b-frames.avi", "vp9.webm", "faststart.mp4"])
+def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str) -> None:
+    kind = KINDS.get(name, {"container_options": {"movflags": "faststart"}})
+    path = write(tmp_path / name, **kind)
+    whole = list(VideoFile(path).frames())
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 7 // 10])
+    video = VideoFile(path)
+    assert 5 < len(video) < FRAMES
+    for index in range(len(video) - 4):  # the last ones may refer to what was cut off
+        np.testing.assert_array_equal(video.read(index), whole[index])
+
+
+def test_a_frame_that_does_not_decode_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mp4", container_options={"movflags": "faststart"})
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 6000] = bytes(6000)
+    path.write_bytes(data)
+    video = VideoFile(path)
+    failed = {}
+    for index in range(len(video)):
+        try:
+            video.read(index)
+        except UserError as error:
+            failed[index] = str(error)
+    assert 0 < len(failed) < len(video)
+    assert all(message.startswith(f"{path}: frame {index} does not decode") for index, message in failed.items())
+    with pytest.raises(UserError, match=f"frame {min(failed)} does not decode"):
+        list(video.frames())
+
+
+def test_no_such_frame(tmp_path: Path) -> None:
+    video = VideoFile(write(tmp_path / "a.mp4", frames=3))
+    for index in (-1, 3):
+        with pytest.raises(UserError, match="has 3 frames"):
+            video.read(index)
+
+
+def test_no_moov(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mp4")
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(UserError, match="cut off"):
+        len(VideoFile(path))
+
+
+def test_not_a_video(tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("no video at all " * 50)
+    (tmp_path / "empty.mp4").touch()
+    for name in ("text.mp4", "empty.mp4"):
+        with pytest.raises(UserError, match="not a video"):
+            len(VideoFile(tmp_path / name))
+
+
+def test_not_a_file(tmp_path: Path) -> None:
+    (tmp_path / "loop.mp4").symlink_to(tmp_path / "loop.mp4")
+    os.mkfifo(tmp_path / "pipe.mp4")
+    for path in (tmp_path, tmp_path / "missing.mp4", tmp_path / "loop.mp4", tmp_path / "pipe.mp4"):
+        with pytest.raises(UserError, match="not a file"):
+            len(VideoFile(path))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mp4", frames=2)
+    path.chmod(0)
+    with pytest.raises(UserError, match="permission"):
+        len(VideoFile(path))
+
+
+def test_sound_only(tmp_path: Path) -> None:
+    path = tmp_path / "sound.mp4"
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("aac", rate=44100)
+        for index in range(5):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 44100, index * 1024
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    with pytest.raises(UserError, match="no video"):
+        len(VideoFile(path))
+
+
+def test_no_frames(tmp_path: Path) -> None:
+    path = tmp_path / "a.avi"
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
+        container.start_encoding()
+    with pytest.raises(UserError, match="no frames"):
+        len(VideoFile(path))

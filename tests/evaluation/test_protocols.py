@@ -1,0 +1,171 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import jaccard_score
+
+from suture.errors import UserError
+from suture.evaluation.metrics import Scorer
+from suture.evaluation.protocols import PROTOCOLS, Protocol, case_interval, protocol_named, score
+
+DEFAULT = PROTOCOLS["default"]
+
+
+def frame(*ids: int) -> np.ndarray:
+    return np.array([ids], np.uint8)
+
+
+def filled(protocol: Protocol, names: tuple[str, ...], *frames: tuple[str, int, np.ndarray, np.ndarray]) -> Scorer:
+    scorer = protocol.scorer(names)
+    for video, index, prediction, truth in frames:
+        scorer.add(video, index, prediction, truth)
+    return scorer
+
+
+TWO_FRAMES = (
+    ("v1", 0, frame(0, 0, 1, 1), frame(0, 0, 0, 1)),  # IoU 2/3, 1/2
+    ("v2", 0, frame(0, 0, 0, 2), frame(0, 0, 0, 0)),  # IoU 3/4; class 2 is not in the truth
+)
+
+
+def test_both_means_by_hand() -> None:
+    names = ("a", "b", "c")
+    result = score(DEFAULT, filled(DEFAULT, names, *TWO_FRAMES))
+    overall = result["overall"]
+    assert overall["frames"] == 2
+    assert overall["miou"] == pytest.approx((5 / 7 + 1 / 2 + 0) / 3)
+    assert overall["miou_frames"] == pytest.approx(((2 / 3 + 1 / 2) / 2 + 3 / 4) / 2)
+    assert overall["dice"] == pytest.approx((10 / 12 + 2 / 3 + 0) / 3)
+    assert overall["pa"] == pytest.approx(6 / 8)
+    assert overall["pac"] == pytest.approx((5 / 7 + 1) / 2)  # "c" has no true pixel, so no accuracy
+    assert result["videos"]["v2"]["miou"] == pytest.approx((3 / 4 + 0) / 2)
+    assert result["classes"]["c"]["iou"] == 0
+    assert result["classes"]["c"]["accuracy"] is None
+    assert result["classes"]["c"]["false_presence"] == 0.5
+    assert result["classes"]["b"]["false_presence"] == 0  # one frame is without it, and it is not predicted there
+    assert result["classes"]["b"]["frames"] == 1
+    assert result["primary"] == {"score": "miou", "value": overall["miou"], "interval": None}
+
+
+def test_classes_that_occur_in_the_truth_only() -> None:
+    protocol = Protocol("strict", occurs="truth")
+    result = score(protocol, filled(protocol, ("a", "b", "c"), *TWO_FRAMES))
+    assert result["overall"]["miou"] == pytest.approx((5 / 7 + 1 / 2) / 2)
+
+
+def test_endovis18_averages_frames_not_sequences() -> None:
+    protocol = protocol_named("endovis18")
+    names = ("background-tissue", "tool")
+    good, bad = (frame(0, 1), frame(0, 1)), (frame(1, 1), frame(0, 1))
+    scorer = filled(protocol, names, ("seq_1", 0, *good), ("seq_1", 1, *good), ("seq_2", 0, *bad))
+    result = score(protocol, scorer)
+    assert result["videos"]["seq_1"]["miou_frames"] == 1
+    assert result["videos"]["seq_2"]["miou_frames"] == pytest.approx((0 + 1 / 2) / 2)
+    assert result["primary"]["value"] == pytest.approx((1 + 1 + 1 / 4) / 3)
+    assert result["per_sequence"]
+
+    without = dataclasses.replace(protocol, include_background=False)
+    result = score(without, filled(without, names, ("seq_2", 0, *bad)))
+    assert result["primary"]["value"] == pytest.approx(1 / 2)  # what is predicted on background is still wrong
+
+
+def test_cadis_scores_one_matrix() -> None:
+    protocol = protocol_named("cadis")
+    names = ("pupil", "tape", "hand")  # no frame has a hand: NaN, left out
+    scorer = filled(protocol, names, ("2", 0, frame(0, 0), frame(0, 1)), ("12", 0, frame(1, 1), frame(1, 1)))
+    result = score(protocol, scorer)
+    assert result["primary"]["value"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert result["overall"]["pac"] == pytest.approx((1 + 2 / 3) / 2)
+    assert result["overall"]["pa"] == pytest.approx(3 / 4)
+    assert result["classes"]["hand"]["iou"] is None
+
+
+def test_vocalfolds_patients_leave_pathology_out() -> None:
+    protocol = protocol_named("vocalfolds-patients")
+    names = ("vocal folds", "pathology")
+    scorer = filled(protocol, names, ("seq1", 0, frame(0, 0, 0, 1), frame(0, 0, 1, 0)))
+    result = score(protocol, scorer)
+    assert result["overall"]["miou"] == pytest.approx(2 / 3)  # the pixel of pathology takes no part
+    assert result["overall"]["miou_frames"] == pytest.approx(2 / 3)
+    assert list(result["classes"]) == ["vocal folds"]
+    with pytest.raises(ValueError, match="not made by"):
+        score(DEFAULT, scorer)
+
+
+def test_protocols_name_what_tables_must_say() -> None:
+    assert "new sequences of known patients" in protocol_named("vocalfolds-sequences").notes
+    assert set(PROTOCOLS) == {"default", "endovis18", "cadis", "vocalfolds-sequences", "vocalfolds-patients"}
+    assert all(protocol.minimum_cases == 5 for protocol in PROTOCOLS.values())
+
+
+def test_mistakes_are_said() -> None:
+    with pytest.raises(UserError, match="no protocol 'cadis2', expected one of default, endovis18"):
+        protocol_named("cadis2")
+    with pytest.raises(UserError, match="vocalfolds-patients leaves out pathology, but the dataset's classes are a, b"):
+        protocol_named("vocalfolds-patients").scorer(("a", "b"))
+    with pytest.raises(UserError, match="leaves out background"):
+        Protocol("mine", include_background=False).scorer(("a", "b"))
+
+
+def test_cases_gather_their_videos() -> None:
+    scorer = filled(DEFAULT, ("a", "b", "c"), *TWO_FRAMES)
+    result = score(DEFAULT, scorer, cases={"v1": "patient", "v2": "patient"})
+    assert list(result["cases"]) == ["patient"]
+    assert result["cases"]["patient"] == result["overall"]
+
+
+def test_no_frames_no_scores() -> None:
+    result = score(DEFAULT, DEFAULT.scorer(("a", "b")))
+    assert result["overall"]["frames"] == 0
+    assert result["primary"]["value"] is None
+    assert result["classes"]["a"]["frames"] == 0
+
+
+@given(st.lists(st.tuples(*[arrays(np.uint8, (4, 5), elements=st.integers(0, 3))] * 2), min_size=1, max_size=4))
+@settings(deadline=None, max_examples=40)
+def test_scores_are_json_and_equal_scikit_learn(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    frames = [("v", i, *pair) for i, pair in enumerate(pairs)]
+    result = score(DEFAULT, filled(DEFAULT, ("a", "b", "c", "d"), *frames))
+    json.dumps(result, allow_nan=False)
+    prediction, truth = (np.stack(masks).ravel() for masks in zip(*pairs, strict=True))
+    # with no list of labels, scikit-learn's macro mean is over the classes in either
+    assert result["overall"]["miou"] == pytest.approx(jaccard_score(truth, prediction, average="macro"))
+    of_frames = [
+        jaccard_score(truth.ravel(), prediction.ravel(), labels=np.unique(truth), average="macro")
+        for prediction, truth in pairs
+    ]
+    assert result["overall"]["miou_frames"] == pytest.approx(np.mean(of_frames))
+    assert result["overall"]["consistency"] is None or 0 <= result["overall"]["consistency"] <= 1
+
+
+@pytest.mark.parametrize("primary", ["miou", "miou_frames"])
+def test_intervals_resample_cases(primary: str) -> None:
+    protocol = Protocol("mine", primary=primary)  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    frames = []
+    for case in range(6):
+        truth = rng.integers(0, 2, (8, 8), dtype=np.uint8)
+        noise = (rng.random((8, 8)) < 0.05 * case).astype(np.uint8)
+        frames += [(f"v{case}", i, truth ^ noise, truth) for i in range(2)]
+    result = score(protocol, filled(protocol, ("a", "b"), *frames))
+    low, high = result["primary"]["interval"]
+    assert low < result["primary"]["value"] < high
+    values = [case[primary] for case in result["cases"].values()]
+    assert min(values) <= low
+    assert high <= max(values)
+    few = filled(protocol, ("a", "b"), *[f for f in frames if f[0] < "v4"])
+    assert score(protocol, few)["primary"]["interval"] is None
+
+
+def test_case_interval() -> None:
+    assert case_interval([0.1, 0.2, 0.3, 0.4]) is None
+    assert case_interval([0.5] * 5) == (0.5, 0.5)
+    values = list(np.random.default_rng(0).normal(size=400))
+    low, high = case_interval(values) or (np.nan, np.nan)
+    assert high - low == pytest.approx(2 * 1.96 / np.sqrt(400) * np.std(values), rel=0.1)
+    assert case_interval(values) == (low, high)  # the same draws every time
+    assert case_interval([np.nan] * 5) is None

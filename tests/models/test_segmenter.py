@@ -1,0 +1,296 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import segmentation_models_pytorch as smp
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from suture.errors import UserError
+from suture.models import segmenter as segmenter_module
+from suture.models.segmenter import Segmenter, build_segmenter, set_dropout
+from suture.models.weights import load_model, save_model
+
+CLASSES = 3
+
+
+class SegmenterTester:
+    """What holds for every architecture; a subclass names one, with an encoder."""
+
+    architecture: str
+    encoder = "resnet18"
+    stride: int
+    channels: int
+
+    @pytest.fixture(scope="class")
+    def segmenter(self) -> Segmenter:
+        torch.manual_seed(0)
+        return build_segmenter(self.architecture, self.encoder, classes=CLASSES)
+
+    @pytest.fixture(autouse=True)
+    def _as_built(self, segmenter: Segmenter) -> None:
+        segmenter.train()
+        segmenter.zero_grad()
+
+    def test_forward_and_backward(self, segmenter: Segmenter) -> None:
+        images = torch.rand(2, 3, 64, 64)
+        features = segmenter.features(images)
+        logits = segmenter.classify(features, (64, 64))
+        assert segmenter.stride == self.stride
+        assert segmenter.features_channels == self.channels
+        assert features.shape == (2, self.channels, 64 // self.stride, 64 // self.stride)
+        assert logits.shape == (2, CLASSES, 64, 64)
+        logits.square().mean().backward()
+        used = {name.split(".")[1] for name, p in segmenter.named_parameters() if p.grad is not None}
+        assert {"encoder", "decoder", "head"} <= used
+
+    def test_takes_any_resolution(self, segmenter: Segmenter) -> None:
+        segmenter.eval()
+        with torch.no_grad():
+            for size in ((70, 45), (31, 64), (96, 33)):
+                images = torch.rand(1, 3, *size)
+                features = segmenter.features(images)
+                assert features.shape[-2:] == tuple(-(-side // self.stride) for side in size)
+                logits = segmenter(images)
+                assert logits.shape == (1, CLASSES, *size)
+                assert logits.isfinite().all()
+                assert torch.equal(segmenter.classify(features, size), logits)
+
+    def test_padding_is_of_no_effect_inside(self, segmenter: Segmenter) -> None:
+        """An image padded by hand gives the same logits, but for the last pixels, where features are cut off."""
+        segmenter.eval()
+        images = torch.rand(1, 3, 60, 50)
+        padded = F.pad(images, (0, -50 % segmenter.multiple, 0, -60 % segmenter.multiple), mode="replicate")
+        with torch.no_grad():
+            whole, cut = segmenter(padded), segmenter(images)
+        inside = (..., slice(0, 60 - 2 * self.stride), slice(0, 50 - 2 * self.stride))
+        torch.testing.assert_close(cut[inside], whole[inside])
+
+    def test_low_resolution_logits_are_those_of_smp(self, segmenter: Segmenter) -> None:
+        """Regrouping changes nothing before the last upsampling; that one is ours (align_corners=False)."""
+        options = {} if segmenter.output_stride is None else {"encoder_output_stride": segmenter.output_stride}
+        plain = smp.create_model(self.architecture, self.encoder, None, classes=CLASSES, **options).eval()
+        segmenter.eval()
+        plain.encoder.load_state_dict(dict(segmenter.backbone.encoder.state_dict()))
+        if self.architecture == "deeplabv3":
+            plain.decoder.aspp.load_state_dict(segmenter.get_submodule("backbone.decoder.aspp").state_dict())
+            plain.decoder.conv.load_state_dict(segmenter.get_submodule("classifier.conv").state_dict())
+            plain.decoder.bn.load_state_dict(segmenter.get_submodule("classifier.bn").state_dict())
+        else:
+            plain.decoder.load_state_dict(segmenter.backbone.decoder.state_dict())
+        plain.segmentation_head[0].load_state_dict(segmenter.get_submodule("classifier.head").state_dict())
+        images = torch.rand(2, 3, 64, 64)
+        mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+        normalised = (images - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+        with torch.no_grad():
+            low = plain.segmentation_head[0](plain.decoder(plain.encoder(normalised)))
+            torch.testing.assert_close(segmenter.classifier(segmenter.features(images)), low)
+            upsampled = F.interpolate(low, (64, 64), mode="bilinear", align_corners=False)
+            torch.testing.assert_close(segmenter(images), upsampled)
+            # and upsampled smp's way (align_corners=True) they are smp's own
+            smps = F.interpolate(low, (64, 64), mode="bilinear", align_corners=True)
+            torch.testing.assert_close(smps, plain(normalised))
+
+    def test_saved_and_loaded_it_is_the_same(self, segmenter: Segmenter, tmp_path: Path) -> None:
+        segmenter(torch.rand(2, 3, 64, 64))  # moves the batch norms' buffers
+        segmenter.eval()
+        path = tmp_path / "model.safetensors"
+        save_model(segmenter, path, {"by": "test"})
+        again = load_model(path, segmenter.describe())
+        assert not again.training
+        assert again.describe() == segmenter.describe()
+        images = torch.rand(1, 3, 50, 64)
+        with torch.no_grad():
+            assert torch.equal(again(images), segmenter(images))
+
+    def test_channels_last_gives_the_same(self, segmenter: Segmenter) -> None:
+        segmenter.eval()
+        images = torch.rand(1, 3, 64, 64)
+        with torch.no_grad():
+            plain = segmenter(images)
+            last = segmenter.to(memory_format=torch.channels_last)(images.to(memory_format=torch.channels_last))
+        segmenter.to(memory_format=torch.contiguous_format)
+        torch.testing.assert_close(last, plain, rtol=1e-3, atol=1e-4)
+
+
+class TestDeepLabV3(SegmenterTester):
+    architecture = "deeplabv3"
+    stride = 8
+    channels = 256
+
+    def test_the_classifier_is_the_last_two_layers(self, segmenter: Segmenter) -> None:
+        assert [name for name, _ in segmenter.classifier.named_children()] == ["conv", "bn", "relu", "head"]
+        assert [name for name, _ in segmenter.backbone.decoder.named_children()] == ["aspp"]
+
+
+class TestDeepLabV3Plus(SegmenterTester):
+    architecture = "deeplabv3plus"
+    stride = 4
+    channels = 256
+
+
+class TestUnet(SegmenterTester):
+    architecture = "unet"
+    encoder = "mobilenet_v2"
+    stride = 1
+    channels = 16
+
+
+class TestFPN(SegmenterTester):
+    architecture = "fpn"
+    stride = 4
+    channels = 128
+
+
+class TestUPerNet(SegmenterTester):
+    architecture = "upernet"
+    stride = 4
+    channels = 256
+
+
+class TestSegformer(SegmenterTester):
+    architecture = "segformer"
+    encoder = "mit_b0"
+    stride = 4
+    channels = 256
+
+
+def test_default_is_deeplabv3_resnet50_at_stride_8() -> None:
+    segmenter = build_segmenter(classes=5)
+    description = segmenter.describe()
+    assert (description["architecture"], description["encoder"]) == ("deeplabv3", "resnet50")
+    assert (segmenter.stride, segmenter.features_channels, description["output_stride"]) == (8, 256, 8)
+
+
+def test_output_stride_16() -> None:
+    segmenter = build_segmenter("deeplabv3", "resnet18", classes=2, output_stride=16).eval()
+    assert segmenter.stride == 16
+    assert segmenter.features(torch.rand(1, 3, 64, 64)).shape[-2:] == (4, 4)
+
+
+def test_dpt_takes_any_resolution() -> None:
+    segmenter = build_segmenter("dpt", "tu-vit_tiny_patch16_224", classes=2).eval()
+    with torch.no_grad():
+        assert segmenter(torch.rand(1, 3, 70, 40)).shape == (1, 2, 70, 40)
+
+
+def test_normalisation_is_inside() -> None:
+    segmenter = build_segmenter("unet", "mobilenet_v2", classes=2).eval()
+    seen: list[torch.Tensor] = []
+    segmenter.backbone.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    with torch.no_grad():
+        segmenter(torch.tensor([0.485, 0.456, 0.406 + 0.225]).view(1, 3, 1, 1).expand(1, 3, 32, 32))
+    torch.testing.assert_close(seen[0][0, :, 0, 0], torch.tensor([0.0, 0.0, 1.0]), atol=1e-6, rtol=0)
+
+
+def test_timm_encoders_bring_their_own_normalisation() -> None:
+    inception_like = build_segmenter("unet", "tu-mobilenetv3_small_075.lamb_in1k", classes=2)
+    assert inception_like.describe()["mean"] == [0.485, 0.456, 0.406]
+    halves = build_segmenter("segformer", "tu-mobilenetv3_large_100.miil_in21k_ft_in1k", classes=2)
+    assert halves.describe()["mean"] == [0.0, 0.0, 0.0]
+
+
+def test_dropout_can_be_switched() -> None:
+    segmenter = build_segmenter("deeplabv3", "resnet18", classes=2).train()
+    assert segmenter.has_active_dropout
+    dropouts = [module for module in segmenter.modules() if isinstance(module, nn.Dropout)]
+    set_dropout(segmenter, active=False)
+    assert dropouts
+    assert not any(module.training for module in dropouts)
+    assert segmenter.get_submodule("classifier.bn").training
+    segmenter.eval()
+    set_dropout(segmenter, active=True)
+    assert all(module.training for module in dropouts)
+    assert not segmenter.get_submodule("classifier.bn").training
+    with torch.no_grad():
+        images = torch.rand(1, 3, 32, 32)
+        assert not torch.equal(segmenter(images), segmenter(images))
+
+
+def test_stochastic_depth_is_dropout_too() -> None:
+    segmenter = build_segmenter("segformer", "mit_b0", classes=2).train()
+    assert segmenter.has_active_dropout
+    assert not build_segmenter("unet", "resnet18", classes=2).has_active_dropout
+    set_dropout(segmenter, active=False)
+    images = torch.rand(2, 3, 32, 32)
+    for module in segmenter.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+    with torch.no_grad():
+        assert torch.equal(segmenter(images), segmenter(images))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"architecture": "deeplab3"}, "deeplabv3"),
+        ({"encoder": "resnet51"}, "resnet50"),
+        ({"encoder": "tu-sam2_hiera_tinny"}, "tu-sam2_hiera_tiny"),
+        ({"encoder": "tu-resnet50.nope"}, "tu-resnet50."),
+        ({"architecture": "unet", "encoder": "resnet18", "output_stride": 8}, "output_stride"),
+        ({"encoder": "resnet18", "output_stride": 32}, "expected 8 or 16"),
+        ({"encoder": "densenet121"}, "output stride 8"),
+        ({"encoder": "tu-sam2_hiera_tiny"}, "output stride 8"),
+        ({"architecture": "dpt", "encoder": "resnet18"}, "tu-"),
+        ({"encoder": "resnet18", "layout": "caffe"}, "bottleneck"),
+        ({"encoder": "resnet18", "layout": "coffee"}, "torchvision or caffe"),
+        ({"encoder": "resnet18", "classes": 0}, "at least 1"),
+        ({"encoder": "resnet18", "weights": "imagnet"}, "only imagenet"),
+        ({"encoder": "tu-resnet18", "weights": "swsl"}, "NAME.TAG"),
+        ({"encoder": "resnet18", "weights": "nowhere/resnet18.pth"}, "nowhere/resnet18.pth is not there"),
+    ],
+)
+def test_mistakes_are_named(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError) as error:
+        build_segmenter(**{"classes": 2} | settings)
+    assert told in str(error.value)
+
+
+def test_a_description_that_lacks_something_is_refused() -> None:
+    with pytest.raises(UserError, match="layout"):
+        Segmenter.from_description({"architecture": "unet", "encoder": "resnet18", "classes": 2, "output_stride": None})
+
+
+class Hub:
+    """Stands in for `smp.create_model`: weights of the hub are all 0.5, or not to be had."""
+
+    def __init__(self, reachable: bool) -> None:
+        self.reachable = reachable
+        self.asked: list[Any] = []
+        self.create = smp.create_model
+
+    def __call__(self, arch: str, encoder_name: str, encoder_weights: Any, **options: Any) -> nn.Module:
+        model = self.create(arch, encoder_name, None, **options)
+        if encoder_weights is not None:
+            self.asked.append(encoder_weights)
+            if not self.reachable:
+                raise OSError("We cannot find the requested files.")
+            for parameter in model.encoder.parameters():
+                parameter.data.fill_(0.5)
+        return model
+
+
+@pytest.mark.parametrize(
+    ("encoder", "weights", "argument"), [("resnet18", "swsl", "swsl"), ("tu-resnet18", "imagenet", True)]
+)
+def test_weights_by_name_go_through_smp(
+    monkeypatch: pytest.MonkeyPatch, encoder: str, weights: str, argument: str | bool
+) -> None:
+    hub = Hub(reachable=True)
+    monkeypatch.setattr(segmenter_module.smp, "create_model", hub)
+    monkeypatch.setattr(
+        smp.encoders,
+        "get_preprocessing_params",
+        lambda *_: {"mean": [127.5] * 3, "std": [255.0] * 3, "input_range": [0, 255], "input_space": "RGB"},
+    )
+    segmenter = build_segmenter("unet", encoder, classes=2, weights=weights)
+    assert hub.asked == [argument]
+    assert all((parameter == 0.5).all() for parameter in segmenter.backbone.encoder.parameters())
+    assert segmenter.describe()["mean"] == ([0.5, 0.5, 0.5] if encoder == "resnet18" else [0.485, 0.456, 0.406])
+
+
+def test_without_network_a_file_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmenter_module.smp, "create_model", Hub(reachable=False))
+    with pytest.raises(UserError, match=r"could not be had from the hub.*path of a weights file"):
+        build_segmenter("unet", "resnet18", classes=2, weights="imagenet")

@@ -1,0 +1,86 @@
+"""The house order: a room stands above what it imports, never imports upwards, and there are no circles."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+# From bottom to top. Rooms on one floor do not know each other; so losses and models know nothing of ours but errors
+# and files.
+FLOORS = [
+    {"errors"},
+    {"files"},
+    {"losses", "models"},
+    {"data"},
+    {"methods"},
+    {"evaluation"},
+    {"deploy"},
+    {"annotate"},
+    {"runs"},
+    {"report", "compare"},
+    {"studio"},
+    {"cli"},
+    {"__main__"},
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def _name(file: Path) -> str:
+    parts = file.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {_name(file): file for file in SOURCE.glob("suture/**/*.py")}
+
+
+def _imports(module: str) -> Iterator[str]:
+    """The modules of ours that a module imports anywhere in its text, inside functions too."""
+    file = FILES[module]
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            # `from suture.data import store` imports a module, `from suture.data.store import Store` a thing in one.
+            names = [full if (full := f"{origin}.{alias.name}") in FILES else origin for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] == "suture")
+
+
+IMPORTS = {module: set(_imports(module)) for module in FILES}
+
+
+def _room(module: str) -> str:
+    """The room of a module; the package itself (`suture.__version__`) is no room and counts as empty."""
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_house_order(module: str) -> None:
+    room = _room(module)
+    if not room:
+        assert not IMPORTS[module], "the package itself imports nothing: everyone imports it"
+        return
+    assert room in FLOOR_OF, f"{room} has no floor yet: give it its place in FLOORS"
+    elsewhere = [name for name in IMPORTS[module] if _room(name) not in {"", room}]
+    upwards = sorted(name for name in elsewhere if FLOOR_OF[_room(name)] >= FLOOR_OF[room])
+    assert not upwards, f"{module} does not stand above {', '.join(upwards)}"
+
+
+def test_no_circles() -> None:
+    try:
+        TopologicalSorter(IMPORTS).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other in a circle: {' → '.join(reversed(error.args[1]))}")
+
+
+def test_every_import_of_ours_exists() -> None:
+    missing = {(module, name) for module, names in IMPORTS.items() for name in names if name not in FILES}
+    assert not missing
