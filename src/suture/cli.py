@@ -1,6 +1,8 @@
 """Every command, thin: parse, call, print."""
 
+import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,14 @@ app = typer.Typer(
 )
 out = Console()
 err = Console(stderr=True)
+
+
+class Container(StrEnum):
+    """How synthetic video is written."""
+
+    mp4 = "mp4"
+    png = "png"
+
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting.")]
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
@@ -42,11 +52,12 @@ def _root(
 @app.command()
 def synthetic(
     folder: Annotated[Path, typer.Argument(help="Where to write it.")],
-    cases: int = 8,
-    frames: Annotated[int, typer.Option(help="Frames per video.")] = 120,
+    cases: Annotated[int, typer.Option(min=1)] = 8,
+    frames: Annotated[int, typer.Option(min=1, help="Frames per video.")] = 100,
     size: Annotated[str, typer.Option(help="WIDTHxHEIGHT.")] = "256x256",
+    fps: float = 5.0,
     seed: int = 0,
-    container: Annotated[str, typer.Option(help="mp4, or png: folders of frames.")] = "mp4",
+    container: Annotated[Container, typer.Option(help="Video files, or folders of frames.")] = Container.mp4,
 ) -> None:
     """Generate surgical-looking video with masks, to try everything without data."""
     from suture.data.render import SyntheticSettings
@@ -56,8 +67,11 @@ def synthetic(
         width, height = (int(side) for side in size.lower().split("x"))
     except ValueError:
         raise UserError(f"--size is {size}, expected WIDTHxHEIGHT such as 256x256.") from None
-    settings = SyntheticSettings(seed=seed, cases=cases, frames=frames, width=width, height=height)
-    write_synthetic(folder, settings, container=container)
+    try:
+        settings = SyntheticSettings(seed=seed, cases=cases, frames=frames, width=width, height=height, fps=fps)
+    except ValueError as error:
+        raise UserError(f"These settings make no video: {error}") from None
+    write_synthetic(folder, settings, container=container.value, workers=os.cpu_count() or 1)
     out.print(f"Written: {folder}. Next: suture check {folder}", highlight=False, soft_wrap=True)
 
 
@@ -71,7 +85,44 @@ def check(
     force: Annotated[bool, typer.Option("--force", help="Write over an existing dataset.yaml.")] = False,
 ) -> None:
     """Say what is here, and what would ruin a night of training."""
-    raise NotImplementedError
+    from suture.data.check import check as check_dataset
+    from suture.data.draft import write_draft
+    from suture.data.sources import load_dataset
+
+    if write:
+        written = write_draft(path, force=force)
+        out.print(
+            f"Drafted {written}: read it, answer its questions, then check again.", highlight=False, soft_wrap=True
+        )
+        return
+    dataset = load_dataset(path, source, **_options(option))
+    report = check_dataset(dataset, progress=not json, on_quick=None if json else _print_quick)
+    if json:
+        out.print_json(data=report.to_json())
+    else:
+        report.print(out)
+    if report.fatal:
+        raise typer.Exit(2)
+
+
+@app.command()
+def select(
+    path: Annotated[Path, typer.Argument(help="A folder of videos or frames, a video file, or a dataset.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the frames go.")],
+    every: Annotated[int | None, typer.Option(help="One frame in so many.")] = None,
+    ratio: Annotated[float | None, typer.Option(help="This share of the frames.")] = None,
+    budget: Annotated[int | None, typer.Option(help="So many frames in all.")] = None,
+    source: str = "auto",
+    option: Options = None,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there.")] = False,
+) -> None:
+    """Choose the frames to label, and write them out."""
+    from suture.annotate.select import select_frames
+    from suture.data.sources import load_dataset
+
+    dataset = load_dataset(path, source, **_options(option))
+    chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, force=force)
+    out.print(f"{chosen.count} frames of {len(chosen.frames)} videos in {output}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -116,9 +167,24 @@ def scores_table(metrics: dict[str, Any]) -> Table:
     return table
 
 
-def _first() -> bool:
-    import os
+def _print_quick(report: Any) -> None:
+    """What a look at a few frames says, before the full pass."""
+    for problem in report.problems:
+        err.print(f"[dim]so far:[/dim] {problem.what}", highlight=False)
 
+
+def _options(said: list[str] | None) -> dict[str, Any]:
+    """`KEY=VALUE` options of a source, values as YAML."""
+    from suture.runs.config import set_value
+
+    options: dict[str, Any] = {}
+    for option in said or []:
+        set_value(options, option)
+    return options
+
+
+def _first() -> bool:
+    """Whether this process prints, of those that torchrun started."""
     return os.environ.get("RANK", "0") == "0"
 
 

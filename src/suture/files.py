@@ -62,7 +62,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise UserError(f"{path} is not valid YAML{place}: {getattr(error, 'problem', None) or error}.") from error
+        raise UserError(f"{path} is not valid YAML{place}: {_one_line(error)}.") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} holds {type(value).__name__}, expected a mapping of keys to values.")
     return value
@@ -74,3 +74,7 @@ def check_format(path: Path, found: object, newest: int) -> None:
         raise UserError(f"{path} says format {found!r}, expected a whole number from 1 to {newest}.")
     if found > newest:
         raise UserError(f"{path} has format {found}, but this version of Suture reads up to {newest}: update Suture.")
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    return " ".join(str(getattr(error, "problem", None) or error).split())

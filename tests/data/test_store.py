@@ -159,7 +159,7 @@ def test_storage_size(train_size: int, crop: float) -> None:
 
 
 def test_no_room(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))
     with pytest.raises(UserError, match=r"needs 0\.\d MB .* only 0\.0 MB are free"):
         open_store(dataset, tmp_path / "cache")
     assert not stored_files(tmp_path / "cache")
@@ -239,7 +239,8 @@ def test_each_part_changes_the_frames_key(one: tuple[str, list[int], Fit], data:
     for place, strategy in enumerate((CONTENTS, INDICES, FITS)):
         changed = data.draw(strategy)
         assume(changed != one[place])
-        assert frames_key(*one) != frames_key(*one[:place], changed, *one[place + 1 :])  # type: ignore[arg-type]
+        other: Any = (*one[:place], changed, *one[place + 1 :])
+        assert frames_key(*one) != frames_key(*other)
 
 
 @given(st.tuples(CONTENTS, ANNOTATED, TABLES, INDICES, FITS), st.data())
@@ -251,7 +252,8 @@ def test_each_part_changes_the_labels_key(one: tuple[Any, ...], data: st.DataObj
     for place, strategy in enumerate((CONTENTS, ANNOTATED, TABLES, INDICES, FITS)):
         changed = data.draw(strategy)
         assume(changed != one[place])
-        assert key(*one) != key(*one[:place], changed, *one[place + 1 :])
+        other: Any = (*one[:place], changed, *one[place + 1 :])
+        assert key(*one) != key(*other)
 
 
 # Several processes

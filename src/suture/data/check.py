@@ -8,10 +8,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,62 +22,89 @@ from rich.table import Table
 from rich.text import Text
 
 from suture.data.dataset import SPLITS, Dataset, Video
-from suture.data.facts import Chunk, FrameFacts, chunks, frame_facts, in_parallel
+from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel
 from suture.data.problems import Evidence, Problem, judge, number
+from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View
+from suture.errors import UserError
 
+IGNORED = "(ignored)"
+"""The row of the class table for pixels that take no part."""
 _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _QUICK_SECONDS = 3.0
 _SMALL = 64
 """Frames up to which starting processes costs more than it gains."""
-IGNORED = "(ignored)"
-"""The row of the class table for pixels that take no part."""
 
 
 @dataclass(frozen=True)
 class ClassCount:
     """How much of a class there is in one split."""
 
-    pixels: int = 0
-    frames: int = 0
-    videos: int = 0
-    cases: int = 0
+    pixels: int
+    frames: int
+    videos: int
+    cases: int
 
 
-@dataclass
+@dataclass(frozen=True)
+class VideoSummary:
+    """What one video is."""
+
+    id: str
+    case: str
+    split: str | None
+    frames: int
+    excluded: int
+    labelled: int
+    size: tuple[int, int] | None
+    """Width and height; None where no frame could be read."""
+    view: dict[str, Any] | None
+    """None: the whole frame, or not looked for yet."""
+    shots: int | None
+    """None: not counted yet."""
+
+
+@dataclass(frozen=True)
 class Summary:
     """What is here."""
 
     name: str
     protocol: str
-    cases: int
-    videos: int
-    frames: int
-    excluded: int
-    labelled: int
-    shots: int | None
-    """None until every frame has been read."""
-    sizes: dict[str, int]
-    """Videos per frame size."""
-    views: dict[str, int]
-    """Videos per kind of view: whole frame, rectangle, circle."""
-    splits: dict[str, dict[str, int]]
-    """Cases, videos, frames and labelled frames of each split."""
+    videos: list[VideoSummary]
     notes: list[str]
+    """What the source found and did."""
+
+    @property
+    def cases(self) -> int:
+        return len({video.case for video in self.videos})
+
+    @property
+    def frames(self) -> int:
+        return sum(video.frames for video in self.videos)
+
+    @property
+    def labelled(self) -> int:
+        return sum(video.labelled for video in self.videos)
 
     @property
     def labelled_share(self) -> float:
         return self.labelled / self.frames if self.frames else 0.0
 
+    @property
+    def shots(self) -> int | None:
+        """None until every frame has been read."""
+        counted = [video.shots for video in self.videos if video.shots is not None]
+        return sum(counted) if counted else None
 
-@dataclass
+
+@dataclass(frozen=True)
 class CheckReport:
     """What `check` found."""
 
     summary: Summary
     class_table: dict[str, dict[str, ClassCount]]
-    """Class name → split → counts; the last row, `IGNORED`, holds the pixels that take no part."""
+    """Class name → split ("" for none) → counts; the last row, `IGNORED`, holds the pixels that take no part."""
     problems: list[Problem]
     complete: bool
     """Whether every frame was read; else these are the first findings."""
@@ -87,31 +117,38 @@ class CheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain values."""
+        summary = self.summary
         return {
+            "name": summary.name,
+            "protocol": summary.protocol,
             "complete": self.complete,
             "fatal": self.fatal,
             "seconds": round(self.seconds, 2),
-            "summary": asdict(self.summary) | {"labelled_share": round(self.summary.labelled_share, 6)},
+            "cases": summary.cases,
+            "frames": summary.frames,
+            "labelled": summary.labelled,
+            "labelled_share": round(summary.labelled_share, 6),
+            "shots": summary.shots,
+            "videos": [asdict(video) for video in summary.videos],
             "classes": {
                 name: {split: asdict(count) for split, count in row.items()} for name, row in self.class_table.items()
             },
-            "problems": [
-                asdict(problem) | {"first": problem.first, "places": list(problem.places)} for problem in self.problems
-            ],
+            "problems": [asdict(problem) | {"first": problem.first} for problem in self.problems],
+            "notes": summary.notes,
         }
 
     def print(self, console: Console) -> None:
         """An overview, one table of classes, one list of problems; of first findings, only what they are."""
-        for line in _overview(self.summary):
-            console.print(line, highlight=False)
+        overview = _overview(self.summary)
         if not self.complete:
+            console.print(next(overview), highlight=False)
             for problem in self.problems:
                 console.print(Text.assemble((problem.severity, _STYLES[problem.severity]), f"  {problem.what}"))
             return
+        for line in overview:
+            console.print(line, highlight=False)
         if any(count.frames for row in self.class_table.values() for count in row.values()):
-            console.print()
             console.print(_class_table(self.class_table, console.width))
-        console.print()
         console.print(_problem_list(self.problems), highlight=False)
 
 
@@ -125,7 +162,8 @@ def check(
     """Say what a dataset holds and what is wrong with it.
 
     `on_quick` is given the first findings within seconds; with `full`, every frame and mask is then read in `workers`
-    processes (default: one per core). Mistakes in single files are collected, never raised.
+    processes (default: one per core), which import the calling script anew, so it needs its
+    `if __name__ == "__main__"`. Mistakes in single files are collected, never raised.
 
     >>> check("../shared/data/vocalfolds", progress=False).fatal  # doctest: +SKIP
     False
@@ -133,14 +171,34 @@ def check(
     start = time.monotonic()
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset)
-    report = _report(Evidence(dataset, _sample(dataset), complete=False), {}, start)
+    dataset, broken = _without_broken(dataset)
+    report = _report(Evidence(dataset, _sample(dataset), False, broken), {}, {}, start)
     if on_quick:
         on_quick(report)
     if full:
         workers = workers or _cores()
         views = _views(dataset, workers, progress)
-        report = _report(Evidence(dataset, _read_all(dataset, views, workers, progress), complete=True), views, start)
+        facts, shots = _read_all(dataset, views, workers, progress)
+        report = _report(Evidence(dataset, facts, True, broken), views, shots, start)
     return report
+
+
+def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
+    """The dataset without the video files that cannot even be listed, and what is wrong with those."""
+
+    def trouble(video: Video) -> str:
+        try:
+            video.usable  # noqa: B018  # asks for the length of the file
+        except UserError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor() as threads:
+        found = dict(zip((video.id for video in dataset), threads.map(trouble, dataset), strict=True))
+    broken = {video: error for video, error in found.items() if error}
+    if len(broken) == len(dataset.videos):
+        raise UserError(next(iter(broken.values())))
+    return replace(dataset, videos=[video for video in dataset if video.id not in broken]), broken
 
 
 def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
@@ -159,41 +217,56 @@ def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
     return {video: [found[index] for index in sorted(found)] for video, found in facts.items()}
 
 
-def _read_all(dataset: Dataset, views: Mapping[str, View], workers: int, progress: bool) -> dict[str, list[FrameFacts]]:
-    """The facts of every usable frame."""
-    # A fresh copy of the class table, without the lookup arrays that would travel with every piece of work.
-    classes = replace(dataset.classes)
-    work = [chunk for video in dataset for chunk in chunks(video, video.usable, classes, views.get(video.id))]
-    total = sum(len(chunk.frames) for chunk in work)
-    facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
-    with _progress(progress) as bar:
-        task = bar.add_task("reading every frame", total=total)
-        for chunk, found in in_parallel(frame_facts, work, workers if total > _SMALL else 1):
-            crashed = "the decoder crashed here"
-            facts[chunk.video] += found or [FrameFacts(chunk.video, f.index, error=crashed) for f in chunk.frames]
-            bar.advance(task, len(chunk.frames))
-    return {video: sorted(found, key=lambda frame: frame.index) for video, found in facts.items()}
-
-
 def _views(dataset: Dataset, workers: int, progress: bool) -> dict[str, View]:
-    """Each video's view, found in its frames where that is asked for."""
+    """The views that are not the whole frame, found in the frames where that is asked for."""
     unknown = [video for video in dataset if video.view_setting == "auto" and video.usable]
     views = {video.id: video.view_setting for video in dataset if isinstance(video.view_setting, View)}
     with _progress(progress and bool(unknown)) as bar:
         task = bar.add_task("finding the views", total=len(unknown))
-        for video, view in in_parallel(_view, unknown, workers if len(unknown) > 4 else 1):
+        for video, view in in_parallel(found_view, unknown, workers if len(unknown) * 9 > _SMALL else 1):
             if view is not None:
                 views[video.id] = view
             bar.advance(task)
     return views
 
 
-def _view(video: Video) -> View | None:
-    """The view; None where it is the whole frame, or the frames do not decode, which is told elsewhere."""
-    try:
-        return video.view if video.view != View(0, 0, *video.size) else None
-    except Exception:
-        return None
+def _read_all(
+    dataset: Dataset, views: Mapping[str, View], workers: int, progress: bool
+) -> tuple[dict[str, list[FrameFacts]], dict[str, int]]:
+    """The facts of every usable frame, and the number of shots of each video."""
+    # A fresh copy of the class table, without the lookup arrays that would travel with every piece of work.
+    classes = replace(dataset.classes)
+    work = [chunk for video in dataset for chunk in chunks(video, video.usable, classes, views.get(video.id))]
+    left = Counter(chunk.video for chunk in work)
+    total = sum(len(chunk.frames) for chunk in work)
+    facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
+    shots: dict[str, int] = {}
+    with _progress(progress) as bar:
+        task = bar.add_task("reading every frame", total=total)
+        for chunk, found in in_parallel(frame_facts, work, workers if total > _SMALL else 1):
+            video = chunk.video
+            crashed = "the decoder crashed here"
+            facts[video] += found or [FrameFacts(video, frame.index, error=crashed) for frame in chunk.frames]
+            left[video] -= 1
+            if not left[video]:
+                facts[video].sort(key=lambda frame: frame.index)
+                shots[video] = _count_shots(dataset[video], facts[video], views.get(video))
+            bar.advance(task, len(chunk.frames))
+    return facts, shots
+
+
+def _count_shots(video: Video, facts: Sequence[FrameFacts], view: View | None) -> int:
+    """Count the shots by the thumbnails, which then shrink to what the judges need: there may be a million of them."""
+    read = [(frame, frame.thumb) for frame in facts if frame.thumb is not None]
+    if not read:
+        return 0
+    numbers = [video.frames[frame.index].number for frame, _ in read]
+    inside = view.crop(view.mask(view.x + view.width, view.y + view.height)) if view else None
+    pictures = (np.repeat(thumb[..., None], 3, axis=2) for _, thumb in read)
+    shots = shots_of_frames(pictures, numbers, [frame.index for frame, _ in read], inside)
+    for frame, thumb in read:
+        frame.thumb = cv2.resize(thumb, (16, 16), interpolation=cv2.INTER_AREA)
+    return len(shots)
 
 
 def _cores() -> int:
@@ -205,152 +278,127 @@ def _progress(shown: bool) -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown)
 
 
-def _report(evidence: Evidence, views: Mapping[str, View], start: float) -> CheckReport:
-    return CheckReport(
-        _summary(evidence, views),
-        _count_classes(evidence),
-        judge(evidence),
-        evidence.complete,
-        time.monotonic() - start,
-    )
-
-
-def _summary(evidence: Evidence, views: Mapping[str, View]) -> Summary:
+def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, int], start: float) -> CheckReport:
     dataset = evidence.dataset
-    sizes = Counter(
-        "×".join(map(str, frames[0].size)) for frames in evidence.facts.values() if frames and frames[0].size
-    )
-    kinds = Counter(_kind(views.get(video.id)) for video in dataset)
-    return Summary(
-        dataset.name,
-        dataset.protocol,
-        len(dataset.cases),
-        len(dataset.videos),
-        sum(len(video) for video in dataset),
-        sum(len(video) - len(video.usable) for video in dataset),
-        sum(len(video.with_mask) for video in dataset),
-        None,
-        dict(sizes),
-        dict(kinds) if evidence.complete else {},
-        {split: _count_split(videos) for split in (*SPLITS, "") if (videos := _of_split(dataset, split))},
-        list(dataset.notes),
-    )
-
-
-def _kind(view: View | None) -> str:
-    if view is None:
-        return "whole frame"
-    return "circle" if view.circle else "rectangle"
-
-
-def _of_split(dataset: Dataset, split: str) -> list[Video]:
-    return [video for video in dataset if (video.split or "") == split]
-
-
-def _count_split(videos: Sequence[Video]) -> dict[str, int]:
-    return {
-        "cases": len({video.case for video in videos}),
-        "videos": len(videos),
-        "frames": sum(len(video) for video in videos),
-        "labelled": sum(len(video.with_mask) for video in videos),
-    }
+    videos = [
+        VideoSummary(
+            video.id,
+            video.case,
+            video.split,
+            len(video),
+            len(video) - len(video.usable),
+            len(video.with_mask),
+            next((frame.size for frame in evidence.facts[video.id] if frame.size), None),
+            views[video.id].to_json() if video.id in views else None,
+            shots.get(video.id),
+        )
+        for video in dataset
+    ]
+    summary = Summary(dataset.name, dataset.protocol, videos, list(dataset.notes))
+    seconds = time.monotonic() - start
+    return CheckReport(summary, _count_classes(evidence), judge(evidence), evidence.complete, seconds)
 
 
 def _count_classes(evidence: Evidence) -> dict[str, dict[str, ClassCount]]:
     """Pixels of each class in each split, and in how many frames, videos and cases they are."""
     dataset = evidence.dataset
-    names = (*dataset.classes.names, IGNORED)
-    splits = [split for split in (*SPLITS, "") if _of_split(dataset, split)]
-    table: dict[str, dict[str, ClassCount]] = {name: {} for name in names}
-    for split in splits:
-        counted = [
-            (dataset[frame.video], frame.mask.pixels)
-            for frame in evidence.frames
-            if frame.mask and frame.mask.pixels is not None and (dataset[frame.video].split or "") == split
-        ]
-        for position, name in enumerate(names):
-            videos = [video for video, pixels in counted if pixels[position]]
-            table[name][split] = ClassCount(
-                sum(int(pixels[position]) for _, pixels in counted),
-                len(videos),
-                len({video.id for video in videos}),
-                len({video.case for video in videos}),
-            )
-    return table
+    counted: dict[str, list[tuple[Video, np.ndarray]]] = {split: [] for split in (*SPLITS, "")}
+    for frame in evidence.frames:
+        if frame.mask is not None and frame.mask.pixels is not None:
+            video = dataset[frame.video]
+            counted[video.split or ""].append((video, frame.mask.pixels))
+
+    def count(position: int, masks: Sequence[tuple[Video, np.ndarray]]) -> ClassCount:
+        videos = [video for video, pixels in masks if pixels[position]]
+        pixels = sum(int(pixels[position]) for _, pixels in masks)
+        return ClassCount(pixels, len(videos), len({v.id for v in videos}), len({v.case for v in videos}))
+
+    return {
+        name: {split: count(position, masks) for split, masks in counted.items() if masks}
+        for position, name in enumerate((*dataset.classes.names, IGNORED))
+    }
 
 
 def _overview(summary: Summary) -> Iterator[Text]:
     """What it is in one line, and what it is made of in two or three."""
     protocol = f" ({summary.protocol})" if summary.protocol not in ("default", summary.name) else ""
     shots = f", {number(summary.shots, 'shot')}" if summary.shots else ""
-    excluded = f", {summary.excluded:,} excluded" if summary.excluded else ""
     yield Text.assemble(
         (summary.name, "bold"),
-        f"{protocol}: {number(summary.cases, 'case')}, {number(summary.videos, 'video')}{shots}, ",
-        f"{number(summary.frames, 'frame')}{excluded}, {summary.labelled:,} labelled ({summary.labelled_share:.1%})",
+        f"{protocol}: {number(summary.cases, 'case')}, {number(len(summary.videos), 'video')}{shots}, ",
+        f"{number(summary.frames, 'frame')}, {summary.labelled:,} labelled ({summary.labelled_share:.1%})",
     )
-    yield Text(
-        " · ".join(
-            f"{split or 'no split'}: {number(count['videos'], 'video')}, {number(count['frames'], 'frame')}, "
-            f"{count['labelled']:,} labelled"
-            for split, count in summary.splits.items()
-        )
-    )
-    sizes = _shares(summary.sizes)
-    yield Text(f"frames {sizes}" + (f" · view: {_shares(summary.views)}" if summary.views else ""))
+    parts = []
+    for split in (*SPLITS, None):
+        if videos := [video for video in summary.videos if video.split == split]:
+            frames, labelled = sum(video.frames for video in videos), sum(video.labelled for video in videos)
+            parts.append(
+                f"{split or 'no split'} {number(len(videos), 'video')}, {frames:,} frames, {labelled:,} labelled"
+            )
+    yield Text(" · ".join(parts))
+    sizes = Counter("×".join(map(str, video.size)) for video in summary.videos if video.size)
+    facts = [f"frames of {_shares(sizes)}"] if sizes else []
+    if summary.shots is not None:
+        facts.append(f"view: {_shares(Counter(_kind(video.view) for video in summary.videos))}")
+    if excluded := sum(video.excluded for video in summary.videos):
+        facts.append(f"{number(excluded, 'frame')} excluded")
+    yield Text(" · ".join(facts))
     for note in summary.notes:
         yield Text(note, "dim")
 
 
-def _shares(counts: Mapping[str, int]) -> str:
+def _kind(view: Mapping[str, Any] | None) -> str:
+    if view is None:
+        return "whole frame"
+    return "circle" if "circle" in view else "rectangle"
+
+
+def _shares(counts: Counter[str]) -> str:
     """`512×512`, or `512×512 (3 videos), 640×480 (1 video)`."""
     if len(counts) == 1:
         return next(iter(counts))
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
-    return ", ".join(f"{name} ({number(count, 'video')})" for name, count in ordered[:3]) + more
+    more = f" and {len(counts) - 3} more" if len(counts) > 3 else ""
+    return ", ".join(f"{name} ({number(count, 'video')})" for name, count in counts.most_common(3)) + more
 
 
 def _class_table(rows: Mapping[str, Mapping[str, ClassCount]], width: int) -> Table:
     """One row per class with the splits side by side, or below each other where the terminal is too narrow for that."""
-    splits = [split for split in next(iter(rows.values())) if any(row[split].frames for row in rows.values())]
+    splits = list(next(iter(rows.values())))
     totals = {split: sum(row[split].pixels for row in rows.values()) or 1 for split in splits}
-    head = ("pixels", "frames", "videos", "cases")
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    table.add_column("class", overflow="fold")
-    beside = width >= 18 + 31 * len(splits)
-    for split in splits if beside else [None]:
-        if split is None:
-            table.add_column("split")
-        for position, name in enumerate(head):
-            title = f"{split or 'no split'}\n{name}" if split is not None and position == 0 else f"\n{name}"
-            table.add_column(title if beside else name, justify="right", no_wrap=True)
 
-    def cells(name: str, split: str) -> list[str]:
-        count = rows[name][split]
+    def cells(row: Mapping[str, ClassCount], split: str) -> list[str]:
+        count = row[split]
         share = f"{count.pixels / totals[split]:.2%}" if count.pixels else "–"
         return [share, *(f"{value:,}" if value else "–" for value in (count.frames, count.videos, count.cases))]
 
-    for name in rows:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("\nclass" if (beside := width >= 18 + 27 * len(splits)) else "class", overflow="fold")
+    if not beside:
+        table.add_column("split")
+    for split in splits if beside else splits[:1]:
+        for column, name in enumerate(("pixels", "frames", "videos", "cases")):
+            head = f"{(split or 'no split') if column == 0 else ''}\n{name}" if beside else name
+            table.add_column(head, justify="right", no_wrap=True)
+    for name, row in rows.items():
         style = "dim" if name == IGNORED else None
         if beside:
-            table.add_row(name, *(cell for split in splits for cell in cells(name, split)), style=style)
-        else:
-            for position, split in enumerate(splits):
-                table.add_row("" if position else name, split or "no split", *cells(name, split), style=style)
+            table.add_row(name, *(cell for split in splits for cell in cells(row, split)), style=style)
+            continue
+        for position, split in enumerate(splits):
+            table.add_row("" if position else name, split or "no split", *cells(row, split), style=style)
     return table
 
 
 def _problem_list(problems: Sequence[Problem]) -> Table | Text:
     if not problems:
         return Text("No problems found.", "green")
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
+    grid = Table.grid(padding=(0, 1))
+    for _ in range(2):
+        grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for problem in problems:
-        text = Text(problem.what, "bold")
+        grid.add_row(Text(problem.severity, _STYLES[problem.severity]), "", Text(problem.what, "bold"))
         if problem.first:
-            text.append("\nfirst: ", "dim not bold").append(problem.first, "not bold")
-        text.append("\nmend:  ", "dim not bold").append(problem.mend, "not bold")
-        grid.add_row(Text(problem.severity, _STYLES[problem.severity]), text)
+            grid.add_row("", Text("first", "dim"), problem.first)
+        grid.add_row("", Text("mend", "dim"), problem.mend)
     return grid

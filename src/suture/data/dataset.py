@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, Protocol
 
 import numpy as np
@@ -24,7 +23,7 @@ FORMAT = 1
 """The newest `dataset.yaml` this version reads."""
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-_NOTHING: Mapping[str, Path] = MappingProxyType({})
+_NOTHING: Mapping[str, Path] = {}
 
 
 class Mask(Protocol):

@@ -88,7 +88,7 @@ class DatasetFile(Strict):
     def read(path: Path) -> "DatasetFile":
         """Read a `dataset.yaml`; a newer format, an unknown key or a wrong value is a `UserError` that names it."""
         content = read_yaml(path)
-        check_format(path, content.get("format", FORMAT), FORMAT)
+        check_format(path, content.get("format", 1), FORMAT)
         return parse(DatasetFile, content, path)
 
     def target_of(self, name: str) -> str:
@@ -127,7 +127,7 @@ class DatasetFile(Strict):
     def _unpainted(self, path: Path, names: list[str]) -> int | None:
         if self.unpainted is None:
             return None
-        if self.unpainted == "ignore":
+        if self.unpainted == "ignore" or any(entry.ignore for entry in self.classes if entry.name == self.unpainted):
             return IGNORE
         target = self.target_of(self.unpainted)
         if target not in names:
@@ -139,9 +139,9 @@ class DatasetFile(Strict):
 
     def _check_classes(self, path: Path, from_images: bool) -> None:
         entries = {entry.name: entry for entry in self.classes}
-        for position, entry in enumerate(self.classes):
+        for entry in self.classes:
             where = f"{path}: the class {entry.name}"
-            if entry is not entries[entry.name] or entry.name in [other.name for other in self.classes[:position]]:
+            if entry is not entries[entry.name]:
                 raise UserError(f"{where} is listed twice: give one line a list of values.")
             if entry.merge and entry.ignore:
                 raise UserError(f"{where} has both merge and ignore: keep one.")
@@ -152,16 +152,15 @@ class DatasetFile(Strict):
                 raise UserError(f"{where} has no value: give the id or the colour [r, g, b] it has in the masks.")
 
     def _values(self, path: Path) -> list[list[Raw]]:
-        """The values of each entry. A list of three numbers is a colour, unless another entry's value is an id."""
+        """The values of each entry. Three numbers are a colour, unless an entry shows that numbers are ids here."""
         numbers = [[value for value in entry.value if isinstance(value, int)] for entry in self.classes]
         some_ids = any(
-            found and (len(found) != 3 or len(entry.value) != 3)
-            for found, entry in zip(numbers, self.classes, strict=True)
+            found and (len(found) != 3 or len(entry.value) != 3 or max(found) > 255)
+            for entry, found in zip(self.classes, numbers, strict=True)
         )
         values: list[list[Raw]] = []
         for entry, found in zip(self.classes, numbers, strict=True):
-            as_color = len(found) == 3 and len(entry.value) == 3 and not some_ids
-            values.append([_color(found)] if as_color else entry.value)
+            values.append([_color(found)] if len(found) == 3 and not some_ids else entry.value)
         kinds = {type(value) for entry_values in values for value in entry_values}
         if {int, tuple} <= kinds:
             raise UserError(f"{path}: some classes have ids as value and some have colours: give all the same kind.")
@@ -219,7 +218,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
 
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+    where = ".".join(str(part) for part in error["loc"] if part not in ("str", "[key]"))
     if error["type"] == "extra_forbidden":
         known = _keys_at(model, error["loc"])
         key = str(error["loc"][-1])

@@ -19,7 +19,8 @@ from suture.data.view import View
 
 T = TypeVar("T")
 R = TypeVar("R")
-THUMB = 32
+THUMB = 64
+"""The size at which `suture.data.shots` looks at frames."""
 _KEPT_VALUES = 64
 """Unknown values kept per mask: an anti-aliased mask has thousands, and their number is what tells."""
 _CHUNK_IMAGES, _CHUNK_FILE = 32, 512
@@ -73,7 +74,7 @@ class FrameFacts:
     digest: bytes = b""
     """Equal for frames whose pixels are equal."""
     thumb: np.ndarray | None = None
-    """The frame's brightness, THUMB × THUMB, uint8."""
+    """What the view shows, grey, THUMB × THUMB, uint8."""
     change: float | None = None
     """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
     combed: bool = False
@@ -115,7 +116,7 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             grey = np.ascontiguousarray(pixels[..., 1])
             facts.size = (grey.shape[1], grey.shape[0])
             facts.digest = blake2b(grey.data, digest_size=12).digest()
-            facts.thumb = cv2.resize(grey, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
+            facts.thumb = _thumb(pixels, chunk.view)
             facts.combed = is_combed(grey)
             if previous and previous[0] == frame.index - 1 and previous[1].shape == grey.shape:
                 facts.change = cv2.norm(previous[1], grey, cv2.NORM_L1) / grey.size
@@ -161,11 +162,13 @@ def between_share(raw: np.ndarray) -> float:
     >>> between_share(np.repeat([[0, 0, 4, 4]], 32, axis=0)), between_share(np.repeat([[0, 2, 4]], 32, axis=0))
     (0.0, 1.0)
     """
-    values = raw.astype(np.int32).reshape(*raw.shape[:2], -1)
+    width = raw.shape[1]
+    packed, values = _packed(raw), raw.reshape(raw.shape[0] * width, -1).astype(np.int32)
     edges = between = 0
-    for rows in (values, values.swapaxes(0, 1)):
-        at = (rows[:, :-2] != rows[:, 2:]).any(axis=2)
-        before, here, after = rows[:, :-2][at], rows[:, 1:-1][at], rows[:, 2:][at]
+    for step, differs in ((1, packed[:, :-2] != packed[:, 2:]), (width, packed[:-2] != packed[2:])):
+        rows, columns = np.nonzero(differs)
+        first = rows * width + columns
+        before, here, after = values[first], values[first + step], values[first + 2 * step]
         inside = ((np.minimum(before, after) <= here) & (here <= np.maximum(before, after))).all(axis=1)
         own = (here != before).any(axis=1) & (here != after).any(axis=1)
         edges += len(here)
@@ -179,17 +182,26 @@ def is_combed(grey: np.ndarray, block: int = 16) -> bool:
     Where something moves, a line then resembles the line after the next more than the next: in no other picture
     do neighbours differ more than pixels two apart, except in a pattern of single pixels, which also does it sideways.
     """
-    size = (grey.shape[1] // block, grey.shape[0] // block)
+    size = ((grey.shape[1] - 2) // block, (grey.shape[0] - 2) // block)
     if min(size) < 1:
         return False
 
     def blocks(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return cv2.resize(cv2.absdiff(first, second), size, interpolation=cv2.INTER_AREA).astype(np.float32)
+        difference = cv2.absdiff(first, second)[: size[1] * block, : size[0] * block]
+        return cv2.resize(difference, size, interpolation=cv2.INTER_AREA).astype(np.float32)
 
     lines = blocks(grey[1:], grey[:-1]), blocks(grey[2:], grey[:-2])
     columns = blocks(grey[:, 1:], grey[:, :-1]), blocks(grey[:, 2:], grey[:, :-2])
     combed = (lines[0] > 6) & (lines[0] > 1.25 * lines[1]) & ~(columns[0] > 1.25 * columns[1])
     return bool(combed.mean() > 0.01)
+
+
+def found_view(video: Video) -> View | None:
+    """The view; None where it is the whole frame, or the frames do not decode, which is told elsewhere."""
+    try:
+        return video.view if video.view != View(0, 0, *video.size) else None
+    except Exception:  # whatever a decoder throws at a damaged file
+        return None
 
 
 def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:
@@ -230,6 +242,13 @@ def _read(chunk: Chunk, frame: Frame) -> np.ndarray:
         return read_image(frame.image)
     assert chunk.file is not None
     return chunk.file.read(frame.index)
+
+
+def _thumb(pixels: np.ndarray, view: View | None) -> np.ndarray:
+    scene = view.crop(pixels) if view else pixels
+    if not scene.size:  # a frame that is smaller than the others of its video
+        scene = pixels
+    return cv2.cvtColor(cv2.resize(scene, (THUMB, THUMB), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
 
 
 def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarray:

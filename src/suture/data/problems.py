@@ -2,8 +2,8 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from suture.data.classes import Raw
 from suture.data.dataset import SPLITS, Dataset
+from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
+from suture.data.sources.folder import guess
 
 Severity = Literal["fatal", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
@@ -57,6 +59,8 @@ class Evidence:
     """The facts of each video's frames that were read, in order."""
     complete: bool
     """Whether all frames were read, so that what was not seen is not there."""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Video files that cannot be read: they are no longer part of the dataset here."""
 
     @property
     def frames(self) -> Iterator[FrameFacts]:
@@ -135,7 +139,11 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     """Nothing to learn from, or nothing to score on."""
     dataset = evidence.dataset
     labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
-    if not any(video.with_mask for video in dataset):
+    if unused := _unused_masks(dataset):
+        mend = "`suture check PATH --write` drafts it: say there what the values of the masks mean"
+        what = "Masks are here, but no dataset.yaml says what their values mean: they are left out"
+        yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
+    elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
         yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
     elif not any(video.split for video in dataset):
@@ -160,7 +168,10 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
-    """Frames and masks that cannot be read."""
+    """Videos, frames and masks that cannot be read."""
+    videos = list(evidence.broken)
+    what = f"{number(len(videos), 'video')} that cannot be read"
+    yield from evidence.problem("bad-video", "fatal", what, videos, "copy or export the files again, or take them away")
     frames = [evidence.place(frame) for frame in evidence.frames if frame.size is None]
     what = f"{number(len(frames), 'frame')} that cannot be decoded"
     yield from evidence.problem(
@@ -379,6 +390,13 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
     if evidence.ids_from_one in mask.unknown:
         return "ids-from-one"
     return "unknown-value" if mask.unknown else None
+
+
+def _unused_masks(dataset: Dataset) -> list[str]:
+    """Folders of masks that nothing explains."""
+    if not dataset.root.is_dir() or (dataset.root / FILE_NAME).exists() or any(video.with_mask for video in dataset):
+        return []
+    return sorted(str(place) for place in guess(dataset.root)[1])
 
 
 def _is_grey(value: Raw) -> bool:

@@ -45,19 +45,14 @@ def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[st
     Links are followed, but no folder is entered twice, so a circle of links ends. As with `os.walk`, names that the
     caller takes out of the list of folders are not entered.
     """
-    seen: set[tuple[int, int]] = set()
+    # A link to a folder above would lead through the whole disk.
+    seen = {_identity(folder) for folder in root.resolve().parents}
     pending = [(root, depth)]
     while pending:
         folder, left = pending.pop()
-        try:
-            status = os.stat(folder)
-        except OSError as error:
-            raise UserError(
-                f"{folder} cannot be read ({error.strerror}): check the link or its permissions."
-            ) from error
-        if (status.st_dev, status.st_ino) in seen:
+        if (identity := _identity(folder)) in seen:
             continue
-        seen.add((status.st_dev, status.st_ino))
+        seen.add(identity)
         folders, files = listing(folder)
         yield folder, folders, files
         if left:
@@ -75,6 +70,14 @@ def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str
                 "keep frames and masks in folders of their own."
             )
     return found
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(folder)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror}): check the link or its permissions.") from error
+    return status.st_dev, status.st_ino
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
@@ -113,11 +113,6 @@ class Config(Settings):
     def _by_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _complete(self) -> "Config":
-        self.build_method()
-        return self
-
     def build_method(self) -> Method:
         """The method with its settings."""
         kind = find_method(self.method["name"])
@@ -153,13 +148,15 @@ def load_config(target: Path | None = None, preset: str | None = None, overrides
         _relative_weights(said, target.parent)
     elif target is not None:
         said = {"data": {"root": str(target)}}
+    for override in overrides:
+        set_value(said, override)
     if isinstance(said.get("method"), str):
         said["method"] = {"name": said["method"]}
-    for override in overrides:
-        _set(said, override)
     merged = merge(_preset(preset), said)
-    if isinstance(merged.get("method"), str):
-        merged["method"] = {"name": merged["method"]}
+    # `methods` holds settings for several methods, so that one file serves a comparison; the chosen one's are taken.
+    several, chosen = merged.pop("methods", {}), merged.get("method", {})
+    name = chosen.get("name", DEFAULT_METHOD)
+    merged["method"] = merge(merge({"name": name}, several.get(name, {})), chosen)
     return parse_config(merged, where)
 
 
@@ -173,10 +170,20 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
         for section in ("model", "compute", "evaluation")
     }
     defaults["method"] = {"name": name, **find_method(name).Settings().model_dump(mode="json")}
+    complete = merge(defaults, said)
+    mistakes: list[str] = []
+    config = None
     try:
-        return Config(**merge(defaults, said))
+        config = Config(**complete)
     except ValidationError as error:
-        raise UserError("\n".join(_explain(mistake, where, name) for mistake in error.errors())) from error
+        mistakes += [_explain(mistake, where, name) for mistake in error.errors()]
+    try:
+        find_method(name).Settings(**{key: value for key, value in complete["method"].items() if key != "name"})
+    except ValidationError as error:
+        mistakes += [_explain(mistake, where, name, ("method",)) for mistake in error.errors()]
+    if mistakes or config is None:
+        raise UserError("\n".join(mistakes))
+    return config
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,6 +196,9 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         under = merged.get(key)
         merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    for key, other in (("steps", "epochs"), ("epochs", "steps")):
+        if above.get(key) is not None and other in below and other not in above:
+            merged[other] = None  # a length in steps takes the place of one in epochs, and the other way round
     return merged
 
 
@@ -212,7 +222,8 @@ def _preset(name: str | None) -> dict[str, Any]:
     return yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def _set(said: dict[str, Any], override: str) -> None:
+def set_value(said: dict[str, Any], override: str) -> None:
+    """Put the value of an override `a.b=c` (YAML) into its place."""
     key, equals, value = override.partition("=")
     if not equals or not key:
         raise UserError(f"--set {override}: expected KEY=VALUE, such as method.contrast.epochs=20.")
@@ -235,9 +246,9 @@ def _relative_weights(said: dict[str, Any], folder: Path) -> None:
         model["weights"] = os.path.relpath(folder / model["weights"])
 
 
-def _explain(mistake: Any, where: str, method: str) -> str:
+def _explain(mistake: Any, where: str, method: str, above: tuple[str, ...] = ()) -> str:
     """One sentence for one of pydantic's errors."""
-    place = ".".join(str(part) for part in mistake["loc"])
+    place = ".".join(str(part) for part in (*above, *mistake["loc"]))
     if mistake["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(mistake["loc"][-1]), _keys(method), 1)
         return f"{where}: there is no setting {place}" + (f"; did you mean {near[0]}?" if near else ".")

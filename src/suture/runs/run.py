@@ -11,7 +11,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from suture.models.pretrained import is_file
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import load_model, save_model
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak
-from suture.runs.config import Config, differences, parse_config
+from suture.runs.config import Config, differences, parse_config, set_value
 from suture.runs.processes import Processes
 from suture.runs.record import data_record, environment
 
@@ -205,6 +205,23 @@ def evaluate(
     if processes.first:
         write_json(run.folder / "metrics.json", metrics)
     return metrics
+
+
+def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
+    """Score a finished run again, with other settings of `compute` and `evaluation` if wanted."""
+    run = Run(folder)
+    said = run.config.model_dump(mode="json")
+    for override in overrides:
+        if override.split(".")[0] not in ("compute", "evaluation"):
+            raise UserError(f"--set {override}: only compute and evaluation can be changed on a finished run.")
+        set_value(said, override)
+    config = parse_config(said, "the command line")
+    processes = Processes.start(config.compute)
+    segmenter = run.segmenter()
+    with run.locked() if processes.first else nullcontext():
+        return evaluate(
+            run, config, open_data(config), segmenter, processes, console or Console(stderr=True), again=True
+        )
 
 
 def _job(run: Run, config: Config, opened: Opened, stages: list[Any], processes: Processes, console: Console) -> Job:

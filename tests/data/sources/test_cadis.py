@@ -1,7 +1,9 @@
 import csv
 import os
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from source_tester import SourceTester, write_image, write_text
@@ -15,8 +17,8 @@ from suture.errors import UserError
 
 class TestCadis(SourceTester):
     name = "cadis"
-    frames = {"Video01": 3, "Video02": 3, "Video05": 3, "Video12": 3}
-    splits = {"train": {"Video01"}, "val": {"Video05"}, "test": {"Video02", "Video12"}}
+    frames: ClassVar = {"Video01": 3, "Video02": 3, "Video05": 3, "Video12": 3}
+    splits: ClassVar = {"train": {"Video01"}, "val": {"Video05"}, "test": {"Video02", "Video12"}}
 
     def make(self, root: Path) -> None:
         for number in (1, 2, 5, 12):
@@ -88,7 +90,7 @@ def whole(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def test_whole_dataset(whole: Dataset) -> None:
     assert len(whole.videos) == 25
-    frames = Counter({split: sum(map(len, whole.split(split))) for split in SPLIT})
+    frames: ClassVar = Counter({split: sum(map(len, whole.split(split))) for split in SPLIT})
     assert frames == {"train": 3550, "val": 534, "test": 586}
     assert sum(len(video.with_mask) for video in whole) == 4670
 
@@ -100,7 +102,7 @@ def test_labelled_counts_of_the_paper(whole: Dataset) -> None:
 
 def test_largest_step_between_neighbours(whole: Dataset) -> None:
     numbers = [[frame.number for frame in video.frames] for video in whole]
-    steps = [b - a for video in numbers for a, b in zip(video, video[1:], strict=False)]
+    steps = [b - a for video in numbers for a, b in pairwise(video)]
     assert max(steps) == 5110
     assert min(steps) > 0
 

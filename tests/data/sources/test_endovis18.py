@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -37,8 +37,8 @@ class TestEndoVis18(SourceTester):
     """The release archives side by side, as they are when unpacked."""
 
     name = "endovis18"
-    frames = {f"seq_{n}": 2 for n in TRAIN_FRAMES} | {f"test_seq_{n}": 2 for n in TEST_FRAMES}
-    splits = {"train": {f"seq_{n}" for n in TRAIN_FRAMES}, "test": {f"test_seq_{n}" for n in TEST_FRAMES}}
+    frames: ClassVar = {f"seq_{n}": 2 for n in TRAIN_FRAMES} | {f"test_seq_{n}": 2 for n in TEST_FRAMES}
+    splits: ClassVar = {"train": {f"seq_{n}" for n in TRAIN_FRAMES}, "test": {f"test_seq_{n}" for n in TEST_FRAMES}}
 
     def make(self, root: Path) -> None:
         for release, numbers in RELEASES.items():
@@ -65,8 +65,8 @@ class TestMergedWithIds(SourceTester):
     """All sequences in one folder, masks turned to ids, no labels.json."""
 
     name = "endovis18"
-    frames = {"seq_1": 13, "seq_16": 2, "test_seq_1": 2}
-    splits = {"train": {"seq_1", "seq_16"}, "test": {"test_seq_1"}}
+    frames: ClassVar = {"seq_1": 13, "seq_16": 2, "test_seq_1": 2}
+    splits: ClassVar = {"train": {"seq_1", "seq_16"}, "test": {"test_seq_1"}}
 
     def make(self, root: Path) -> None:
         write_sequence(root / "seq_1", frames=13, ids=True, right=False)

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ ALL = {f"seq{n}" for n in range(1, 9)}
 
 class TestSequences(SourceTester):
     name = "vocalfolds"
-    frames = dict.fromkeys(sorted(ALL), 2)
-    splits = {"train": ALL - {"seq2", "seq4", "seq7"}, "test": {"seq2", "seq4", "seq7"}}
+    frames: ClassVar = dict.fromkeys(sorted(ALL), 2)
+    splits: ClassVar = {"train": ALL - {"seq2", "seq4", "seq7"}, "test": {"seq2", "seq4", "seq7"}}
 
     def make(self, root: Path) -> None:
         for sequence in range(1, 9):
@@ -58,8 +59,8 @@ class TestSequences(SourceTester):
 
 
 class TestPatients(TestSequences):
-    options = {"protocol": "patients", "test_patient": 1}
-    splits = {"train": {"seq5", "seq6", "seq7", "seq8"}, "test": {"seq1", "seq2", "seq3", "seq4"}}
+    options: ClassVar = {"protocol": "patients", "test_patient": 1}
+    splits: ClassVar = {"train": {"seq5", "seq6", "seq7", "seq8"}, "test": {"seq1", "seq2", "seq3", "seq4"}}
 
     def test_the_other_way_round(self, root: Path) -> None:
         dataset = load_dataset(root, protocol="patients")

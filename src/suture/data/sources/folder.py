@@ -2,29 +2,25 @@
 
 import contextlib
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 from suture.data.classes import ClassTable, Raw
-from suture.data.dataset import Dataset, Frame, Mask, Split, Video
+from suture.data.clips import Clip, Clips
+from suture.data.dataset import Dataset, Split, Video
 from suture.data.dataset_file import FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
 from suture.data.images import MaskFile
 from suture.data.sources import source
-from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.data.view import View
-from suture.data.walk import images_of, last_number, listing, walk
+from suture.data.walk import images_of, listing, walk
 from suture.errors import UserError
 
 VIDEO_FOLDERS = ("videos", "frames", "images", "img")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
 """Where videos and masks usually lie, for folders without `dataset.yaml`."""
-_EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
-_NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
 @source("folder", matches=lambda root: (root / FILE_NAME).is_file())
@@ -45,12 +41,12 @@ def load(root: Path) -> Dataset:
         notes += [
             f"{place.name} is left out: only dataset.yaml can say what the values of masks mean." for place in skip
         ]
-    clips = _Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
+    clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
     masks = _find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched = _match(masks, clips, table, _annotated(file, path, clips, table))
     return Dataset(
-        file.name or root.resolve().stem,
+        file.name or _name(root),
         root,
         table,
         _videos(file, path, clips),
@@ -60,139 +56,15 @@ def load(root: Path) -> Dataset:
     )
 
 
+def _name(root: Path) -> str:
+    return root.stem if root.is_file() else root.resolve().name
+
+
 def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
     """What a folder without `dataset.yaml` seems to be, and the folders in it that seem to hold masks."""
     folders = listing(root)[0]
     videos = next((name for name in VIDEO_FOLDERS if name in folders), ".")
     return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
-
-
-class FileFrames(Sequence[Frame]):
-    """The frames of a video file, made when asked for: the file is not even opened before its length is needed."""
-
-    def __init__(self, file: VideoFile, masks: Mapping[int, Mask]) -> None:
-        self.file = file
-        self.masks = masks
-
-    def __len__(self) -> int:
-        return len(self.file)
-
-    @overload
-    def __getitem__(self, index: int) -> Frame: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Frame]: ...
-    def __getitem__(self, index: int | slice) -> Frame | list[Frame]:
-        found = range(len(self))[index]
-        return self._frame(found) if isinstance(found, int) else [self._frame(position) for position in found]
-
-    def __iter__(self) -> Iterator[Frame]:
-        return map(self._frame, range(len(self)))
-
-    def _frame(self, index: int) -> Frame:
-        return Frame(index, index, mask=self.masks.get(index))
-
-
-@dataclass(eq=False)
-class _Clip:
-    """A video as found on disk: a file, or a folder of frames."""
-
-    parts: tuple[str, ...]
-    """Its path from the folder of the videos, without suffix."""
-    folder: Path
-    images: Mapping[str, str]
-    """The frames' files by their names without suffix."""
-    file: VideoFile | None = None
-    masks: dict[int, Mask] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        return "_".join(self.parts)
-
-    def __len__(self) -> int:
-        return len(self.file) if self.file else len(self.images)
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {stem: index for index, stem in enumerate(self.images)}
-
-    def position(self, name: str) -> int | None:
-        """The index of the frame that a mask's name means within this video."""
-        if self.file is None:
-            return self._positions.get(name)
-        number = _NUMBERED.fullmatch(name)
-        return int(number[1]) if number else None
-
-    def frames(self) -> Sequence[Frame]:
-        if self.file is not None:
-            return FileFrames(self.file, self.masks)
-        folder, masks = f"{self.folder}{os.sep}", self.masks
-        return [
-            Frame(
-                index, index if (number := last_number(stem)) is None else number, Path(folder + name), masks.get(index)
-            )
-            for index, (stem, name) in enumerate(self.images.items())
-        ]
-
-
-class _Clips:
-    """All videos, and which of them a name means."""
-
-    def __init__(self, place: Path, skip: set[Path]) -> None:
-        self.all = list(_find_clips(place, skip))
-        if not self.all:
-            raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
-        self._known: dict[str, list[_Clip]] = {}
-        for clip in self.all:
-            self._known.setdefault(clip.id, []).append(clip)
-            if len(clip.parts) > 1:
-                self._known.setdefault("/".join(clip.parts), []).append(clip)
-        # The end of a path will do where it is the end of one only.
-        ends: dict[str, list[_Clip]] = {}
-        for clip in self.all:
-            for start in range(1, len(clip.parts)):
-                ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
-        for name, clips in ends.items():
-            self._known.setdefault(name, clips)
-        self._by_frame: dict[str, list[tuple[_Clip, int]]] = {}
-        for clip in self.all:
-            for index, stem in enumerate(clip.images):
-                self._by_frame.setdefault(stem, []).append((clip, index))
-
-    def named(self, name: str) -> list[_Clip]:
-        """The videos that a name or a path may mean: by its whole, or by its end."""
-        while name not in self._known and "/" in name:
-            name = name.partition("/")[2]
-        return self._known.get(name, [])
-
-    def one(self, name: str, where: str) -> _Clip:
-        """The video that `dataset.yaml` names."""
-        found = self.named(name)
-        if not found:
-            raise UserError(f"{where} names the video {name!r}, which is not there{nearest(name, self._known)}.")
-        if len(found) > 1:
-            ids = " and ".join(clip.id for clip in found)
-            raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
-        return found[0]
-
-    def frame(self, name: str, only: _Clip | None, mask: str) -> tuple[_Clip, int] | None:
-        """The frame that a mask's name means, within one video or among all."""
-        folder, _, last = name.rpartition("/")
-        found: list[tuple[_Clip, int | None]]
-        if only is not None:
-            found = [(only, only.position(last))]
-        elif folder:
-            found = [(clip, clip.position(last)) for clip in self.named(folder)]
-        else:
-            found = [*self._by_frame.get(last, ()), *((clip, clip.position(last)) for clip in self.all if clip.file)]
-        if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
-            found += [(clip, int(extracted[2])) for clip in self.named(extracted[1]) if only in (None, clip)]
-        fitting = {(clip, i) for clip, i in found if i is not None and (clip.file or i < len(clip))}
-        if len(fitting) > 1:
-            names = " and ".join(sorted(f"{clip.id} (frame {index})" for clip, index in fitting)[:3])
-            raise UserError(
-                f"The mask {mask} fits {names}: name it VIDEO__frame_000120.png, or put it into a folder VIDEO."
-            )
-        return fitting.pop() if fitting else None
 
 
 @dataclass(frozen=True)
@@ -217,29 +89,7 @@ class _Masks:
     """An export, and the video that all of it belongs to, if it is named after one."""
 
     export: Export
-    only: _Clip | None
-
-
-def _find_clips(place: Path, skip: set[Path]) -> Iterator[_Clip]:
-    """Every video file and every folder that holds images."""
-    if place.is_file():
-        if place.suffix.lower() not in VIDEO_SUFFIXES:
-            raise UserError(
-                f"{place} is not a video: expected a folder, or one of {', '.join(sorted(VIDEO_SUFFIXES))}."
-            )
-        yield _Clip((place.stem,), place.parent, {}, VideoFile(place))
-        return
-    if not place.is_dir():
-        raise UserError(f"{place}, the folder of the videos, does not exist.")
-    for folder, folders, files in walk(place):
-        folders[:] = [name for name in folders if folder / name not in skip]
-        parts = folder.relative_to(place).parts
-        if images := images_of(folder, files):
-            yield _Clip(parts or (place.resolve().name,), folder, images)
-        for name in files:
-            stem, suffix = os.path.splitext(name)
-            if suffix.lower() in VIDEO_SUFFIXES:
-                yield _Clip((*parts, stem), folder, {}, VideoFile(folder / name))
+    only: Clip | None
 
 
 def _mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
@@ -251,7 +101,7 @@ def _mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
     return places
 
 
-def _find_masks(root: Path, file: DatasetFile, path: Path, clips: _Clips) -> list[_Masks]:
+def _find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[_Masks]:
     if isinstance(file.masks, dict):
         return [
             masks
@@ -261,10 +111,10 @@ def _find_masks(root: Path, file: DatasetFile, path: Path, clips: _Clips) -> lis
     return list(_open_masks(root / file.masks, clips, None)) if file.masks else []
 
 
-def _open_masks(place: Path, clips: _Clips, only: _Clip | None) -> Iterator[_Masks]:
+def _open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[_Masks]:
     """An export, or a folder of exports and images; what is named after a video belongs to it."""
     if is_export(place):
-        yield _Masks(open_export(place), only or _named_after(place, clips))
+        yield _Masks(open_export(place), _named_after(place, clips) if only is None else only)
         return
     if not place.is_dir():
         raise UserError(f"{place} is no masks: expected a folder, a CVAT export as zip, or a COCO file (.json).")
@@ -276,12 +126,12 @@ def _open_masks(place: Path, clips: _Clips, only: _Clip | None) -> Iterator[_Mas
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
         for export in exports:
-            yield _Masks(open_export(export), only or _named_after(export, clips))
+            yield _Masks(open_export(export), _named_after(export, clips) if only is None else only)
     if images:
         yield _Masks(_ImageMasks(place, images), only)
 
 
-def _named_after(export: Path, clips: _Clips) -> _Clip | None:
+def _named_after(export: Path, clips: Clips) -> Clip | None:
     found = clips.named(export.name if export.is_dir() else export.stem)
     if len(found) > 1:
         raise UserError(
@@ -304,9 +154,7 @@ def _class_table(file: DatasetFile, path: Path, masks: list[_Masks]) -> ClassTab
     return table
 
 
-def _match(
-    masks: list[_Masks], clips: _Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
-) -> list[str]:
+def _match(masks: list[_Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Give each frame its mask; returns the masks that have no frame."""
     unmatched: list[str] = []
     for found in masks:
@@ -324,12 +172,12 @@ def _match(
     for clip in clips.all:
         # A file that cannot be read is told to whoever reads it; here it would hide everything else.
         with contextlib.suppress(UserError):
-            if clip.file and clip.masks:
-                unmatched += [clip.masks.pop(index).name for index in sorted(clip.masks) if index >= len(clip)]
+            if clip.file is not None and clip.masks:
+                unmatched += [clip.masks.pop(index).name for index in sorted(clip.masks) if index >= clip.length]
     return unmatched
 
 
-def _annotated(file: DatasetFile, path: Path, clips: _Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:
+def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:
     """The classes that were annotated in a video, where not all were."""
     annotated: dict[str, tuple[str, ...]] = {}
     for video, names in file.annotated.items():
@@ -341,7 +189,7 @@ def _annotated(file: DatasetFile, path: Path, clips: _Clips, table: ClassTable) 
     return annotated
 
 
-def _videos(file: DatasetFile, path: Path, clips: _Clips) -> list[Video]:
+def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
     case_of = _cases(file, path, clips)
     split_of = _split(file, path, case_of)
     views = _views(file, path, clips)
@@ -360,7 +208,7 @@ def _videos(file: DatasetFile, path: Path, clips: _Clips) -> list[Video]:
     ]
 
 
-def _cases(file: DatasetFile, path: Path, clips: _Clips) -> dict[str, str]:
+def _cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str]:
     """The case of each video; a video that is in no list is a case of its own."""
     case_of: dict[str, str] = {}
     for case, videos in file.cases.items():
@@ -395,7 +243,7 @@ def _split(file: DatasetFile, path: Path, case_of: Mapping[str, str]) -> dict[st
     return split_of
 
 
-def _views(file: DatasetFile, path: Path, clips: _Clips) -> dict[str, View | Literal["auto"] | None]:
+def _views(file: DatasetFile, path: Path, clips: Clips) -> dict[str, View | Literal["auto"] | None]:
     per_video = file.view if isinstance(file.view, dict) and not file.view.keys() <= {"rect", "circle"} else None
     common = "auto" if per_video is not None else file.view
     views = {clip.id: _view(common, f"{path}: view") for clip in clips.all}
@@ -411,16 +259,16 @@ def _view(value: Any, where: str) -> View | Literal["auto"] | None:
     return None if value in (None, "none") else View.parse(value, where)
 
 
-def _excluded(file: DatasetFile, path: Path, clips: _Clips) -> dict[str, set[int]]:
+def _excluded(file: DatasetFile, path: Path, clips: Clips) -> dict[str, set[int]]:
     excluded: dict[str, set[int]] = {}
     if file.exclude is None:
         return excluded
     place = path.parent / file.exclude
     for line, video, first, last in read_exclusions(place):
         clip = clips.one(video, f"{place}, line {line}")
-        if last >= len(clip):
+        if last >= clip.length:
             raise UserError(
-                f"{place}, line {line}: frame {last} of {clip.id} is excluded, but its last frame is {len(clip) - 1}."
+                f"{place}, line {line}: frame {last} of {clip.id} is excluded, but its last frame is {clip.length - 1}."
             )
         excluded.setdefault(clip.id, set()).update(range(first, last + 1))
     return excluded

@@ -1,0 +1,1 @@
+"""Which frames to label, and the way to labelling tools and back."""

@@ -1,0 +1,233 @@
+"""Shots: stretches of a video from one camera position, found by sharp changes of its intensity histograms.
+
+The intensities of a small copy of each frame are freed of brightness and contrast, channel by channel (a lamp that is
+turned up, and even smoke, changes little else), and counted in a grid of blocks. The change between two frames is the
+mean over the blocks of the distance of their histograms, where one block counts only up to a limit: an instrument or
+blood changes some blocks altogether, a cut changes all of them. A cut is a change that lasts and stands out from its
+neighbourhood in time, so that the same settings serve videos of 1 and of 25 frames per second.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from suture.data.dataset import Video
+
+_BLOCKS = 8
+_BLOCK = 8
+_SIDE = _BLOCKS * _BLOCK
+_BINS = 16
+_RANGE = 2.0
+"""Histograms reach from −2 to 2 standard deviations."""
+_LIMIT = 0.2
+"""What one block counts at most."""
+_BLOCK_OF = np.add.outer(np.arange(_SIDE) // _BLOCK * _BLOCKS, np.arange(_SIDE) // _BLOCK).ravel()
+_DRAWN_CUTS = 10
+
+
+class ShotSettings(BaseModel):
+    """When a change is a cut. The change of two frames lies between 0 and 0.2."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    floor: float = Field(0.11, ge=0, description="a smaller change is never a cut")
+    spread: float = Field(2.5, ge=0, description="how many spreads above the local median a cut stands")
+    window: int = Field(16, ge=2, description="transitions on each side that make up the neighbourhood")
+    longest_gap: float = Field(
+        150, gt=1, description="frames whose numbers lie further apart, in typical steps, are never one shot"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Shots:
+    """The shots of a video. `curve` and `threshold` have one value for each transition between its usable frames."""
+
+    starts: tuple[int, ...]
+    """Index of the first frame of each shot."""
+    frames: tuple[int, ...]
+    """Indices of the usable frames: the others belong to no shot."""
+    curve: np.ndarray
+    threshold: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of(self, index: int) -> int:
+        """The number of the shot that a usable frame belongs to."""
+        place = bisect_left(self.frames, index)
+        if place == len(self.frames) or self.frames[place] != index:
+            raise KeyError(f"frame {index} is excluded or beyond the end: it belongs to no shot")
+        return bisect_right(self.starts, index) - 1
+
+    def members(self, shot: int) -> tuple[int, ...]:
+        """Indices of the frames of one shot."""
+        first = bisect_left(self.frames, self.starts[shot])
+        last = bisect_left(self.frames, self.starts[shot + 1]) if shot + 1 < len(self) else len(self.frames)
+        return self.frames[first:last]
+
+
+def find_shots(
+    video: Video, settings: ShotSettings | None = None, progress: Callable[[int], None] = lambda frames: None
+) -> Shots:
+    """The shots of a video; every usable frame is read once. `progress` is called with the number of frames done.
+
+    A stretch of excluded frames separates shots.
+    """
+    view = video.view
+    inside = view.crop(view.mask(*video.size))
+
+    def frames() -> Iterable[np.ndarray]:
+        for index in video.usable:
+            yield view.crop(video.read(index))
+            progress(1)
+
+    numbers = [video.frames[index].number for index in video.usable]
+    return shots_of_frames(frames(), numbers, video.usable, inside, settings)
+
+
+def shots_of_frames(
+    frames: Iterable[np.ndarray],
+    numbers: Sequence[int],
+    indices: Sequence[int] | None = None,
+    inside: np.ndarray | None = None,
+    settings: ShotSettings | None = None,
+) -> Shots:
+    """The shots of a sequence of RGB frames with these frame numbers; of the pixels, only those `inside` count.
+
+    `indices` are the frames' places in their video (0, 1, 2, … if not given): where they jump, a shot ends.
+
+    >>> dark, light = np.zeros((2, 64, 64, 3), np.uint8)
+    >>> light[:32, :, 1] = 200; dark[:, 32:, 2] = 200
+    >>> shots_of_frames([dark] * 5 + [light] * 5, range(10)).starts
+    (0, 5)
+    """
+    settings = settings or ShotSettings()
+    small_inside = np.ones((_SIDE, _SIDE), bool) if inside is None else _shrink(inside.astype(np.float32)) > 0.5
+    curve = _curve((_histograms(frame, small_inside) for frame in frames), _counted(small_inside))
+    places = np.arange(len(numbers)) if indices is None else np.asarray(indices, dtype=int)
+    if len(places) == 0:
+        return Shots((), (), curve, curve)
+    threshold = _threshold(curve, settings)
+    steps = np.diff(np.asarray(numbers, dtype=np.float64))
+    # Content decides about gaps in the numbers, since a camera may well stand still. But over the largest (minutes, in
+    # CaDIS), or where a recorder counts anew, similar histograms are no evidence that nothing happened in between.
+    typical = max(1.0, float(np.median(steps))) if len(steps) else 1.0
+    torn = (steps <= 0) | (steps > settings.longest_gap * typical)
+    cuts = (curve > threshold) | torn | (np.diff(places) > 1)
+    starts = places[np.flatnonzero(np.concatenate([[True], cuts]))]
+    return Shots(tuple(starts.tolist()), tuple(places.tolist()), curve, threshold)
+
+
+def _shrink(image: np.ndarray) -> np.ndarray:
+    return cv2.resize(image, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
+
+
+def _histograms(frame: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Cumulated histograms of each block and channel: their differences grow with how far the intensities move."""
+    values = _shrink(frame)[inside].astype(np.float32)
+    if values.size == 0:
+        return np.zeros((_BLOCKS**2, 3, _BINS - 1), np.float32)
+    normal = (values - values.mean(axis=0)) / (values.std(axis=0) + 4)  # so that noise in a black frame stays noise
+    bins = np.clip((normal + _RANGE) * (_BINS / (2 * _RANGE)), 0, _BINS - 1).astype(np.intp)
+    cells = (_BLOCK_OF[inside.ravel(), None] * 3 + np.arange(3)) * _BINS + bins
+    counts = np.bincount(cells.ravel(), minlength=_BLOCKS**2 * 3 * _BINS).reshape(-1, 3, _BINS)
+    cumulated = counts.cumsum(axis=2, dtype=np.float32)
+    return cumulated[..., :-1] / np.maximum(cumulated[..., -1:], 1)
+
+
+def _counted(inside: np.ndarray) -> np.ndarray:
+    """The blocks that lie inside the view by half or more."""
+    return np.bincount(_BLOCK_OF[inside.ravel()], minlength=_BLOCKS**2) >= _BLOCK**2 / 2
+
+
+def _curve(histograms: Iterable[np.ndarray], counted: np.ndarray) -> np.ndarray:
+    """The change at each transition, as far as it lasts: what one odd frame shows and takes back is no cut."""
+
+    def change(one: np.ndarray, other: np.ndarray) -> float:
+        blocks = np.abs(one - other)[counted].mean(axis=(1, 2))
+        return float(np.minimum(blocks, _LIMIT).mean()) if blocks.size else 0.0
+
+    steps: list[float] = []
+    across: list[float] = []
+    last: deque[np.ndarray] = deque(maxlen=2)
+    for current in histograms:
+        if last:
+            steps.append(change(last[-1], current))
+        if len(last) == 2:
+            across.append(change(last[0], current))
+        last.append(current)
+    curve, skipping = np.array(steps), np.array(across)
+    curve[:-1] = np.minimum(curve[:-1], skipping)
+    curve[1:] = np.minimum(curve[1:], skipping)
+    return curve
+
+
+def _threshold(curve: np.ndarray, settings: ShotSettings) -> np.ndarray:
+    """What a change must exceed: the local median and a few spreads, so that a restless video needs more."""
+    if not curve.size:
+        return curve
+    width = min(len(curve), 2 * settings.window + 1)
+    begins = np.clip(np.arange(len(curve)) - settings.window, 0, len(curve) - width)
+    near = np.lib.stride_tricks.sliding_window_view(curve, width)[begins]
+    median = np.median(near, axis=1)
+    spread = 1.4826 * np.median(np.abs(near - median[:, None]), axis=1)
+    return np.maximum(settings.floor, median + settings.spread * spread)
+
+
+def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> Figure:
+    """The curve with its threshold and cuts, the frames before and after cuts, and ticks at labelled frames.
+
+    >>> draw_shots(video, find_shots(video)).savefig("shots.png")  # doctest: +SKIP
+    """
+    cuts = shots.starts[1:]
+    shown = [cuts[i * len(cuts) // _DRAWN_CUTS] for i in range(_DRAWN_CUTS)] if len(cuts) > _DRAWN_CUTS else list(cuts)
+    figure = Figure(figsize=(14, 5 if shown else 3), layout="constrained")
+    rows = figure.add_gridspec(2 if shown else 1, 1, height_ratios=[1.1, 1][-(2 if shown else 1) :])
+    axes = figure.add_subplot(rows[-1])
+    if shown:
+        pictures = rows[0].subgridspec(2, len(shown))
+        for column, cut in enumerate(shown):
+            before = shots.frames[bisect_left(shots.frames, cut) - 1]
+            for row, index in enumerate((before, cut)):
+                picture = figure.add_subplot(pictures[row, column])
+                picture.imshow(_thumbnail(video, index))
+                picture.set_title(f"{'before' if row == 0 else 'cut at'} {index}", fontsize=8)
+                picture.set_axis_off()
+    frames = np.array(shots.frames[1:])
+    apart = np.diff(shots.frames) > 1  # the lines do not run across excluded frames
+    axes.plot(frames, np.where(apart, np.nan, shots.curve), color="black", linewidth=0.8, label="change")
+    axes.plot(frames, np.where(apart, np.nan, shots.threshold), color="tab:orange", linewidth=1, label="threshold")
+    for number, cut in enumerate(cuts):
+        axes.axvline(cut, color="tab:red", linewidth=1, alpha=0.7, label="cut" if number == 0 else None)
+    for number, (first, last) in enumerate(_runs(sorted(video.excluded))):
+        label = "excluded" if number == 0 else None
+        axes.axvspan(first - 0.5, last + 0.5, color="0.85", linewidth=0, label=label)
+    if ticks := list(labelled):
+        axes.plot(ticks, np.zeros(len(ticks)), "^", color="tab:green", markersize=5, clip_on=False, label="labelled")
+    axes.set(xlim=(0, max(1, len(video) - 1)), ylim=(0, None), xlabel="frame", ylabel="change of the histograms")
+    axes.set_title(f"{video.id}: {len(shots)} shot{'s' if len(shots) != 1 else ''}", fontsize=10)
+    axes.legend(loc="upper right", fontsize=8, ncols=5)
+    return figure
+
+
+def _thumbnail(video: Video, index: int) -> np.ndarray:
+    frame = video.view.crop(video.read(index))
+    scale = 128 / max(frame.shape[:2])
+    return cv2.resize(frame, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else frame
+
+
+def _runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of each stretch of consecutive indices."""
+    runs: list[tuple[int, int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    return runs

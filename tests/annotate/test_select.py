@@ -1,0 +1,126 @@
+"""The frames to label are written with names that lead back to them, and nothing is left half-done."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from suture.annotate.select import select_frames
+from suture.data.classes import ClassTable
+from suture.data.dataset import Dataset, Frame, Video
+from suture.data.labelling import Labelling, frame_name, from_list, parse_frame_name
+from suture.data.sources import load_dataset
+from suture.errors import UserError
+
+
+def write_video(folder: Path, shots: list[int], seed: int) -> list[Path]:
+    """Frames of several shots: each a still texture under a little noise."""
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(seed)
+    files = []
+    for length in shots:
+        texture = cv2.resize(generator.integers(20, 230, (6, 6, 3)).astype(np.uint8), (64, 48))
+        for _ in range(length):
+            noise = generator.integers(0, 12, texture.shape).astype(np.uint8)
+            files.append(folder / f"{len(files):04d}.png")
+            cv2.imwrite(str(files[-1]), texture + noise)
+    return files
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    """Two videos of 20 + 6 + 14 and of 30 frames; the first ten of the second are excluded. There are no masks."""
+    videos = []
+    for name, shots, excluded in (("case 1", [20, 6, 14], range(0)), ("case2", [30], range(10))):
+        files = write_video(tmp_path / "videos" / name, shots, seed=len(name))
+        frames = [Frame(index, index, image=file) for index, file in enumerate(files)]
+        videos.append(Video(name, name, frames, excluded=frozenset(excluded)))
+    return Dataset("mine", tmp_path / "videos", ClassTable(("a",), ((0, 0, 0),), {0: 0}), videos)
+
+
+def test_every_takes_equidistant_frames_and_the_shots_they_miss(dataset: Dataset, tmp_path: Path) -> None:
+    chosen = select_frames(dataset, tmp_path / "out", every=12, progress=False)
+    assert chosen == Labelling({"case 1": (0, 12, 24, 36), "case2": (12, 24)})
+    chosen = select_frames(dataset, tmp_path / "few", every=30, progress=False)
+    assert chosen == Labelling({"case 1": (0, 23, 30), "case2": (20,)})  # the frame at 0 of case2 is excluded
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 20, 60, 1000])
+def test_a_budget_reaches_every_shot_and_no_excluded_frame(dataset: Dataset, tmp_path: Path, count: int) -> None:
+    chosen = select_frames(dataset, tmp_path / "out", budget=count, progress=False)
+    assert chosen.count == min(count, 60)
+    assert not set(chosen["case2"]) & set(range(10))
+    if count >= 4:
+        for name, shot in (("case 1", range(20)), ("case 1", range(20, 26)), ("case 1", range(26, 40))):
+            assert set(chosen[name]) & set(shot)
+
+
+def test_a_ratio_is_a_share_of_the_usable_frames(dataset: Dataset, tmp_path: Path) -> None:
+    assert select_frames(dataset, tmp_path / "out", ratio=0.1, progress=False).count == 6
+    assert select_frames(dataset, tmp_path / "one", ratio=0.001, progress=False).count == 1
+
+
+def test_files_lead_back_to_their_frames(dataset: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    chosen = select_frames(dataset, out, every=10, progress=False)
+    assert from_list(out / "frames.txt", dataset) == chosen
+    files = sorted(out.glob("*.png"))
+    assert [parse_frame_name(file.name) for file in files] == sorted(chosen)
+    assert (out / f"{frame_name('case 1', 20)}.png").is_file()
+    for file in files:
+        video, index = parse_frame_name(file.name) or ("", 0)
+        assert (cv2.imread(str(file))[..., ::-1] == dataset[video].read(index)).all()
+    assert {file.name for file in out.iterdir()} == {file.name for file in files} | {"frames.txt"}
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
+
+
+def test_nothing_is_overwritten_without_force(dataset: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    first = select_frames(dataset, out, budget=4, progress=False)  # an empty folder is no loss
+    (out / "note.txt").write_text("mine")
+    with pytest.raises(UserError, match="--force"):
+        select_frames(dataset, out, budget=8, progress=False)
+    assert from_list(out / "frames.txt", dataset) == first
+    second = select_frames(dataset, out, budget=8, force=True, progress=False)
+    assert from_list(out / "frames.txt", dataset) == second
+    assert (out / "note.txt").read_text() == "mine"
+
+
+def test_a_broken_frame_leaves_nothing_behind(dataset: Dataset, tmp_path: Path) -> None:
+    broken = dataset["case2"].frames[15].image
+    assert broken is not None
+    broken.write_bytes(broken.read_bytes()[:60])
+    with pytest.raises(UserError, match=r"0015\.png"):
+        select_frames(dataset, tmp_path / "out", budget=5, progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["videos"]
+
+
+def test_a_file_in_the_way_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(UserError, match="file"):
+            select_frames(dataset, out, budget=5, progress=False)
+
+
+@pytest.mark.parametrize(
+    "choice", [{}, {"every": 3, "budget": 4}, {"every": 0}, {"budget": -1}, {"ratio": 0.0}, {"ratio": 1.2}]
+)
+def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dict[str, float]) -> None:
+    with pytest.raises(UserError, match="every|budget|ratio"):
+        select_frames(dataset, tmp_path / "out", **choice, progress=False)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_excluded(dataset: Dataset, tmp_path: Path) -> None:
+    dataset.videos = [Video("a", "a", dataset["case2"].frames, excluded=frozenset(range(30)))]
+    with pytest.raises(UserError, match="every frame is excluded"):
+        select_frames(dataset, tmp_path / "out", budget=5, progress=False)
+
+
+def test_a_folder_without_a_dataset_file(tmp_path: Path) -> None:
+    write_video(tmp_path / "videos" / "a", [8, 8], seed=1)
+    write_video(tmp_path / "videos" / "b", [8], seed=2)
+    chosen = select_frames(load_dataset(tmp_path / "videos"), tmp_path / "out", budget=3, progress=False)
+    assert {video: len(frames) for video, frames in chosen.frames.items()} == {"a": 2, "b": 1}

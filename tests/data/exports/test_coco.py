@@ -1,0 +1,197 @@
+import contextlib
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+from pycocotools import mask as coco
+
+from suture.data.classes import UNPAINTED
+from suture.data.exports import open_export
+from suture.data.exports.coco import CocoMask, _Image
+from suture.data.sources import load_dataset
+from suture.errors import UserError
+
+SQUARE = [[2, 1, 6, 1, 6, 4, 2, 4]]
+
+
+def content(*shapes: Any, name: str = "a/0001.png", labels: tuple[str, ...] = ("grasper", "clip")) -> dict[str, Any]:
+    """A COCO file with one image of 8 × 6 pixels; shapes are (label, segmentation)."""
+    return {
+        "images": [{"id": 1, "file_name": name, "width": 8, "height": 6}],
+        "categories": [{"id": 10 + number, "name": label} for number, label in enumerate(labels)],
+        "annotations": [
+            {"id": number, "image_id": 1, "category_id": 10 + labels.index(label), "segmentation": segmentation}
+            for number, (label, segmentation) in enumerate(shapes)
+        ],
+    }
+
+
+def write(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+    return path
+
+
+def read(path: Path, frame: str = "a/0001") -> np.ndarray:
+    return open_export(path).mask(frame, {"grasper": 1, "clip": 2}, None).read(by_color=False)
+
+
+def test_polygons(tmp_path: Path) -> None:
+    ids = read(write(tmp_path / "coco.json", content(("grasper", SQUARE))))
+    expected = np.full((6, 8), UNPAINTED)
+    expected[1:4, 2:6] = 1
+    assert (ids == expected).all()
+
+
+def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
+    whole = [[0, 0, 8, 0, 8, 6, 0, 6]]
+    assert set(np.unique(read(write(tmp_path / "a.json", content(("grasper", SQUARE), ("clip", whole)))))) == {2}
+    assert set(np.unique(read(write(tmp_path / "b.json", content(("clip", whole), ("grasper", SQUARE)))))) == {1, 2}
+
+
+masks = hnp.arrays(bool, hnp.array_shapes(min_dims=2, max_dims=2, max_side=40))
+
+
+@given(masks, st.booleans())
+def test_run_lengths_are_what_pycocotools_wrote(mask: np.ndarray, packed: bool) -> None:
+    height, width = mask.shape
+    segmentation: dict[str, Any] = {"size": [height, width]}
+    if packed:
+        segmentation["counts"] = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
+    else:
+        values = mask.T.ravel()
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], values]))).tolist()
+        segmentation["counts"] = np.diff([0, *edges, mask.size]).tolist()
+    drawn = CocoMask("mask", _Image(width, height, [("a", segmentation)]), {"a": 1}).read(by_color=False)
+    assert ((drawn == 1) == mask).all()
+
+
+@given(st.text(max_size=20) | st.lists(st.integers(-5, 60), max_size=6))
+def test_any_run_lengths_are_drawn_or_refused(counts: Any) -> None:
+    mask = CocoMask("mask of a.json", _Image(8, 6, [("a", {"size": [6, 8], "counts": counts})]), {"a": 1})
+    with contextlib.suppress(UserError):
+        assert set(np.unique(mask.read(by_color=False))) <= {1, UNPAINTED}
+
+
+@pytest.mark.parametrize(
+    "segmentation",
+    [
+        [[0, 0, 1e9, 0, 5, 5]],
+        [[0, 0, float("nan"), 0, 5, 5]],
+        [[0, 0, 1, 0, 5]],
+        [["a"] * 6],
+        [5],
+        "polygon",
+        {"counts": [48]},
+        {"size": [8, 6], "counts": [48]},
+        {"size": [6, 8], "counts": [47]},
+        {"size": [6, 8], "counts": [[48]]},
+    ],
+)
+def test_shapes_that_cannot_be_drawn(tmp_path: Path, segmentation: Any) -> None:
+    path = write(tmp_path / "coco.json", content(("grasper", segmentation)))
+    with pytest.raises(UserError, match=r"coco\.json: a/0001 has a shape that cannot be drawn"):
+        read(path)
+
+
+def test_a_polygon_of_two_points_has_no_area(tmp_path: Path) -> None:
+    assert set(np.unique(read(write(tmp_path / "coco.json", content(("grasper", [[1, 1, 4, 4]])))))) == {UNPAINTED}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "is not COCO"),
+        ({"images": [], "annotations": []}, "'categories' is missing"),
+        (content() | {"images": [{"id": 1, "file_name": "a"}]}, "'width' is missing"),
+        (content() | {"images": content()["images"] * 2}, "holds two images a/0001.png"),
+        (content() | {"images": [{"id": 1, "file_name": "a", "width": 60000, "height": 60000}]}, "absurd"),
+        (content(("grasper", SQUARE)) | {"images": []}, "shapes for the image id 1"),
+        (content(("grasper", SQUARE)) | {"categories": []}, "is not COCO|is missing"),
+    ],
+)
+def test_files_that_are_not_coco(tmp_path: Path, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        open_export(write(tmp_path / "coco.json", value))
+    assert "coco.json" in str(error.value)
+
+
+def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
+    (tmp_path / "coco.json").write_text("{")
+    with pytest.raises(UserError, match=r"coco\.json is not valid JSON"):
+        open_export(tmp_path / "coco.json")
+
+
+def test_a_mask_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    mask = open_export(write(tmp_path / "coco.json", content(("grasper", SQUARE)))).mask("a/0001", {"grasper": 1}, None)
+    assert (pickle.loads(pickle.dumps(mask)).read(False) == mask.read(False)).all()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for video in "ab":
+        (tmp_path / "videos" / video).mkdir(parents=True)
+        for number in range(1, 4):
+            Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / "videos" / video / f"{number:04d}.png")
+    return tmp_path
+
+
+def write_file(root: Path, masks: Any, **more: Any) -> None:
+    file = {"videos": "videos", "masks": masks, "classes": [{"name": "grasper"}], "unpainted": "background"}
+    (root / "dataset.yaml").write_text(yaml.safe_dump(file | {"view": "none"} | more))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "video", "index"),
+    [
+        ("coco.json", "a/0001.png", "a", 0),
+        ("coco.json", "images\\b\\0003.jpg", "b", 2),
+        ("coco.json", "b__frame_000001.png", "b", 1),
+        ("masks/b.json", "0002.png", "b", 1),
+    ],
+)
+def test_in_a_dataset(root: Path, place: str, name: str, video: str, index: int) -> None:
+    write(root / place, content(("grasper", SQUARE), name=name))
+    write_file(root, place.split("/")[0])
+    dataset = load_dataset(root)
+    assert {video.id: video.with_mask for video in dataset if video.with_mask} == {video: [index]}
+    assert int(dataset.read_mask(dataset[video], index).sum()) == 12
+
+
+def test_category_ids_as_values(root: Path) -> None:
+    write(root / "coco.json", content(("grasper", SQUARE)))
+    write_file(root, "coco.json", classes=[{"name": "tool", "value": [10, 11]}])
+    dataset = load_dataset(root)
+    assert int(dataset.read_mask(dataset["a"], 0).sum()) == 12
+
+
+def test_as_zip(root: Path) -> None:
+    with zipfile.ZipFile(root / "task.zip", "w") as archive:
+        archive.writestr("annotations/instances_default.json", json.dumps(content(("grasper", SQUARE))))
+    write_file(root, "task.zip")
+    assert load_dataset(root)["a"].with_mask == [0]
+
+
+def test_an_image_without_shapes_is_not_labelled(root: Path) -> None:
+    write(root / "coco.json", content())
+    write_file(root, "coco.json")
+    dataset = load_dataset(root)
+    assert not any(video.with_mask for video in dataset)
+    assert dataset.notes == ["coco.json: 1 images without any shape are taken as not labelled."]
+
+
+def test_a_label_that_no_class_names(root: Path) -> None:
+    write(root / "coco.json", content(("clip", SQUARE)))
+    write_file(root, "coco.json")
+    dataset = load_dataset(root)
+    with pytest.raises(UserError, match=r"a/0001 holds the value clip \(12 pixels\)"):
+        dataset.read_mask(dataset["a"], 0)

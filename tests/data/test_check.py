@@ -1,0 +1,466 @@
+"""`suture check`: a healthy dataset has no problems, and each kind of problem is found, counted, placed and mended."""
+
+import json
+import os
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from suture.data.check import IGNORED, CheckReport, check
+from suture.data.facts import between_share, in_parallel, is_combed
+from suture.data.problems import Problem
+from suture.errors import UserError
+
+WIDTH, HEIGHT, FRAMES = 64, 48, 6
+CASES = ("ann", "bob", "cid")
+CLASSES: list[dict[str, Any]] = [
+    {"name": "tissue", "value": 0},
+    {"name": "shaft", "value": 1},
+    {"name": "needle", "value": 2},
+]
+
+
+def picture(video: str, index: int, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
+    """A frame of smooth blobs that drift and flicker a little, another scene for each video."""
+    scene = np.random.default_rng(sum(map(ord, video)))
+    blobs = cv2.resize(scene.integers(40, 230, (9, 24, 3), np.uint8), (4 * width, height), interpolation=cv2.INTER_CUBIC)
+    noise = np.random.default_rng(index).normal(0, 3, (height, width, 3))
+    return np.clip(blobs[:, 3 * index : 3 * index + width] + noise, 0, 255).astype(np.uint8)
+
+
+def ids(index: int) -> np.ndarray:
+    """Ids 0, 1 and 2 in plain shapes."""
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    mask[10:30, 5 + index : 25 + index] = 1
+    mask[20:40, 40:52] = 2
+    return mask
+
+
+def write(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(path), pixels[..., ::-1] if pixels.ndim == 3 else pixels)
+
+
+def describe(root: Path, **changes: Any) -> None:
+    """Write dataset.yaml."""
+    content: dict[str, Any] = {
+        "name": "tiny",
+        "videos": "videos",
+        "masks": "masks",
+        "classes": CLASSES,
+        "split": {"train": ["ann"], "val": ["bob"], "test": ["cid"]},
+    }
+    (root / "dataset.yaml").write_text(yaml.safe_dump(content | changes))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A healthy dataset: three cases of six frames, each with a mask."""
+    for case in CASES:
+        for index in range(FRAMES):
+            write(tmp_path / f"videos/{case}/{index:03}.png", picture(case, index))
+            write(tmp_path / f"masks/{case}/{index:03}.png", ids(index))
+    describe(tmp_path)
+    return tmp_path
+
+
+def find(report: CheckReport, code: str) -> Problem:
+    found = [problem for problem in report.problems if problem.code == code]
+    assert len(found) == 1, [problem.code for problem in report.problems]
+    assert found[0].mend
+    return found[0]
+
+
+def run(root: Path) -> CheckReport:
+    return check(root, progress=False, workers=1)
+
+
+def only(root: Path, code: str) -> Problem:
+    """The one problem that there should be."""
+    report = run(root)
+    assert [problem.code for problem in report.problems] == [code]
+    return report.problems[0]
+
+
+def masks_of(root: Path) -> list[Path]:
+    return sorted((root / "masks").rglob("*.png"))
+
+
+def test_a_healthy_dataset_has_no_problems(root: Path) -> None:
+    early: list[CheckReport] = []
+    report = check(root, progress=False, workers=1, on_quick=early.append)
+    assert report.problems == [] == early[0].problems
+    assert not report.fatal
+    assert report.complete
+    assert not early[0].complete
+    summary = report.summary
+    assert (summary.cases, len(summary.videos), summary.frames, summary.labelled, summary.shots) == (3, 3, 18, 18, 3)
+    count = report.class_table["shaft"]["train"]
+    assert (count.pixels, count.frames, count.videos, count.cases) == (6 * 400, 6, 1, 1)
+    assert report.class_table[IGNORED]["train"].pixels == 0
+
+
+def test_the_quick_pass_alone_reads_a_few_frames_only(root: Path) -> None:
+    write(root / "masks/ann/001.png", np.full((HEIGHT, WIDTH), 9, np.uint8))
+    report = check(root, full=False)
+    assert not report.complete
+    assert report.summary.shots is None
+
+
+def test_unknown_ids(root: Path) -> None:
+    for path in masks_of(root)[4:6]:
+        mask = ids(0)
+        mask[:2, :5] = 7
+        write(path, mask)
+    problem = only(root, "unknown-value")
+    assert (problem.severity, problem.count, problem.first) == ("fatal", 2, "masks/ann/004.png")
+    assert "7 (20 pixels)" in problem.what
+
+
+def test_255_is_asked_about(root: Path) -> None:
+    mask = ids(0)
+    mask[0] = 255
+    write(masks_of(root)[0], mask)
+    assert "ignore: true" in only(root, "unknown-value").mend
+
+
+def test_unknown_colours(root: Path) -> None:
+    paint(root)
+    mask = PALETTE[ids(0)]
+    mask[:3, :4] = (12, 200, 77)
+    write(masks_of(root)[7], mask)
+    problem = only(root, "unknown-value")
+    assert (problem.count, problem.first) == (1, "masks/bob/001.png")
+    assert "12,200,77 (12 pixels)" in problem.what
+
+
+PALETTE = np.array([(20, 20, 20), (0, 255, 0), (255, 60, 0)], np.uint8)
+
+
+def paint(root: Path, change: Any = lambda colors: colors, suffix: str = ".png", colors: bool = True) -> None:
+    """Turn all masks to colours, changed by a function, and say so in dataset.yaml."""
+    for path in masks_of(root):
+        mask = change(PALETTE[ids(int(path.stem))])
+        path.unlink()
+        write(path.with_suffix(suffix), mask)
+    if colors:
+        describe(root, classes=[c | {"value": PALETTE[c["value"]].tolist()} for c in CLASSES])
+
+
+def test_colours_are_fine_where_the_table_has_colours(root: Path) -> None:
+    paint(root)
+    assert run(root).problems == []
+
+
+def test_anti_aliased_masks(root: Path) -> None:
+    paint(root, lambda mask: cv2.resize(mask[::2, ::2], (WIDTH, HEIGHT), interpolation=cv2.INTER_LINEAR))
+    problem = only(root, "smoothed-mask")
+    assert (problem.severity, problem.count) == ("fatal", 18)
+
+
+def test_smoothly_resized_ids_are_found_although_every_id_is_known(root: Path) -> None:
+    path = masks_of(root)[0]
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    mask[10:30, 10:30] = 2
+    write(path, cv2.resize(mask[::2, ::2], (WIDTH, HEIGHT), interpolation=cv2.INTER_LINEAR))
+    assert only(root, "smoothed-mask").first == "masks/ann/000.png"
+
+
+def test_jpeg_masks(root: Path) -> None:
+    paint(root, suffix=".jpg")
+    assert only(root, "jpeg-mask").count == 18
+
+
+def test_jpeg_masks_saved_as_png_afterwards(root: Path) -> None:
+    def compress(mask: np.ndarray) -> np.ndarray:
+        coded = cv2.imencode(".jpg", mask, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
+        return cv2.imdecode(coded, cv2.IMREAD_COLOR)
+
+    paint(root, compress)
+    assert only(root, "jpeg-mask").severity == "fatal"
+
+
+def test_ids_that_start_at_one(root: Path) -> None:
+    for path in masks_of(root):
+        write(path, ids(int(path.stem)) + 1)
+    problem = find(run(root), "ids-from-one")
+    assert (problem.severity, problem.count) == ("fatal", 18)
+    assert "1 to 3" in problem.what
+
+
+def test_colours_where_ids_are_meant(root: Path) -> None:
+    paint(root, colors=False)
+    problem = find(run(root), "colours-for-ids")
+    assert (problem.severity, problem.count) == ("fatal", 18)
+
+
+def test_ids_where_colours_are_meant(root: Path) -> None:
+    describe(root, classes=[c | {"value": PALETTE[c["value"]].tolist()} for c in CLASSES], unpainted="tissue")
+    assert find(run(root), "ids-for-colours").severity == "fatal"
+
+
+@pytest.mark.parametrize("unpainted", [None, "ignore", "background", "shaft"])
+def test_unpainted_pixels_must_be_explained(root: Path, unpainted: str | None) -> None:
+    describe(root, classes=CLASSES[1:], **({"unpainted": unpainted} if unpainted else {}))
+    if unpainted is None:
+        problem = only(root, "unpainted")
+        assert (problem.severity, problem.count, problem.first) == ("fatal", 18, "masks/ann/000.png")
+    else:
+        assert run(root).problems == []
+
+
+def test_a_mask_of_another_size(root: Path) -> None:
+    write(masks_of(root)[3], ids(0)[:, :-8])
+    problem = only(root, "mask-size")
+    assert (problem.severity, problem.count, problem.first) == ("fatal", 1, "masks/ann/003.png")
+    assert "56×48 on a frame of 64×48" in problem.what
+
+
+def test_files_that_do_not_decode_are_collected(root: Path) -> None:
+    for path in (root / "videos/bob/002.png", root / "videos/bob/003.png", root / "masks/cid/005.png"):
+        path.write_bytes(path.read_bytes()[:-200])
+    (root / "masks/cid/004.png").write_bytes(b"")
+    report = run(root)
+    assert report.fatal
+    assert (find(report, "bad-frame").count, find(report, "bad-frame").first) == (2, "videos/bob/002.png")
+    assert (find(report, "bad-mask").count, find(report, "bad-mask").first) == (2, "masks/cid/004.png")
+
+
+def test_a_mask_without_a_frame(root: Path) -> None:
+    write(root / "masks/ann/999.png", ids(0))
+    problem = only(root, "mask-without-frame")
+    assert (problem.severity, problem.count) == ("warning", 1)
+    assert problem.first.startswith("masks")
+    assert "999" in problem.first
+
+
+def test_a_name_that_fits_two_videos_is_one_sentence(root: Path) -> None:
+    write(root / "masks/003.png", ids(0))
+    with pytest.raises(UserError, match="ann.*bob"):
+        run(root)
+
+
+def test_a_class_that_never_occurs(root: Path) -> None:
+    describe(root, classes=[*CLASSES, {"name": "clip", "value": 3}])
+    problem = only(root, "class-never")
+    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "clip")
+
+
+def test_classes_in_one_split_only(root: Path) -> None:
+    for path in masks_of(root):
+        mask = ids(int(path.stem))
+        absent = 1 if path.parent.name == "ann" else 2
+        write(path, np.where(mask == absent, 0, mask).astype(np.uint8))
+    report = run(root)
+    assert find(report, "class-not-in-train").places == ("shaft",)
+    assert find(report, "class-not-in-train").severity == "warning"
+    assert find(report, "class-in-train-only").places == ("needle",)
+
+
+def test_a_case_in_two_splits(root: Path) -> None:
+    from suture.data.sources import load_dataset
+
+    dataset = load_dataset(root)
+    for video in dataset:
+        video.case = "ann"
+    problem = find(check(dataset, progress=False, workers=1), "divided-case")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    dataset.divides_cases = True
+    report = check(dataset, progress=False, workers=1)
+    assert find(report, "divided-case").severity == "warning"
+    assert not report.fatal
+
+
+def test_frames_that_lie_in_two_splits(root: Path) -> None:
+    write(root / "videos/cid/004.png", picture("ann", 2))
+    problem = only(root, "duplicate-frame")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.first == "videos/ann/002.png = videos/cid/004.png"
+
+
+def test_frames_that_look_the_same_in_two_splits(root: Path) -> None:
+    again = np.clip(picture("ann", 2).astype(int) + np.random.default_rng(7).integers(-2, 3, (HEIGHT, WIDTH, 3)), 0, 255)
+    write(root / "videos/cid/004.png", again.astype(np.uint8))
+    problem = only(root, "similar-frame")
+    assert (problem.severity, problem.count) == ("warning", 1)
+
+
+def replace_frames(root: Path, video: str, pictures: Iterable[np.ndarray]) -> None:
+    for index, pixels in enumerate(pictures):
+        write(root / f"videos/{video}/{index:03}.png", pixels)
+
+
+def test_black_frames(root: Path) -> None:
+    replace_frames(root, "bob", [picture("bob", i) if i not in (2, 3, 5) else picture("bob", i) // 40 for i in range(6)])
+    problem = only(root, "black")
+    assert (problem.severity, problem.count) == ("warning", 3)
+    assert problem.places == ("bob frames 2–3", "bob frame 5")
+
+
+def test_excluded_frames_are_not_complained_about(root: Path) -> None:
+    replace_frames(root, "bob", [picture("bob", i) // (40 if i == 2 else 1) for i in range(6)])
+    (root / "exclude.csv").write_text("video,first,last,reason\nbob,2,2,no signal\n")
+    describe(root, exclude="exclude.csv")
+    report = run(root)
+    assert report.problems == []
+    assert report.summary.videos[1].excluded == 1
+
+
+def test_frozen_stretches(root: Path) -> None:
+    replace_frames(root, "bob", [picture("bob", min(i, 4)) for i in range(12)])
+    problem = only(root, "frozen")
+    assert (problem.severity, problem.count, problem.first) == ("warning", 8, "bob frames 4–11")
+
+
+def woven(video: str, index: int) -> np.ndarray:
+    """Two moments in one frame: even lines from one, odd lines from the next."""
+    frame = picture(video, index)
+    frame[1::2] = picture(video, index + 3)[1::2]
+    return frame
+
+
+def test_interlaced_stretches(root: Path) -> None:
+    replace_frames(root, "bob", [woven("bob", i) if 1 <= i <= 4 else picture("bob", i) for i in range(6)])
+    problem = only(root, "interlaced")
+    assert (problem.severity, problem.first) == ("warning", "bob frames 1–4")
+
+
+def test_a_video_of_one_frame(root: Path) -> None:
+    write(root / "videos/dan/000.png", picture("dan", 0))
+    problem = only(root, "one-frame")
+    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "dan")
+
+
+def test_frames_that_change_size_within_a_video(root: Path) -> None:
+    for index in (6, 7):
+        write(root / f"videos/bob/{index:03}.png", picture("bob", index, WIDTH + 16, HEIGHT))
+    problem = only(root, "size-change")
+    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "videos/bob/006.png")
+
+
+def test_nothing_labelled_in_train_is_fatal_and_in_test_a_note(root: Path) -> None:
+    for path in masks_of(root)[:6]:
+        path.unlink()
+    assert find(run(root), "no-masks-in-train").severity == "fatal"
+    describe(root, split={"train": ["bob", "cid"], "test": ["ann"]})
+    assert only(root, "no-masks-in-test").severity == "note"
+
+
+def test_masks_without_a_dataset_file_are_fatal(root: Path) -> None:
+    (root / "dataset.yaml").unlink()
+    report = run(root)
+    assert "--write" in find(report, "no-dataset-file").mend
+    assert report.fatal
+
+
+def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:
+    describe(root, masks=None, classes=[])
+    problem = only(root, "no-masks")
+    assert problem.severity == "note"
+    assert "suture select" in problem.mend
+
+
+def encode(path: Path, frames: Iterable[np.ndarray]) -> None:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for pixels in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+
+
+def test_video_files_and_one_that_cannot_be_read(root: Path) -> None:
+    encode(root / "videos/eva.mp4", [picture("eva", index) for index in range(10)])
+    (root / "videos/fay.mp4").write_bytes((root / "videos/eva.mp4").read_bytes()[:300])
+    write(root / "masks/eva__frame_000003.png", ids(0))
+    report = run(root)
+    assert find(report, "bad-video").places == ("fay",)
+    assert report.fatal
+    assert [v.labelled for v in report.summary.videos if v.id == "eva"] == [1]
+
+
+def test_a_dataset_of_nothing_but_unreadable_videos_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "fay.mp4").write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"fay\.mp4"):
+        run(tmp_path)
+
+
+def test_processes_find_the_same_as_one(root: Path) -> None:
+    for index in range(FRAMES, 30):
+        write(root / f"videos/ann/{index:03}.png", picture("ann", index % 50))
+        write(root / f"videos/bob/{index:03}.png", picture("bob", min(index, 15)))
+    (root / "videos/ann/020.png").write_bytes(b"no image")
+    alone, together = run(root), check(root, progress=False, workers=2)
+    assert together.problems == alone.problems
+    assert together.class_table == alone.class_table
+    assert together.summary == alone.summary
+
+
+def die_at_three(task: int) -> int:
+    if task == 3:
+        os._exit(1)
+    return task * 10
+
+
+def test_a_task_that_kills_its_process_does_not_kill_the_pass() -> None:
+    assert dict(in_parallel(die_at_three, range(6), 2)) == {0: 0, 1: 10, 2: 20, 3: None, 4: 40, 5: 50}
+
+
+def test_plain_pictures_are_not_taken_for_interlaced() -> None:
+    generator = np.random.default_rng(0)
+    noise = generator.integers(0, 255, (96, 96), np.uint8)
+    checks = np.indices((96, 96)).sum(axis=0).astype(np.uint8) % 2 * 200
+    bars = np.repeat(np.arange(96) // 8 % 2 * 200, 96).reshape(96, 96).astype(np.uint8)
+    assert not any(is_combed(grey) for grey in (noise, checks, bars, bars.T.copy()))
+
+
+def test_drawn_masks_have_no_values_in_between() -> None:
+    disc = np.zeros((64, 64), np.uint8)
+    cv2.circle(disc, (30, 30), 20, 5, -1)
+    cv2.line(disc, (0, 60), (60, 0), 3, 1)
+    assert between_share(disc) < 0.05
+
+
+def test_the_printed_report_fits_narrow_terminals_and_leads_with_what_it_is(root: Path) -> None:
+    write(masks_of(root)[4], np.full((HEIGHT, WIDTH), 9, np.uint8))
+    report = run(root)
+    for width in (80, 100, 140):
+        out = StringIO()
+        report.print(Console(file=out, width=width))
+        lines = out.getvalue().splitlines()
+        assert lines[0].startswith("tiny: 3 cases, 3 videos")
+        assert max(map(len, lines)) <= width
+        text = out.getvalue()
+        assert text.count("unknown") <= 1
+        assert all(word in text for word in ("train", "val", "test", "needle", "masks/ann/004.png", "fatal"))
+
+
+def test_the_report_as_json_holds_no_absolute_path(root: Path) -> None:
+    write(masks_of(root)[4], np.full((HEIGHT, WIDTH), 9, np.uint8))
+    text = json.dumps(run(root).to_json())
+    assert str(root) not in text
+    content = json.loads(text)
+    assert content["fatal"] is True
+    assert content["problems"][0]["first"] == "masks/ann/004.png"
+    assert content["classes"]["needle"]["test"]["frames"] == 6
+
+
+def test_vocalfolds_true_table(shared: Path) -> None:
+    report = check(shared / "data" / "vocalfolds", progress=False)
+    summary = report.summary
+    assert (summary.frames, len(summary.videos), summary.cases, summary.labelled) == (536, 8, 2, 536)
+    pathology = report.class_table["pathology"]
+    assert sum(count.videos for count in pathology.values()) == 2
+    assert {split: count.cases for split, count in pathology.items()} == {"train": 1, "test": 1}
+    pixels = {name: sum(count.pixels for count in row.values()) for name, row in report.class_table.items()}
+    assert sum(pixels.values()) == 536 * 512 * 512
+    assert pixels[IGNORED] / sum(pixels.values()) == pytest.approx(0.034, abs=0.001)
+    assert [(problem.code, problem.severity) for problem in report.problems] == [("divided-case", "warning")]

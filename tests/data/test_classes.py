@@ -1,0 +1,142 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors
+from suture.data.dataset_file import DatasetFile
+from suture.errors import UserError
+
+IDS = st.integers(0, 65535)
+COLORS = st.tuples(*[st.integers(0, 255)] * 3)
+LABELS = st.text(min_size=1, max_size=8)
+
+
+@st.composite
+def tables(draw: st.DrawFn, values: st.SearchStrategy[Raw]) -> ClassTable:
+    """A table of any classes, merged and ignored values included."""
+    names = draw(st.lists(LABELS, min_size=1, max_size=6, unique=True))
+    targets = st.integers(0, len(names) - 1) | st.just(IGNORE)
+    of_values = draw(st.dictionaries(values, targets, max_size=8))
+    return ClassTable(tuple(names), ((0, 0, 0),) * len(names), of_values, draw(st.none() | targets))
+
+
+def slowly(table: ClassTable, value: Raw) -> int | None:
+    """What one raw value means, word for word as the class table's description says."""
+    if value in table.values:
+        return table.values[value]
+    if value in (0, (0, 0, 0), UNPAINTED):
+        return table.unpainted
+    return None
+
+
+def check(table: ClassTable, values: list[Raw], raw: np.ndarray) -> None:
+    meanings = [slowly(table, value) for value in values]
+    if None in meanings:
+        with pytest.raises(UnknownValues) as error:
+            table.encode(raw)
+        unknown = {value for value, meaning in zip(values, meanings, strict=True) if meaning is None}
+        assert error.value.counts == {value: values.count(value) for value in unknown}
+        assert list(error.value.counts.values()) == sorted(error.value.counts.values(), reverse=True)
+    else:
+        ids = table.encode(raw)
+        assert ids.dtype == np.uint8
+        assert ids.ravel().tolist() == meanings
+
+
+@given(st.data(), st.sampled_from([np.uint8, np.uint16, np.int32]))
+def test_ids(data: st.DataObject, dtype: type) -> None:
+    table = data.draw(tables(IDS))
+    outside = {np.uint8: IDS, np.uint16: IDS, np.int32: st.integers(-100, 2**31 - 1)}[dtype]
+    known = st.sampled_from([*table.values, 0])
+    values = data.draw(st.lists(known | (outside if data.draw(st.booleans()) else known), min_size=1, max_size=20))
+    values = [value for value in values if value <= np.iinfo(dtype).max]
+    check(table, values, np.array(values, dtype).reshape(-1, 1))
+
+
+@given(st.data())
+def test_colors(data: st.DataObject) -> None:
+    table = data.draw(tables(COLORS))
+    known = st.sampled_from([*table.values, (0, 0, 0)])
+    values = data.draw(st.lists(known | (COLORS if data.draw(st.booleans()) else known), min_size=1, max_size=20))
+    check(table, values, np.array(values, np.uint8).reshape(-1, 1, 3))
+
+
+@given(st.data())
+def test_labels(data: st.DataObject) -> None:
+    """Labels of annotation tools do not disturb ids, and each means its class."""
+    table = data.draw(tables(IDS | LABELS))
+    assert len(set(table.label_ids.values())) == len(table.label_ids)
+    assert set(table.label_ids) == {value for value in table.values if isinstance(value, str)}
+    for label, raw in table.label_ids.items():
+        assert table.encode(np.array([[raw]])).item() == table.values[label]
+    if table.unpainted is not None:
+        assert table.encode(np.array([[UNPAINTED]])).item() == table.unpainted
+
+
+@given(st.data())
+def test_the_dataset_file_means_what_it_says(data: st.DataObject) -> None:
+    """Merging, ignoring and unpainted pixels of dataset.yaml, against a reading of the file line by line."""
+    names = data.draw(st.lists(LABELS, min_size=1, max_size=6, unique=True))
+    values = data.draw(st.lists(IDS, min_size=len(names), max_size=len(names), unique=True))
+    groups = [f"group {number}" for number in range(2)]
+    kinds = [data.draw(st.sampled_from(["own", "ignore", *groups])) for _ in names]
+    lines = [
+        {"name": name, "value": value}
+        | ({"ignore": True} if kind == "ignore" else {"merge": kind} if kind in groups else {})
+        for name, value, kind in zip(names, values, kinds, strict=True)
+    ]
+    unpainted = data.draw(st.sampled_from([None, "ignore", "background", *names]))
+    table = DatasetFile(classes=lines, unpainted=unpainted).class_table(Path("dataset.yaml"), {}, from_images=True)
+
+    def meaning(name: str) -> str | None:
+        kind = kinds[names.index(name)] if name in names else "own"
+        return None if kind == "ignore" or name == "ignore" else kind if kind in groups else name
+
+    def found(raw: int) -> str | None:
+        target = table.encode(np.array([[raw]])).item()
+        return None if target == IGNORE else table.names[target]
+
+    for name, value in zip(names, values, strict=True):
+        assert found(value) == meaning(name)
+    if unpainted is not None:
+        assert found(UNPAINTED) == (None if unpainted == "ignore" else meaning(unpainted))
+    used = {meaning(name) for name in names} - {None}
+    assert set(table.names) <= used | {"background"}
+    assert used <= set(table.names)
+
+
+@given(st.data())
+def test_painting_gives_back_the_colors(data: st.DataObject) -> None:
+    colors = data.draw(st.lists(COLORS, min_size=1, max_size=10))
+    table = ClassTable(tuple(map(str, range(len(colors)))), tuple(colors), {})
+    ids = data.draw(st.lists(st.integers(0, len(colors) - 1) | st.just(IGNORE), min_size=1))
+    painted = table.paint(np.array([ids], np.uint8))
+    assert [tuple(pixel) for pixel in painted[0].tolist()] == [(0, 0, 0) if i == IGNORE else colors[i] for i in ids]
+
+
+def test_unknown_values_in_words() -> None:
+    table = ClassTable(("a",), ((0, 0, 0),), {1: 0})
+    with pytest.raises(UnknownValues, match=r"holds the value 7 \(2 pixels\), pixels without any label \(1 pixels\), "):
+        table.encode(np.array([[1, 7, 7, UNPAINTED]]))
+
+
+def test_colors_of_the_palette_differ() -> None:
+    names = ["background", *(f"class {number}" for number in range(60))]
+    colors = default_colors(names)
+    assert len(set(colors)) == len(colors)
+    assert all(0 <= channel <= 255 for color in colors for channel in color)
+    assert colors[0] == (0, 0, 0)
+
+
+def test_refuses_names_that_occur_twice() -> None:
+    with pytest.raises(UserError, match="a stand in the class table twice"):
+        ClassTable(("a", "b", "a"), ((0, 0, 0),) * 3, {})
+
+
+@pytest.mark.parametrize("count", [0, 254])
+def test_refuses_too_few_or_too_many_classes(count: int) -> None:
+    with pytest.raises(UserError, match="expected 1 to 253"):
+        ClassTable(tuple(map(str, range(count))), ((0, 0, 0),) * count, {})

@@ -1,0 +1,87 @@
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suture.data.images import MaskFile, image_size, read_image
+from suture.errors import UserError
+
+
+def write(path: Path, pixels: np.ndarray, mode: str | None = None) -> Path:
+    Image.fromarray(pixels, mode).save(path)
+    return path
+
+
+def test_a_frame_is_rgb_whatever_the_file_is(tmp_path: Path) -> None:
+    color = np.zeros((4, 6, 3), np.uint8)
+    color[..., 0] = 200
+    assert (read_image(write(tmp_path / "rgb.png", color)) == color).all()
+    assert (read_image(write(tmp_path / "grey.png", color[..., 0])) == 200).all()
+    alpha = np.concatenate([color, np.full((4, 6, 1), 7, np.uint8)], axis=2)
+    assert (read_image(write(tmp_path / "rgba.png", alpha)) == color).all()
+    assert image_size(tmp_path / "rgba.png") == (6, 4)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 20, 0.3, 0.9])
+def test_a_truncated_file_is_named(tmp_path: Path, kept: float) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8)
+    content = write(tmp_path / "whole.png", pixels).read_bytes()
+    (tmp_path / "cut.png").write_bytes(content[: int(kept * len(content)) if kept < 1 else int(kept)])
+    for read in (read_image, lambda path: MaskFile(path).read(False), lambda path: MaskFile(path).read(True)):
+        with pytest.raises(UserError, match=r"cut\.png") as error:
+            read(tmp_path / "cut.png")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("size", [60_000, 14_000])
+def test_a_header_that_promises_too_much(tmp_path: Path, size: int) -> None:
+    chunks = [
+        (b"IHDR", struct.pack(">IIBBBBB", size, 60_000, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"")),
+        (b"IEND", b""),
+    ]
+    content = b"\x89PNG\r\n\x1a\n"
+    for kind, body in chunks:
+        content += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    path = tmp_path / "huge.png"
+    path.write_bytes(content)
+    for read in (image_size, read_image, lambda path: MaskFile(path).read(False)):
+        with pytest.raises(UserError, match=r"huge\.png claims"):
+            read(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"gone\.png is not an image that can be read"):
+        read_image(tmp_path / "gone.png")
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 7], [0, 1, 255]])
+def test_ids_survive_every_kind_of_png(tmp_path: Path, ids: list[int]) -> None:
+    pixels = np.array([ids, ids], np.uint8)
+    files = [
+        write(tmp_path / "grey.png", pixels),
+        write(tmp_path / "wide.png", pixels.astype(np.uint16)),
+        write(tmp_path / "three.png", np.stack([pixels] * 3, axis=-1)),
+    ]
+    palette = Image.fromarray(pixels, "P")
+    palette.putpalette([255, 0, 0] * 256)
+    palette.save(tmp_path / "palette.png")
+    for path in (*files, tmp_path / "palette.png"):
+        assert MaskFile(path).read(by_color=False).tolist() == pixels.tolist()
+
+
+def test_one_bit_masks_are_ids(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[True, False]])).save(tmp_path / "bits.png")
+    raw = MaskFile(tmp_path / "bits.png").read(by_color=False)
+    assert raw.tolist() == [[1, 0]]
+    assert raw.dtype == np.uint8
+
+
+def test_colors_where_ids_are_meant(tmp_path: Path) -> None:
+    path = write(tmp_path / "color.png", np.full((2, 2, 3), (1, 2, 3), np.uint8))
+    with pytest.raises(UserError, match="is a colour image, but the class table is given by ids"):
+        MaskFile(path).read(by_color=False)
+    assert MaskFile(path).read(by_color=True)[0, 0].tolist() == [1, 2, 3]
