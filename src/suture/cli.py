@@ -2,9 +2,8 @@
 
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -22,14 +21,6 @@ app = typer.Typer(
 )
 out = Console()
 err = Console(stderr=True)
-
-
-class Container(StrEnum):
-    """How synthetic video is written."""
-
-    mp4 = "mp4"
-    png = "png"
-
 
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting.")]
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
@@ -57,7 +48,7 @@ def synthetic(
     size: Annotated[str, typer.Option(help="WIDTHxHEIGHT.")] = "256x256",
     fps: float = 5.0,
     seed: int = 0,
-    container: Annotated[Container, typer.Option(help="Video files, or folders of frames.")] = Container.mp4,
+    container: Annotated[Literal["mp4", "png"], typer.Option(help="Video files, or folders of frames.")] = "mp4",
 ) -> None:
     """Generate surgical-looking video with masks, to try everything without data."""
     from suture.data.render import SyntheticSettings
@@ -71,7 +62,7 @@ def synthetic(
         settings = SyntheticSettings(seed=seed, cases=cases, frames=frames, width=width, height=height, fps=fps)
     except ValueError as error:
         raise UserError(f"These settings make no video: {error}") from None
-    write_synthetic(folder, settings, container=container.value, workers=os.cpu_count() or 1)
+    write_synthetic(folder, settings, container=container, workers=os.cpu_count() or 1)
     out.print(f"Written: {folder}. Next: suture check {folder}", highlight=False, soft_wrap=True)
 
 
@@ -96,7 +87,7 @@ def check(
         )
         return
     dataset = load_dataset(path, source, **_options(option))
-    report = check_dataset(dataset, progress=not json, on_quick=None if json else _print_quick)
+    report = check_dataset(dataset, progress=not json, on_quick=None if json else lambda quick: quick.print(err))
     if json:
         out.print_json(data=report.to_json())
     else:
@@ -165,12 +156,6 @@ def scores_table(metrics: dict[str, Any]) -> Table:
         values = [scores["overall"].get(key) for key in columns]
         table.add_row(name, *("–" if value is None else f"{100 * value:.1f}" for value in values))
     return table
-
-
-def _print_quick(report: Any) -> None:
-    """What a look at a few frames says, before the full pass."""
-    for problem in report.problems:
-        err.print(f"[dim]so far:[/dim] {problem.what}", highlight=False)
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:

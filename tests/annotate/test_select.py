@@ -9,6 +9,7 @@ import pytest
 from suture.annotate.select import select_frames
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
+from suture.data.images import read_image
 from suture.data.labelling import Labelling, frame_name, from_list, parse_frame_name
 from suture.data.sources import load_dataset
 from suture.errors import UserError
@@ -18,7 +19,7 @@ def write_video(folder: Path, shots: list[int], seed: int) -> list[Path]:
     """Frames of several shots: each a still texture under a little noise."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
-    files = []
+    files: list[Path] = []
     for length in shots:
         texture = cv2.resize(generator.integers(20, 230, (6, 6, 3)).astype(np.uint8), (64, 48))
         for _ in range(length):
@@ -70,7 +71,7 @@ def test_files_lead_back_to_their_frames(dataset: Dataset, tmp_path: Path) -> No
     assert (out / f"{frame_name('case 1', 20)}.png").is_file()
     for file in files:
         video, index = parse_frame_name(file.name) or ("", 0)
-        assert (cv2.imread(str(file))[..., ::-1] == dataset[video].read(index)).all()
+        assert (read_image(file) == dataset[video].read(index)).all()
     assert {file.name for file in out.iterdir()} == {file.name for file in files} | {"frames.txt"}
     assert [path.name for path in out.parent.iterdir()] == ["out"]
 
@@ -108,7 +109,7 @@ def test_a_file_in_the_way_is_named(dataset: Dataset, tmp_path: Path) -> None:
     "choice", [{}, {"every": 3, "budget": 4}, {"every": 0}, {"budget": -1}, {"ratio": 0.0}, {"ratio": 1.2}]
 )
 def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dict[str, float]) -> None:
-    with pytest.raises(UserError, match="every|budget|ratio"):
+    with pytest.raises(UserError, match=r"every|budget|ratio"):
         select_frames(dataset, tmp_path / "out", **choice, progress=False)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suture.data.images import read_image
+from suture.data.render import render_video
+from suture.data.scenario import SyntheticSettings, plan
 from suture.data.view import View, draw_view, find_view
 from suture.errors import UserError
 
@@ -29,7 +31,7 @@ def record(scene: np.ndarray, view: View, seed: int, noise: float = 3, black: in
     frame = np.where(view.mask(width, height)[..., None], scene, black).astype(np.float32)
     frame += np.random.default_rng(seed).normal(0, noise, frame.shape)
     _, data = cv2.imencode(".jpg", np.clip(frame, 0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return cv2.imdecode(data, cv2.IMREAD_COLOR)
+    return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR))
 
 
 def iou(a: View | None, b: View, width: int, height: int) -> float:
@@ -145,6 +147,17 @@ def test_a_dark_first_frame_does_not_fool_it() -> None:
 @pytest.mark.parametrize("frames", [[], [np.zeros((240, 320, 3), np.uint8)], [np.full((8, 8, 3), 200, np.uint8)]])
 def test_without_a_scene_there_is_no_view(frames: list[np.ndarray]) -> None:
     assert find_view(frames) is None
+
+
+def test_generated_video() -> None:
+    kinds = set()
+    for video in plan(SyntheticSettings(seed=3, cases=6, frames=12, shots=2, fps=1, width=128, height=128)):
+        excluded = {frame for first, last in video.excluded for frame in range(first, last + 1)}
+        frames = [frame for index, (frame, _) in enumerate(render_video(video)) if index not in excluded]
+        true = View(*video.view.rect, video.view.circle) if video.view else View(0, 0, 128, 128)
+        assert iou(find_view(frames), true, 128, 128) >= 0.97
+        kinds.add((true.circle is not None, video.bar is not None))
+    assert kinds == {(True, False), (False, False), (False, True)}
 
 
 def test_real_frames_without_a_border(shared: Path) -> None:

@@ -159,7 +159,7 @@ def weights(shared: Path) -> Path:
 
 
 def test_shared_resnet50(weights: Path) -> None:
-    """It fits, and without the Caffe layout the features are different ones, as its README says (cosine 0.79 at stride 16)."""
+    """It fits, and without the Caffe layout the features are different ones, as its README says: cosine 0.79."""
     path = weights / "resnet50_imagenet_caffe.safetensors"
     images = smooth_images(128)
     features = []

@@ -156,6 +156,13 @@ class TestSegformer(SegmenterTester):
     channels = 256
 
 
+def test_compiles_without_a_break() -> None:
+    segmenter = build_segmenter("deeplabv3", "resnet18", classes=2).eval()
+    images = torch.rand(1, 3, 41, 32)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(segmenter, backend="eager", fullgraph=True)(images), segmenter(images))
+
+
 def test_default_is_deeplabv3_resnet50_at_stride_8() -> None:
     segmenter = build_segmenter(classes=5)
     description = segmenter.describe()

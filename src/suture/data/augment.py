@@ -162,30 +162,37 @@ def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
     return recolor(sampled, patches.color)
 
 
-def render_labels(patches: Patches, size: tuple[int, int]) -> Tensor:
-    """The labels under the same geometry, nearest neighbour: N H W, int64."""
-    return _nearest(patches.labels, patches.flip, size).long()
+def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor:
+    """The labels under the same geometry, nearest neighbour: N H W, int64.
+
+    With a stride: at the cells of a feature grid, N h w with h = ceil(H / stride), where a cell's label is the one at
+    its middle.
+    """
+    return _nearest(patches.labels, patches.flip, size, stride).long()
 
 
-def render_confidence(patches: Patches, size: tuple[int, int]) -> Tensor | None:
+def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor | None:
     """The labels' confidence under the same geometry: N H W, 0…1."""
-    return None if patches.confidence is None else _nearest(patches.confidence, patches.flip, size) / 255
+    return None if patches.confidence is None else _nearest(patches.confidence, patches.flip, size, stride) / 255
 
 
-def _nearest(layer: Layer, flip: Tensor, size: tuple[int, int]) -> Tensor:
+def _nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int) -> Tensor:
     height, width = layer.pixels.shape[-2:]
-    x, y = _positions(layer.boxes, flip, size)
+    x, y = _positions(layer.boxes, flip, size, stride)
     columns = x.floor().long().clamp_(0, width - 1)
     rows = y.floor().long().clamp_(0, height - 1)
     samples = torch.arange(len(layer.pixels), device=rows.device)[:, None, None]
     return layer.pixels[samples, rows[:, :, None], columns[:, None, :]]
 
 
-def _positions(boxes: Tensor, flip: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Pixel coordinates (x of every column, y of every row) of the output's pixel centres."""
-    height, width = size
-    u = (torch.arange(width, device=boxes.device) + 0.5) / width
-    v = (torch.arange(height, device=boxes.device) + 0.5) / height
+def _positions(boxes: Tensor, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:
+    """Pixel coordinates (x of every column, y of every row) of the middles of the output's stride × stride cells."""
+
+    def middles(side: int) -> Tensor:
+        places = (torch.arange(-(-side // stride), device=boxes.device) + 0.5) * stride
+        return places.clamp(max=side - 0.5) / side  # the middle of a last, cut cell may lie outside
+
+    u, v = middles(size[1]), middles(size[0])
     u = torch.where(flip[:, None], 1 - u, u.expand(len(boxes), -1))
     return boxes[:, :1] + u * boxes[:, 2:3], boxes[:, 1:2] + v * boxes[:, 3:4]
 
@@ -224,7 +231,7 @@ def recolor(images: Tensor, color: Tensor) -> Tensor:
 
 
 def _blurred(images: Tensor, amount: Tensor) -> Tensor:
-    """Gaussian blur with a width of its own per sample: 0.1 % to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
+    """Gaussian blur with a width of its own per sample, up to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
     n, channels, height, width = images.shape
     largest = 0.009 * min(height, width)
     radius = max(1, round(3 * largest))

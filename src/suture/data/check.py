@@ -4,7 +4,6 @@ The first findings come from the index and a few frames within seconds; then eve
 cores. What was read are facts (`suture.data.facts`), on which `suture.data.problems` judges.
 """
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +14,13 @@ from typing import Any
 
 import cv2
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from suture.data.dataset import SPLITS, Dataset, Video
-from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel
+from suture.data.facts import Chunk, FrameFacts, chunks, cores, found_view, frame_facts, in_parallel
 from suture.data.problems import Evidence, Problem, judge, number
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
@@ -148,8 +146,13 @@ class CheckReport:
         for line in overview:
             console.print(line, highlight=False)
         if any(count.frames for row in self.class_table.values() for count in row.values()):
+            console.print()
             console.print(_class_table(self.class_table, console.width))
-        console.print(_problem_list(self.problems), highlight=False)
+        console.print()
+        if self.problems:
+            console.print(_problem_list(self.problems), highlight=False)
+            console.print()
+        console.print(_verdict(self.problems), highlight=False)
 
 
 def check(
@@ -176,7 +179,7 @@ def check(
     if on_quick:
         on_quick(report)
     if full:
-        workers = workers or _cores()
+        workers = workers or cores()
         views = _views(dataset, workers, progress)
         facts, shots = _read_all(dataset, views, workers, progress)
         report = _report(Evidence(dataset, facts, True, broken), views, shots, start)
@@ -269,10 +272,6 @@ def _count_shots(video: Video, facts: Sequence[FrameFacts], view: View | None) -
     return len(shots)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _progress(shown: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown)
@@ -332,9 +331,8 @@ def _overview(summary: Summary) -> Iterator[Text]:
     for split in (*SPLITS, None):
         if videos := [video for video in summary.videos if video.split == split]:
             frames, labelled = sum(video.frames for video in videos), sum(video.labelled for video in videos)
-            parts.append(
-                f"{split or 'no split'} {number(len(videos), 'video')}, {frames:,} frames, {labelled:,} labelled"
-            )
+            count = f"{number(len(videos), 'video')}, {number(frames, 'frame')} ({labelled:,} labelled)"
+            parts.append(f"{split or 'no split'} {count}")
     yield Text(" · ".join(parts))
     sizes = Counter("×".join(map(str, video.size)) for video in summary.videos if video.size)
     facts = [f"frames of {_shares(sizes)}"] if sizes else []
@@ -354,11 +352,12 @@ def _kind(view: Mapping[str, Any] | None) -> str:
 
 
 def _shares(counts: Counter[str]) -> str:
-    """`512×512`, or `512×512 (3 videos), 640×480 (1 video)`."""
+    """`512×512`, or `512×512 in 3 videos, 640×480 in 1`."""
     if len(counts) == 1:
         return next(iter(counts))
-    more = f" and {len(counts) - 3} more" if len(counts) > 3 else ""
-    return ", ".join(f"{name} ({number(count, 'video')})" for name, count in counts.most_common(3)) + more
+    parts = [f"{name} in {count:,}" for name, count in counts.most_common(3)]
+    parts[0] += " videos" if counts.most_common(1)[0][1] > 1 else " video"
+    return ", ".join(parts) + (f" and {len(counts) - 3} more" if len(counts) > 3 else "")
 
 
 def _class_table(rows: Mapping[str, Mapping[str, ClassCount]], width: int) -> Table:
@@ -371,34 +370,42 @@ def _class_table(rows: Mapping[str, Mapping[str, ClassCount]], width: int) -> Ta
         share = f"{count.pixels / totals[split]:.2%}" if count.pixels else "–"
         return [share, *(f"{value:,}" if value else "–" for value in (count.frames, count.videos, count.cases))]
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("\nclass" if (beside := width >= 18 + 27 * len(splits)) else "class", overflow="fold")
+    beside = width >= max(map(len, rows)) + 27 * len(splits)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("\nclass" if beside else "class", overflow="fold")
     if not beside:
         table.add_column("split")
     for split in splits if beside else splits[:1]:
         for column, name in enumerate(("pixels", "frames", "videos", "cases")):
             head = f"{(split or 'no split') if column == 0 else ''}\n{name}" if beside else name
-            table.add_column(head, justify="right", no_wrap=True)
+            table.add_column(head, justify="right", no_wrap=True, min_width=len(name))
     for name, row in rows.items():
         style = "dim" if name == IGNORED else None
         if beside:
-            table.add_row(name, *(cell for split in splits for cell in cells(row, split)), style=style)
+            table.add_row(Text(name), *(cell for split in splits for cell in cells(row, split)), style=style)
             continue
         for position, split in enumerate(splits):
-            table.add_row("" if position else name, split or "no split", *cells(row, split), style=style)
+            table.add_row(Text("" if position else name), split or "no split", *cells(row, split), style=style)
     return table
 
 
-def _problem_list(problems: Sequence[Problem]) -> Table | Text:
-    if not problems:
-        return Text("No problems found.", "green")
-    grid = Table.grid(padding=(0, 1))
-    for _ in range(2):
-        grid.add_column(no_wrap=True)
+def _problem_list(problems: Sequence[Problem]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for problem in problems:
-        grid.add_row(Text(problem.severity, _STYLES[problem.severity]), "", Text(problem.what, "bold"))
+        grid.add_row(Text(problem.severity, _STYLES[problem.severity]), Text(problem.what, "bold"))
         if problem.first:
-            grid.add_row("", Text("first", "dim"), problem.first)
-        grid.add_row("", Text("mend", "dim"), problem.mend)
+            grid.add_row("", Text.assemble(("first: ", "dim"), problem.first))
+        grid.add_row("", Text.assemble(("mend:  ", "dim"), problem.mend))
     return grid
+
+
+def _verdict(problems: Sequence[Problem]) -> Text:
+    """The last line: what matters now."""
+    counts = Counter(problem.severity for problem in problems)
+    if counts["fatal"]:
+        return Text(f"{number(counts['fatal'], 'fatal problem')}: mend before training.", "bold red")
+    if counts["warning"]:
+        return Text(f"Nothing fatal; {number(counts['warning'], 'warning')} to look at.", "yellow")
+    return Text("Nothing that must be mended." if problems else "No problems found.", "green")

@@ -1,5 +1,6 @@
 """What each frame and mask is like, taken down in one reading of each: the ground on which `suture check` judges."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -202,6 +203,11 @@ def found_view(video: Video) -> View | None:
         return video.view if video.view != View(0, 0, *video.size) else None
     except Exception:  # whatever a decoder throws at a damaged file
         return None
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:

@@ -26,7 +26,8 @@ def image_size(path: Path) -> tuple[int, int]:
 def read_image(path: Path) -> np.ndarray:
     """An image file as RGB, uint8, H W 3: grey is spread, alpha dropped, 16 bits reduced to 8."""
     image_size(path)  # refuses absurd sizes before anything is allocated
-    pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR)
+    # A mask knows nothing of an orientation tag, so the pixels are taken as they are stored.
+    pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None:
         raise UserError(f"{path} does not decode: the file is damaged or cut off; replace it or exclude the frame.")
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)

@@ -28,6 +28,8 @@ FROZEN_FRAMES = 5
 COMBED_FRAMES = 3
 SMOOTHED = 0.1
 """The share of in-between pixels at the edges of a mask that was resized smoothly; drawn by hand it is near 0."""
+_BLOCK = 256
+"""Frames that are compared with all others at once."""
 FLAT = 4.0
 """The contrast below which a thumbnail shows nothing that could be recognised elsewhere."""
 
@@ -301,33 +303,31 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
 
 def duplicates(evidence: Evidence) -> Iterator[Problem]:
     """Frames that lie in two splits: what was trained on is then tested on."""
-    exact: dict[bytes, list[FrameFacts]] = defaultdict(list)
-    alike: dict[bytes, list[FrameFacts]] = defaultdict(list)
+    dataset = evidence.dataset
+    of_split: dict[str, list[FrameFacts]] = defaultdict(list)
     for frame in evidence.frames:
         if frame.thumb is not None and frame.thumb.std() > FLAT and not _is_black(frame):
-            exact[frame.digest].append(frame)
-            alike[_difference_hash(frame.thumb)].append(frame)
-    dataset = evidence.dataset
-    same = [pair for frames in exact.values() if (pair := _across(frames, dataset, lambda a, b: True))]
-    mend = "put the videos into one case and split; if it is a title or a test picture, list the frames in `exclude`"
-    known = dataset.divides_cases and all(dataset[a.video].case == dataset[b.video].case for a, b in same)
-    what = f"{number(len(same), 'frame')} that {'lies' if len(same) == 1 else 'lie'} in two splits, pixel for pixel"
-    places = [f"{evidence.place(a)} = {evidence.place(b)}" for a, b in same]
-    yield from evidence.problem("duplicate-frame", "warning" if known else "fatal", what, places, mend)
-
-    exactly = {frame.digest for pair in same for frame in pair}
-
-    def near(a: FrameFacts, b: FrameFacts) -> bool:
+            of_split[dataset[frame.video].split or ""].append(frame)
+    same: list[tuple[FrameFacts, FrameFacts]] = []
+    alike: list[tuple[FrameFacts, FrameFacts]] = []
+    for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
+        known = {frame.digest: frame for frame in reversed(of_split[one])}
+        same += [(known[frame.digest], frame) for frame in of_split[other] if frame.digest in known]
+        others = [frame for frame in of_split[other] if frame.digest not in known]
         # Frames of one case resemble each other anyway, and a divided case is said elsewhere.
-        assert a.thumb is not None
-        assert b.thumb is not None
-        difference = np.abs(a.thumb.astype(int) - b.thumb.astype(int)).mean()
-        return dataset[a.video].case != dataset[b.video].case and a.digest not in exactly and difference < 2
-
-    similar = [pair for frames in alike.values() if (pair := _across(frames, dataset, near))]
-    what = f"{number(len(similar), 'frame')} that {'looks' if len(similar) == 1 else 'look'} the same in two splits"
-    places = [f"{evidence.place(a)} ≈ {evidence.place(b)}" for a, b in similar]
-    yield from evidence.problem("similar-frame", "warning", what, places, f"look at them; if they are the same, {mend}")
+        alike += [
+            (first, second)
+            for first, second in _look_alikes(list(known.values()), others)
+            if dataset[first.video].case != dataset[second.video].case
+        ]
+    mend = "put the videos into one case and split; if it is a title or a test picture, list the frames in `exclude`"
+    meant = dataset.divides_cases and all(dataset[a.video].case == dataset[b.video].case for a, b in same)
+    what = f"{number(len(same), 'frame')} of one split again in another, pixel for pixel"
+    places = [f"{evidence.place(a)} = {evidence.place(b)}" for a, b in same]
+    yield from evidence.problem("duplicate-frame", "warning" if meant else "fatal", what, places, mend)
+    what = f"{number(len(alike), 'frame')} of one split almost the same in another"
+    places = [f"{evidence.place(a)} ≈ {evidence.place(b)}" for a, b in alike]
+    yield from evidence.problem("similar-frame", "warning", what, places, f"look at them; if they are copies, {mend}")
 
 
 def stretches(evidence: Evidence) -> Iterator[Problem]:
@@ -417,27 +417,38 @@ def _repeats(frame: FrameFacts, before: FrameFacts | None) -> bool:
     return before.thumb is not None and bool(np.abs(frame.thumb.astype(int) - before.thumb).mean() < STILL)
 
 
-def _difference_hash(thumb: np.ndarray) -> bytes:
-    """Equal for pictures that are the same but for their coding: where brightness rises from left to right."""
-    coarse = thumb.reshape(8, thumb.shape[0] // 8, 8, thumb.shape[1] // 8).mean(axis=(1, 3))
-    return np.packbits(coarse[:, 1:] > coarse[:, :-1]).tobytes()
+def _look_alikes(
+    ones: Sequence[FrameFacts], others: Sequence[FrameFacts], difference: float = 2.0
+) -> Iterator[tuple[FrameFacts, FrameFacts]]:
+    """For each of the others the frame that looks most like it, where the two differ by no more than coding does."""
+    # In order of brightness, a block of frames needs to be compared only with those that are about as bright.
+    ones, others = sorted(ones, key=_brightness), sorted(others, key=_brightness)
+    known = np.array([_coarse(frame) for frame in ones])
+    brightness = np.array([_brightness(frame) for frame in ones])
+    for begin in range(0, len(others), _BLOCK):
+        block = others[begin : begin + _BLOCK]
+        darkest, brightest = _brightness(block[0]) - difference, _brightness(block[-1]) + difference
+        start, stop = np.searchsorted(brightness, [darkest, brightest])
+        if start == stop:
+            continue
+        near, sought = known[start:stop], np.array([_coarse(frame) for frame in block])
+        nearest = np.argmin((near**2).sum(axis=1) - 2 * sought @ near.T, axis=1)
+        differences = np.abs(near[nearest] - sought).max(axis=1)
+        for other, position, largest in zip(block, nearest.tolist(), differences.tolist(), strict=True):
+            if largest <= 2 * difference:
+                yield ones[start + position], other
 
 
-def _across(
-    frames: Sequence[FrameFacts], dataset: Dataset, same: Callable[[FrameFacts, FrameFacts], bool]
-) -> tuple[FrameFacts, FrameFacts] | None:
-    """The first two of the frames that lie in different splits and are the same."""
-    by_split: dict[str, list[FrameFacts]] = defaultdict(list)
-    for frame in frames:
-        if split := dataset[frame.video].split:
-            by_split[split].append(frame)
-    groups = [by_split[split][:_PLACES] for split in SPLITS if by_split[split]]
-    for i, group in enumerate(groups):
-        for other in (frame for later in groups[i + 1 :] for frame in later):
-            for frame in group:
-                if same(frame, other):
-                    return frame, other
-    return None
+def _brightness(frame: FrameFacts) -> float:
+    assert frame.thumb is not None
+    return float(frame.thumb.mean())
+
+
+def _coarse(frame: FrameFacts) -> np.ndarray:
+    """The thumbnail as 64 numbers."""
+    assert frame.thumb is not None
+    side = frame.thumb.shape[0] // 8
+    return frame.thumb.reshape(8, side, 8, side).mean(axis=(1, 3)).ravel().astype(np.float32)
 
 
 def _runs(indices: Sequence[int], gap: int) -> Iterator[list[int]]:

@@ -36,11 +36,11 @@ class ShotSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    floor: float = Field(0.11, ge=0, description="a smaller change is never a cut")
+    floor: float = Field(0.112, ge=0, description="a smaller change is never a cut")
     spread: float = Field(2.5, ge=0, description="how many spreads above the local median a cut stands")
     window: int = Field(16, ge=2, description="transitions on each side that make up the neighbourhood")
     longest_gap: float = Field(
-        150, gt=1, description="frames whose numbers lie further apart, in typical steps, are never one shot"
+        100, gt=1, description="frames whose numbers lie further apart, in typical steps, are never one shot"
     )
 
 
@@ -187,9 +187,9 @@ def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> Figu
     """
     cuts = shots.starts[1:]
     shown = [cuts[i * len(cuts) // _DRAWN_CUTS] for i in range(_DRAWN_CUTS)] if len(cuts) > _DRAWN_CUTS else list(cuts)
-    figure = Figure(figsize=(14, 5 if shown else 3), layout="constrained")
-    rows = figure.add_gridspec(2 if shown else 1, 1, height_ratios=[1.1, 1][-(2 if shown else 1) :])
-    axes = figure.add_subplot(rows[-1])
+    figure = Figure(figsize=(14, 7 if shown else 3), layout="constrained")
+    rows = figure.add_gridspec(2, 1, height_ratios=[1.4 if shown else 0.01, 1])
+    axes = figure.add_subplot(rows[1])
     if shown:
         pictures = rows[0].subgridspec(2, len(shown))
         for column, cut in enumerate(shown):

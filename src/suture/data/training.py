@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from suture.data.augment import Patches, ViewDraw, collate
-from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
 from suture.errors import UserError
@@ -20,7 +19,8 @@ def generator(*key: int | str) -> np.random.Generator:
     >>> generator(0, "pretrain", 17).random() == generator(0, "pretrain", 17).random()
     True
     """
-    return np.random.default_rng([zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key])
+    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
+    return np.random.default_rng([len(words), *words])  # numpy takes no notice of zeros at the end
 
 
 class Epochs:
@@ -108,9 +108,6 @@ def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
     if len(held) == len(train):
         raise UserError("data.validation takes all training videos: leave some to train on.")
     videos = [replace(video, split="val") if video.id in held else video for video in dataset.videos]
-    return replace(dataset, videos=videos)
-
-
-def outside_is_ignored(labels: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Labels with `IGNORE` outside the view's circle."""
-    return labels if inside.all() else np.where(inside, labels, IGNORE).astype(np.uint8)
+    carved = replace(dataset, videos=videos)
+    carved.refuse_divided_cases()
+    return carved

@@ -66,18 +66,18 @@ def find_view(frames: Sequence[np.ndarray]) -> View | None:
     scene = _scene(brightest)
     if scene is None:
         return None
-    circle = _circle(scene, brightest)
-    left, top, right, bottom = _box(scene, brightest, check_sides=circle is None)
-    if circle:
-        cx, cy, radius = circle
+    found = _circle(scene, brightest)
+    left, top, right, bottom = _box(scene, brightest, check_sides=found is None)
+    scale = max(height / scene.shape[0], width / scene.shape[1])
+    circle = None
+    if found:
+        cx, cy, radius = found
         left, right = max(left, int(cx - radius)), min(right, int(np.ceil(cx + radius)))
         top, bottom = max(top, int(cy - radius)), min(bottom, int(np.ceil(cy + radius)))
-    scale = max(height / scene.shape[0], width / scene.shape[1])
+        circle = (round(cx * scale, 1), round(cy * scale, 1), round(radius * scale, 1))
     x, y = int(np.ceil(left * scale)), int(np.ceil(top * scale))
-    right, bottom = min(width, int(right * scale + 1e-6)), min(height, int(bottom * scale + 1e-6))
-    if circle:
-        return View(x, y, right - x, bottom - y, tuple(round(float(value * scale), 1) for value in circle))  # type: ignore[arg-type]
-    return View(x, y, right - x, bottom - y) if (x, y, right, bottom) != (0, 0, width, height) else None
+    view = View(x, y, min(width, round(right * scale)) - x, min(height, round(bottom * scale)) - y, circle)
+    return None if view == View(0, 0, width, height) else view
 
 
 def draw_view(frame: np.ndarray, view: View) -> np.ndarray:

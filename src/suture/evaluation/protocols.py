@@ -129,6 +129,8 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
 
     - `false_presence`: share of the frames without the class in which it is predicted on more than 0.1 % of the view;
     - `nsd`, `boundary_f`: mean over the frames in which it has a boundary, true or predicted.
+
+    `confusion` is the matrix of all frames as `metrics.confusion` lays it out.
     """
     if scorer.left_out != set(protocol.left_out):
         raise ValueError(f"the scorer was not made by Protocol.scorer() of {protocol.name}")
@@ -154,6 +156,7 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
         },
         "overall": overall,
         "classes": rules.classes(everything),
+        "confusion": scorer.matrix(),
         "cases": {case: rules.summary(frames) for case, frames in of_case.items()},
         "videos": {video: rules.summary(frames) for video, frames in videos.items()},
     }

@@ -22,5 +22,5 @@ class Projector(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """B D h w -> B out h w of unit vectors, always fp32: in bf16 a length would be off by up to 0.4 %."""
+        """B D h w -> B out h w of unit vectors, always fp32: bf16 has too few digits for a length."""
         return F.normalize(self.layers(features).float(), dim=1, eps=1e-6)

@@ -80,8 +80,9 @@ class Segmenter(nn.Module):
         """B 3 H W -> B D h w with h = ceil(H / stride): what a projector and the classifier read."""
         height, width = images.shape[-2:]
         images = (images - self.mean) / self.std
-        # By nothing, often; to ask for that would tie an export to the size it was made with.
-        images = F.pad(images, (0, -width % self.multiple, 0, -height % self.multiple), mode="replicate")
+        below, right = -height % self.multiple, -width % self.multiple
+        if below or right:
+            images = F.pad(images, (0, right, 0, below), mode="replicate")
         return self.backbone(images)[..., : -(-height // self.stride), : -(-width // self.stride)]
 
     def classify(self, features: Tensor, size: tuple[int, ...]) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from suture.errors import UserError
 from suture.files import replacing
@@ -21,7 +21,8 @@ def save_model(segmenter: Segmenter, path: Path, metadata: Mapping[str, str] | N
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in segmenter.state_dict().items()}
     with replacing(path) as temporary:
-        save_file(tensors, temporary, dict(metadata or {}))
+        # Not save_file: its files are for the owner only, and its errors hide a full disk.
+        temporary.write_bytes(save(tensors, dict(metadata or {})))
 
 
 def load_model(path: Path, description: Mapping[str, Any]) -> Segmenter:

@@ -92,7 +92,7 @@ def test_one_export_of_extracted_frames(tmp_path: Path, path: str) -> None:
     write_file(tmp_path, path)
     dataset = load_dataset(tmp_path)
     assert painted(dataset) == {"a": {1: "grasper"}, "b": {2: "clip"}}
-    assert dataset.unmatched_masks == [f"{tmp_path / path}: c__frame_000000"]
+    assert dataset.unmatched_masks == [f"{tmp_path / path}: SegmentationClass/c__frame_000000.png"]
 
 
 def test_exports_named_in_the_file(tmp_path: Path) -> None:

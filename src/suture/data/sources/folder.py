@@ -68,7 +68,7 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
 
 
 @dataclass(frozen=True)
-class _ImageMasks:
+class ImageMasks:
     """Masks in plain image files, as an export without labels of its own."""
 
     path: Path
@@ -85,7 +85,7 @@ class _ImageMasks:
 
 
 @dataclass(frozen=True)
-class _Masks:
+class Masks:
     """An export, and the video that all of it belongs to, if it is named after one."""
 
     export: Export
@@ -101,23 +101,23 @@ def _mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
     return places
 
 
-def _find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[_Masks]:
+def _find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[Masks]:
     if isinstance(file.masks, dict):
         return [
             masks
             for video, place in file.masks.items()
-            for masks in _open_masks(root / place, clips, clips.one(video, f"{path}: masks"))
+            for masks in open_masks(root / place, clips, clips.one(video, f"{path}: masks"))
         ]
-    return list(_open_masks(root / file.masks, clips, None)) if file.masks else []
+    return list(open_masks(root / file.masks, clips, None)) if file.masks else []
 
 
-def _open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[_Masks]:
+def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
     """An export, or a folder of exports and images; what is named after a video belongs to it."""
     if is_export(place):
-        yield _Masks(open_export(place), _named_after(place, clips) if only is None else only)
+        yield Masks(open_export(place), _named_after(place, clips) if only is None else only)
         return
     if not place.is_dir():
-        raise UserError(f"{place} is no masks: expected a folder, a CVAT export as zip, or a COCO file (.json).")
+        raise UserError(f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO file (.json).")
     images: dict[str, str] = {}
     for folder, folders, files in walk(place):
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
@@ -126,9 +126,9 @@ def _open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[_Masks
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
         for export in exports:
-            yield _Masks(open_export(export), _named_after(export, clips) if only is None else only)
+            yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
     if images:
-        yield _Masks(_ImageMasks(place, images), only)
+        yield Masks(ImageMasks(place, images), only)
 
 
 def _named_after(export: Path, clips: Clips) -> Clip | None:
@@ -140,11 +140,11 @@ def _named_after(export: Path, clips: Clips) -> Clip | None:
     return found[0] if found else None
 
 
-def _class_table(file: DatasetFile, path: Path, masks: list[_Masks]) -> ClassTable:
+def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTable:
     if masks and not file.classes:
         raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
     labels = {label: value for found in masks for label, value in found.export.labels.items()}
-    table = file.class_table(path, labels, any(isinstance(found.export, _ImageMasks) for found in masks))
+    table = file.class_table(path, labels, any(isinstance(found.export, ImageMasks) for found in masks))
     for found in masks:
         if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
             listed = ", ".join(found.export.labels)
@@ -154,15 +154,14 @@ def _class_table(file: DatasetFile, path: Path, masks: list[_Masks]) -> ClassTab
     return table
 
 
-def _match(masks: list[_Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _match(masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Give each frame its mask; returns the masks that have no frame."""
     unmatched: list[str] = []
     for found in masks:
         for name in found.export.frames:
-            mask_name = f"{found.export.path}: {name}"
-            place = clips.frame(name, found.only, mask_name)
+            place = clips.frame(name, found.only, f"{found.export.path}: {name}")
             if place is None:
-                unmatched.append(mask_name)
+                unmatched.append(found.export.mask(name, table.label_ids, None).name)
                 continue
             clip, index = place
             mask = found.export.mask(name, table.label_ids, annotated.get(clip.id))

@@ -20,6 +20,7 @@ import numpy as np
 import yaml
 from rich.progress import Progress
 
+from suture.data.labelling import frame_name
 from suture.data.render import Image, render_video
 from suture.data.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
 from suture.errors import UserError
@@ -213,7 +214,7 @@ def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> I
 
 
 def _write_mask(folder: Path, video: SyntheticVideo, frame: int, mask: Image) -> None:
-    _write_png(folder / "masks" / f"{video.id}__frame_{frame:06d}.png", mask)
+    _write_png(folder / "masks" / f"{frame_name(video.id, frame)}.png", mask)
 
 
 def _write_png(path: Path, image: Image) -> None:

@@ -1,0 +1,343 @@
+"""A first `dataset.yaml` for a folder of videos and masks, with every guess marked."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from suture.data.classes import UNPAINTED, Color, default_colors
+from suture.data.clips import Clip, Clips
+from suture.data.dataset import FORMAT, SPLITS, Split, Video
+from suture.data.dataset_file import FILE_NAME
+from suture.data.exports import is_export, open_export
+from suture.data.facts import cores, found_view, in_parallel
+from suture.data.images import MaskFile
+from suture.data.sources import sources
+from suture.data.sources.folder import MASK_FOLDERS, ImageMasks, Masks, guess, open_masks
+from suture.data.view import View
+from suture.data.walk import listing, natural
+from suture.errors import UserError
+from suture.files import write_text
+
+EXCLUDE_FILE = "exclude.csv"
+_MOST_CLASSES = 64
+_SPLIT_FOLDERS: dict[str, Split] = {name: name for name in SPLITS} | {
+    "training": "train",
+    "valid": "val",
+    "validation": "val",
+    "testing": "test",
+}
+_PART = re.compile(r"(.+?)[ _.-]*(?:part|pt|teil|chunk|segment|disc|cd)[ _.-]*([0-9]+)", re.IGNORECASE)
+_COUNTED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]{1,2})|(?<=[0-9])[ _.-]?([a-h]))")
+"""A number in the name and a count behind it: case07_2, case07b. In video_2 the only number tells videos apart."""
+
+Value = int | Color
+
+
+def write_draft(root: Path, force: bool = False, workers: int | None = None) -> Path:
+    """Write the draft beside the data; a `dataset.yaml` that is there stays, unless forced."""
+    path = root / FILE_NAME
+    if path.exists() and not force:
+        raise UserError(f"{path} is already there: use --force to write over it.")
+    write_text(path, draft_dataset_file(root, workers))
+    return path
+
+
+def draft_dataset_file(root: Path, workers: int | None = None) -> str:
+    """The text of a `dataset.yaml` for the folder, as far as it can be guessed; what cannot is asked in a comment."""
+    _refuse_known(root)
+    workers = workers or cores()
+    file, _ = guess(root)
+    places = _mask_places(root)
+    clips = Clips(root / file.videos, set(places))
+    masks = list(open_masks(places[0], clips, None)) if places else []
+    cases = guess_cases(clips.all)
+    views = _find_views(clips.all, workers)
+    sections = (
+        _head(root, file.videos, places),
+        _classes(masks, workers),
+        _cases(cases),
+        _split(guess_split(clips.all, cases, _labelled(masks, clips)), by_folder=_by_folder(clips.all)),
+        _view(views),
+        _exclude(root),
+    )
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
+    """Which videos belong to one operation, by their folders or by names that look chopped: x_part2, case07_2, case07b.
+
+    >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
+    {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
+    """
+    paths = {clip.id: _without_split(clip.parts) for clip in clips}
+    shared = _shared_folders(list(paths.values()))
+    paths = {video: path[shared:] for video, path in paths.items()}
+    names = {path[0] for path in paths.values() if len(path) == 1}
+    counted: dict[str, set[int]] = defaultdict(set)
+    for name in names:
+        if match := _COUNTED.fullmatch(name):
+            counted[match[1]].add(int(match[2]) if match[2] else ord(match[3]) - ord("a"))
+    by_folder = _by_folder(clips)
+    cases: dict[str, list[str]] = defaultdict(list)
+    for clip in clips:
+        case = _case(paths[clip.id], names, counted)
+        # seq_1 of a folder train and seq_1 of a folder test are two operations.
+        cases[f"{clip.parts[0]}_{case}" if by_folder else case].append(clip.id)
+    # A case must not bear the name of a video that is not its own.
+    return {(case if len(videos) > 1 else videos[0]): videos for case, videos in cases.items()}
+
+
+def guess_split(
+    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]
+) -> dict[Split, list[str]]:
+    """The split that folders named train, val and test say; else about 60, 20 and 20 % of the labelled cases."""
+    split: dict[Split, list[str]] = {name: [] for name in SPLITS}
+    if _by_folder(clips):
+        stated = {clip.id: _SPLIT_FOLDERS[clip.parts[0].lower()] for clip in clips}
+        for case, videos in cases.items():
+            split[stated[videos[0]]].append(case)
+        return split
+    candidates = [case for case, videos in cases.items() if any(labelled[video] for video in videos)] or list(cases)
+    candidates.sort(key=natural)
+    count = len(candidates)
+    each = max(1, round(0.2 * count)) if count >= 3 else 0
+    held_count = 2 * each if count >= 3 else count - 1
+    held = [candidates[(2 * i + 1) * count // (2 * held_count)] for i in range(held_count)]
+    split["test"], split["val"] = held[::2], held[1::2]
+    split["train"] = [case for case in cases if case not in held]
+    return split
+
+
+def _refuse_known(root: Path) -> None:
+    if not root.is_dir():
+        raise UserError(f"{root} is not a folder: a dataset.yaml stands in the folder of the videos.")
+    for known in sources().values():
+        if known.name != "folder" and known.matches(root):
+            raise UserError(f"{root} is {known.name}, which needs no {FILE_NAME}: classes and splits are built in.")
+
+
+def _mask_places(root: Path) -> list[Path]:
+    """Folders that are usually called so, or exports of annotation tools that lie beside the videos."""
+    folders, files = listing(root)
+    places = [root / name for name in MASK_FOLDERS if name in folders]
+    return places or [root / name for name in (*folders, *files) if is_export(root / name) and _opens(root / name)]
+
+
+def _opens(export: Path) -> bool:
+    try:
+        return bool(open_export(export).frames)
+    except UserError:
+        return False  # some other JSON or zip
+
+
+def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
+    """How many masks each video has."""
+    found = (clips.frame(name, part.only, name) for part in masks for name in part.export.frames)
+    return Counter(place[0].id for place in found if place)
+
+
+def _head(root: Path, videos: str, places: Sequence[Path]) -> list[str]:
+    lines = [
+        "# Drafted by `suture check --write`. Whatever is marked as a guess or asked as a question is yours to decide:",
+        "# mend it, remove the mark, and run `suture check` again.",
+        f"format: {FORMAT}",
+        f"name: {_flow(root.resolve().name)}  # guess: the name of the folder",
+        f"videos: {_flow(videos)}  # guess",
+    ]
+    if not places:
+        return [*lines, "# masks: masks  # question: no masks were found; where are they, or where will they be?"]
+    others = f"; also found: {', '.join(place.name for place in places[1:])}" if len(places) > 1 else ""
+    return [*lines, f"masks: {_flow(places[0].name)}  # guess{others}"]
+
+
+def _classes(masks: Sequence[Masks], workers: int) -> list[str]:
+    if not masks:
+        return ["# classes:  # question: what do the values of the masks mean?", "#   - {name: instrument, value: 1}"]
+    images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
+    if not images:
+        return _classes_of_labels(masks)
+    return _classes_of_values(_read_values(images, workers))
+
+
+def _files(export: ImageMasks) -> Iterator[Path]:
+    return (export.path / name for name in export.files.values())
+
+
+def _classes_of_labels(masks: Sequence[Masks]) -> list[str]:
+    labels = [label for part in masks for label in part.export.labels]
+    names = [name for name in dict.fromkeys(labels) if name != "background"]
+    lines = ["classes:  # the labels of the annotation tool"]
+    for name, color in zip(names, default_colors(names), strict=True):
+        lines.append(f"  - {_flow({'name': name, 'color': list(color)})}  # guess: the colour to show it in")
+    return [*lines, *_unpainted("what nobody painted")]
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The values of all masks."""
+
+    pixels: Counter[Value]
+    masks: Counter[Value]
+    count: int
+    unread: int
+
+
+def _classes_of_values(found: _Values) -> list[str]:
+    total = found.pixels.total() or 1
+    empty = [value for value in (0, (0, 0, 0)) if value in found.pixels]
+    painted = [value for value, _ in found.pixels.most_common() if value not in empty]
+    values = sorted(painted[:_MOST_CLASSES], key=lambda value: value if isinstance(value, tuple) else (value,))
+    kind = "colours" if any(isinstance(value, tuple) for value in values) else "ids"
+    lines = [f"classes:  # the {kind} found in {found.count:,} masks"]
+    if len(painted) > len(values):
+        lines.append(
+            f"  # There are {len(painted):,} {kind}, too many for classes: the masks look anti-aliased or compressed. "
+            f"Listed are the {_MOST_CLASSES} most frequent ones."
+        )
+    if found.unread:
+        lines.append(f"  # {found.unread:,} masks could not be read.")
+    names = [f"class_{value}" if isinstance(value, int) else f"class_{i}" for i, value in enumerate(values, start=1)]
+    for name, value, color in zip(names, values, map(list, default_colors(names)), strict=True):
+        share = f"{found.pixels[value] / total:.2%} of the pixels, in {found.masks[value]:,} masks"
+        if value == 255:
+            entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
+            lines.append(f"  - {_flow(entry)}  # guess: 255 often marks what to leave out; {share}")
+            continue
+        entry = {"name": name, "value": value, "color": color}
+        if isinstance(value, tuple):
+            entry |= {"value": list(value), "color": list(value)}
+        lines.append(f"  - {_flow(entry)}  # guess: the name; {share}")
+    if not empty:
+        return [*lines, "# unpainted: ignore  # every pixel of these masks is painted"]
+    words = "black" if isinstance(empty[0], tuple) else "the value 0"
+    unpainted = sum(found.pixels[value] for value in empty) / total
+    example = "[0, 0, 0]" if isinstance(empty[0], tuple) else "0"
+    return [
+        *lines,
+        *_unpainted(f"{words}, {unpainted:.1%} of the pixels"),
+        f"# If {words} is a class of its own, add it to the classes with value: {example} instead.",
+    ]
+
+
+def _unpainted(what: str) -> list[str]:
+    return [
+        f"# question: what do unpainted pixels mean ({what})? Say one; nothing is assumed.",
+        "# unpainted: background  # or ignore, or one of the classes",
+    ]
+
+
+def _read_values(images: Sequence[Path], workers: int) -> _Values:
+    """Count the values of all masks: ids, or colours where any mask is a colour image."""
+    parallel = workers if len(images) > 64 else 1
+    by_id = dict(in_parallel(_ids_of, images, parallel))
+    counts: list[dict[Value, int] | None] = list(by_id.values())
+    if not all(counts):
+        by_color = dict(in_parallel(_colors_of, images, parallel))
+        counts = list(by_color.values()) if any(by_color.values()) else counts
+    read = [found for found in counts if found]
+    pixels: Counter[Value] = Counter()
+    masks: Counter[Value] = Counter()
+    for found in read:
+        pixels.update(found)
+        masks.update(found.keys())
+    return _Values(pixels, masks, len(read), len(counts) - len(read))
+
+
+def _ids_of(path: Path) -> dict[Value, int] | None:
+    try:
+        found, counts = np.unique(MaskFile(path).read(by_color=False), return_counts=True)
+    except UserError:
+        return None
+    return {value: count for value, count in zip(found.tolist(), counts.tolist(), strict=True) if value != UNPAINTED}
+
+
+def _colors_of(path: Path) -> dict[Value, int] | None:
+    try:
+        pixels = MaskFile(path).read(by_color=True).astype(np.int32)
+    except UserError:
+        return None
+    found, counts = np.unique(pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2], return_counts=True)
+    colors = [(value >> 16, value >> 8 & 255, value & 255) for value in found.tolist()]
+    return dict(zip(colors, counts.tolist(), strict=True))
+
+
+def _without_split(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return parts[1:] if len(parts) > 1 and parts[0].lower() in _SPLIT_FOLDERS else parts
+
+
+def _shared_folders(paths: Sequence[tuple[str, ...]]) -> int:
+    """How many folders at the beginning are the same for all videos: they tell no cases apart."""
+    if len(paths) < 2:
+        return 0
+    levels = zip(*(path[:-1] for path in paths), strict=False)
+    return len(list(takewhile(lambda level: len(set(level)) == 1, levels)))
+
+
+def _case(path: tuple[str, ...], names: set[str], counted: Mapping[str, set[int]]) -> str:
+    if len(path) > 1:
+        return path[0]
+    name = path[0]
+    if match := _PART.fullmatch(name):
+        return match[1]
+    if (match := _COUNTED.fullmatch(name)) and _is_chopped(counted[match[1]], match[1] in names):
+        return match[1]
+    return name
+
+
+def _is_chopped(numbers: set[int], with_first: bool) -> bool:
+    """Whether the numbers count 1, 2, 3 or 0, 1, 2; the first file may go without."""
+    starts = (0, 1, 2) if with_first else (0, 1)
+    return len(numbers) + with_first >= 2 and any(numbers == set(range(n, n + len(numbers))) for n in starts)
+
+
+def _by_folder(clips: Sequence[Clip]) -> bool:
+    return all(len(clip.parts) > 1 and clip.parts[0].lower() in _SPLIT_FOLDERS for clip in clips)
+
+
+def _cases(cases: Mapping[str, list[str]]) -> list[str]:
+    several = {case: videos for case, videos in cases.items() if len(videos) > 1}
+    if not several:
+        return ["# cases:  # guess: every video is a case of its own; list here those of one operation or patient"]
+    lines = ["cases:  # guess: by names and folders; a video that is not listed is a case of its own"]
+    return lines + [f"  {_flow(case)}: {_flow(videos)}  # guess" for case, videos in several.items()]
+
+
+def _split(split: Mapping[Split, list[str]], by_folder: bool) -> list[str]:
+    reason = "by the names of the folders" if by_folder else "about 60, 20 and 20 % of the labelled cases"
+    lines = [f"split:  # guess: {reason}"]
+    return lines + [f"  {name}: {_flow(cases)}  # guess" for name, cases in split.items() if cases]
+
+
+def _find_views(clips: Sequence[Clip], workers: int) -> dict[str, View]:
+    videos = [Video(clip.id, clip.id, clip.frames(), None, clip.file, "auto") for clip in clips]
+    found = {
+        video.id: view for video, view in in_parallel(found_view, videos, workers if len(videos) > 8 else 1) if view
+    }
+    return {video.id: found[video.id] for video in videos if video.id in found}
+
+
+def _view(views: Mapping[str, View]) -> list[str]:
+    if not views:
+        return ["view: none  # guess: no black border was found"]
+    lines = ["view:  # guess: found in nine frames of each video; it is looked for anew in videos that are not listed"]
+    return lines + [f"  {_flow(video)}: {_flow(view.to_json())}  # guess" for video, view in views.items()]
+
+
+def _exclude(root: Path) -> list[str]:
+    if (root / EXCLUDE_FILE).is_file():
+        return [f"exclude: {EXCLUDE_FILE}  # guess: by its name"]
+    return [f"# exclude: {EXCLUDE_FILE}  # frames to leave out (no signal, out of body): video,first,last,reason"]
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line, quoted where it needs to be."""
+    return yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")
+    ).splitlines()[0]

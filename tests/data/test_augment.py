@@ -1,0 +1,351 @@
+"""What is drawn is what is done to the pixels, the same to images and labels, and whoever else is in the batch."""
+
+import colorsys
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from torch.nn import functional as F
+
+from suture.data.augment import (
+    COLORS,
+    Augment,
+    Patches,
+    ViewDraw,
+    collate,
+    cut,
+    draw_view,
+    recolor,
+    render_confidence,
+    render_images,
+    render_labels,
+)
+from suture.data.classes import IGNORE
+from suture.data.training import generator
+
+UNCHANGED = np.array([1.0, 1.0, 1.0, 0.0, 0.0, -1.0])
+WHOLE = ViewDraw(np.array([0.0, 0.0, 1.0, 1.0]), False, UNCHANGED)
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def regions(height: int, width: int, seed: int = 0, classes: int = 4) -> np.ndarray:
+    """Labels of large blobs."""
+    coarse = np.random.default_rng(seed).random((classes, 4, 4)).astype(np.float32)
+    return np.stack([cv2.resize(plane, (width, height)) for plane in coarse]).argmax(0).astype(np.uint8)
+
+
+def tensor(image: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(image).permute(2, 0, 1)[None] / 255
+
+
+def colors(**moves: float) -> np.ndarray:
+    names = ("brightness", "contrast", "saturation", "hue", "grey", "blur")
+    return np.array([moves.get(name, value) for name, value in zip(names, UNCHANGED, strict=True)])
+
+
+draws = st.builds(lambda seed, low: draw_view(np.random.default_rng(seed), Augment(crop=(low, 1.0), color="none")),
+                  st.integers(0, 10_000), st.sampled_from([0.1, 0.3, 0.5, 1.0]))  # fmt: skip
+sides = st.integers(5, 40)
+
+
+# Geometry
+
+
+def test_an_identity_draw_reproduces_the_pixels() -> None:
+    image, labels = noise(33, 47), regions(33, 47)
+    patches = collate([WHOLE], [image], [labels], [labels])
+    torch.testing.assert_close(render_images(patches, (33, 47)), tensor(image), atol=2e-6, rtol=0)
+    assert torch.equal(render_labels(patches, (33, 47))[0], torch.from_numpy(labels).long())
+    confidence = render_confidence(patches, (33, 47))
+    assert confidence is not None
+    torch.testing.assert_close(confidence[0] * 255, torch.from_numpy(labels).float())
+
+
+def test_a_flip_is_a_mirror_image() -> None:
+    image, labels = noise(20, 30), regions(20, 30)
+    flipped = collate([WHOLE._replace(flip=True)], [image], [labels])
+    torch.testing.assert_close(render_images(flipped, (20, 30)), tensor(image).flip(-1), atol=2e-6, rtol=0)
+    assert torch.equal(render_labels(flipped, (20, 30))[0], torch.from_numpy(labels).long().flip(-1))
+
+
+def test_a_whole_box_is_a_bilinear_resize() -> None:
+    image = noise(21, 34)
+    found = render_images(collate([WHOLE], [image], [None]), (48, 40))
+    expected = F.interpolate(tensor(image), (48, 40), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_an_aligned_box_is_a_cut_out() -> None:
+    image, labels = noise(20, 40), regions(20, 40)
+    draw = WHOLE._replace(box=np.array([0.25, 0.5, 0.5, 0.25]))  # columns 10…29, rows 10…14
+    patches = collate([draw], [image], [labels])
+    torch.testing.assert_close(render_images(patches, (5, 20)), tensor(image[10:15, 10:30]), atol=2e-6, rtol=0)
+    assert torch.equal(render_labels(patches, (5, 20))[0], torch.from_numpy(labels[10:15, 10:30]).long())
+
+
+@given(draw=draws, height=sides, width=sides, out=st.tuples(sides, sides), scale=st.sampled_from([0.5, 1, 2]))
+def test_labels_get_the_geometry_of_the_image(
+    draw: ViewDraw, height: int, width: int, out: tuple[int, int], scale: float
+) -> None:
+    """An image that is painted with its labels says the same as the labels, away from their edges."""
+    labels = regions(height, width, seed=height)
+    image = np.repeat(labels[..., None] * 60, 3, axis=2)
+    # Labels may have another resolution than the image.
+    size = (max(1, int(width * scale)), max(1, int(height * scale)))
+    own = cv2.resize(labels, size, interpolation=cv2.INTER_NEAREST_EXACT)
+    patches = collate([draw], [image], [own])
+    painted = render_images(patches, out)[0, 0] * 255 / 60
+    found = render_labels(patches, out)[0]
+    assert found.shape == out
+    # Where the surroundings (two pixels of the source) are of one class, bilinear and nearest must agree.
+    calm = np.ones_like(labels)
+    for shift in (
+        np.roll(np.pad(labels, 2, mode="edge"), (dy, dx), (0, 1)) for dy in range(-2, 3) for dx in range(-2, 3)
+    ):
+        calm &= shift[2:-2, 2:-2] == labels
+    sure = render_labels(collate([draw], [image], [calm]), out)[0] == 1
+    assert torch.equal(painted.round().long()[sure], found[sure])
+
+
+@given(draw=draws, height=sides, width=sides, out=st.tuples(sides, sides))
+def test_equals_sampling_the_whole_frame(draw: ViewDraw, height: int, width: int, out: tuple[int, int]) -> None:
+    """What `cut` leaves away is never needed: pixel by pixel, the slow way, from the whole frame."""
+    image, labels = noise(height, width), regions(height, width)
+    patches = collate([draw], [image], [labels])
+    x, y, w, h = draw.box * (width, height, width, height)
+    columns = x + (np.arange(out[1]) + 0.5) / out[1] * w
+    if draw.flip:
+        columns = columns[::-1]
+    rows = y + (np.arange(out[0]) + 0.5) / out[0] * h
+    at = np.stack(np.broadcast_arrays(columns[None, :] - 0.5, rows[:, None] - 0.5), -1).astype(np.float32)
+    floor = np.floor(at).astype(int)
+    part = (at - floor)[..., None]
+
+    def pixel(dx: int, dy: int) -> np.ndarray:
+        return image[np.clip(floor[..., 1] + dy, 0, height - 1), np.clip(floor[..., 0] + dx, 0, width - 1)] / 255
+
+    top = pixel(0, 0) * (1 - part[..., 0, :]) + pixel(1, 0) * part[..., 0, :]
+    bottom = pixel(0, 1) * (1 - part[..., 0, :]) + pixel(1, 1) * part[..., 0, :]
+    expected = top * (1 - part[..., 1, :]) + bottom * part[..., 1, :]
+    np.testing.assert_allclose(render_images(patches, out)[0].permute(1, 2, 0), expected, atol=1e-4)
+    found = render_labels(patches, out)[0].numpy()
+
+    def labels_at(dx: float, dy: float) -> np.ndarray:
+        across = np.clip(np.floor(columns + dx).astype(int), 0, width - 1)
+        down = np.clip(np.floor(rows + dy).astype(int), 0, height - 1)
+        return labels[down][:, across]
+
+    # A position on the edge of two pixels may be rounded to either.
+    near = [found == labels_at(dx, dy) for dx in (-1e-4, 1e-4) for dy in (-1e-4, 1e-4)]
+    assert np.logical_or.reduce(near).all()
+
+
+@given(seed=st.integers(0, 10_000), low=st.floats(0.05, 1), spread=st.floats(0, 1))
+def test_boxes_lie_in_the_frame_and_in_range(seed: int, low: float, spread: float) -> None:
+    high = low + spread * (1 - low)
+    draw = draw_view(np.random.default_rng(seed), Augment(crop=(low, high)))
+    x, y, w, h = draw.box
+    assert low - 1e-9 <= w == h <= high + 1e-9
+    assert 0 <= x <= x + w <= 1 + 1e-9
+    assert 0 <= y <= y + h <= 1 + 1e-9
+    patch, box = cut(noise(17, 23), draw.box)
+    assert patch.shape[0] <= 17
+    assert (box >= 0).all()
+    assert box[0] + box[2] <= patch.shape[1] + 1e-4
+    assert box[1] + box[3] <= patch.shape[0] + 1e-4
+
+
+# Batches
+
+
+def sample(patches: Patches, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return render_images(patches, (24, 28))[place], render_labels(patches, (24, 28))[place]
+
+
+@given(
+    shapes=st.lists(st.tuples(sides, sides), min_size=2, max_size=5),
+    seed=st.integers(0, 1000),
+    crop=st.sampled_from([(0.1, 1.0), (1.0, 1.0)]),
+)
+def test_a_sample_does_not_depend_on_its_batch(
+    shapes: list[tuple[int, int]], seed: int, crop: tuple[float, float]
+) -> None:
+    """Frames and labels of all sizes in one batch: padding never shows."""
+    augment = Augment(crop=crop, color="strong")
+    views = [draw_view(generator(seed, place), augment) for place in range(len(shapes))]
+    images = [noise(*shape, seed=place) for place, shape in enumerate(shapes)]
+    labels = [regions(width, height, seed=place) for place, (height, width) in enumerate(shapes)]
+    together = collate(views, images, labels)
+    for place in range(len(shapes)):
+        alone = collate(views[place : place + 1], images[place : place + 1], labels[place : place + 1])
+        image, label = sample(together, place)
+        expected_image, expected_label = sample(alone, 0)
+        # Padding changes the scale in which grid_sample counts, and with it the rounding of positions.
+        torch.testing.assert_close(image, expected_image, atol=3e-5, rtol=0)
+        assert torch.equal(label, expected_label)
+
+
+def test_padding_never_leaks() -> None:
+    """A white frame beside a larger black one stays white to its last pixel, labels too."""
+    white, black = np.full((9, 11, 3), 255, np.uint8), np.zeros((40, 50, 3), np.uint8)
+    for flip in (False, True):
+        patches = collate(
+            [WHOLE._replace(flip=flip), WHOLE], [white, black], [np.full((5, 4), 3, np.uint8), regions(40, 50)]
+        )
+        patches.images.pixels[0, :, 10:] = patches.images.pixels[0, :, :, 12:] = 0  # beyond the repeated edge
+        patches.labels.pixels[0, 6:] = patches.labels.pixels[0, :, 5:] = 0
+        assert (render_images(patches, (64, 64))[0] > 1 - 1e-5).all()
+        assert (render_labels(patches, (64, 64))[0] == 3).all()
+
+
+def test_a_frame_without_labels_is_all_ignore_and_without_confidence_all_sure() -> None:
+    draw = draw_view(np.random.default_rng(0), Augment(crop=(0.1, 0.2)))
+    labels = regions(20, 20)
+    patches = collate([draw, WHOLE], [noise(20, 20)] * 2, [None, labels], [None, np.zeros((20, 20), np.uint8)])
+    assert (render_labels(patches, (8, 8))[0] == IGNORE).all()
+    assert (render_labels(patches, (8, 8))[1] != IGNORE).all()
+    confidence = render_confidence(patches, (8, 8))
+    assert confidence is not None
+    assert (confidence[0] == 1).all()
+    assert (confidence[1] == 0).all()
+    assert render_confidence(collate([WHOLE], [noise(20, 20)], [labels]), (8, 8)) is None
+
+
+@pytest.mark.parametrize("size", [(32, 48), (33, 44), (47, 31)])
+@pytest.mark.parametrize("flip", [False, True])
+def test_labels_of_a_feature_grid_lie_under_its_cells(size: tuple[int, int], flip: bool) -> None:
+    """Cell i of a grid of stride 8 sees the pixels from 8·i on, also where the last cell is cut."""
+    patches = collate([WHOLE._replace(flip=flip)], [noise(*size)], [regions(*size)])
+    full = render_labels(patches, size)[0]
+    grid = render_labels(patches, size, stride=8)[0]
+    assert grid.shape == (-(-size[0] // 8), -(-size[1] // 8))
+    for i, j in np.ndindex(*grid.shape):
+        middle = full[8 * i : 8 * i + 8, 8 * j : 8 * j + 8]
+        around = middle[max(0, min(3, len(middle) - 1)) : 5, max(0, min(3, middle.shape[1] - 1)) : 5]
+        assert grid[i, j] in around
+
+
+# Colour
+
+
+def reference(image: np.ndarray, brightness: float, contrast: float, saturation: float, grey: bool) -> np.ndarray:
+    """Pixel by pixel, in the words of the paint box: RGB 0…1, H W 3."""
+    luma = np.array([0.299, 0.587, 0.114])
+    result = np.empty_like(image)
+    for place in np.ndindex(image.shape[:2]):
+        pixel = image[place]
+        light = (pixel * luma).sum()
+        result[place] = brightness * (light + (0 if grey else saturation) * (pixel - light))
+    mean = (result * luma).sum(-1).mean()
+    return np.clip(mean + contrast * (result - mean), 0, 1)
+
+
+@given(
+    brightness=st.floats(0.6, 1.4),
+    contrast=st.floats(0.6, 1.4),
+    saturation=st.floats(0.6, 1.4),
+    grey=st.booleans(),
+    seed=st.integers(0, 100),
+)
+def test_colours_are_moved_as_a_pixelwise_reference_moves_them(
+    brightness: float, contrast: float, saturation: float, grey: bool, seed: int
+) -> None:
+    image = noise(6, 7, seed)
+    draw = colors(brightness=brightness, contrast=contrast, saturation=saturation, grey=float(grey))
+    # Two samples with draws of their own, so that none takes the other's.
+    found = recolor(tensor(image).expand(2, -1, -1, -1), torch.tensor(np.stack([UNCHANGED, draw])))
+    torch.testing.assert_close(found[:1], tensor(image), atol=1e-5, rtol=0)
+    expected = reference(image / 255, brightness, contrast, saturation, grey)
+    np.testing.assert_allclose(found[1].permute(1, 2, 0), expected, atol=1e-5)
+
+
+def test_hue_turns_colours_and_leaves_light_and_grey_alone() -> None:
+    image = torch.tensor([[0.6, 0.3, 0.3], [0.4, 0.4, 0.4]]).T.reshape(1, 3, 1, 2)  # a red and a grey
+    luma = torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)
+    for turns in (-0.1, 0.1, 1 / 3):
+        found = recolor(image, torch.tensor(colors(hue=turns))[None])
+        torch.testing.assert_close((found * luma).sum(1), (image * luma).sum(1), atol=1e-4, rtol=0)
+        torch.testing.assert_close(found[..., 1], image[..., 1], atol=1e-4, rtol=0)
+        hue = colorsys.rgb_to_hsv(*found[0, :, 0, 0].tolist())[0]
+        # The circle of chroma is not quite the one of HSV, but it turns the same way round or the other one.
+        assert min(abs(hue - turns % 1), abs(hue - -turns % 1)) < 0.08
+    back = recolor(recolor(image, torch.tensor(colors(hue=0.1))[None]), torch.tensor(colors(hue=-0.1))[None])
+    torch.testing.assert_close(back, image, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("blur", [0.0, 0.5, 1.0])
+def test_blur_preserves_the_mean_and_spreads(blur: float) -> None:
+    image = torch.zeros(2, 3, 300, 300)
+    image[:, :, 150, 150] = 1.0
+    found = recolor(image, torch.tensor(np.stack([colors(blur=blur), UNCHANGED])))
+    torch.testing.assert_close(found[1], image[1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.sum((2, 3)), image.sum((2, 3)), atol=1e-4, rtol=0)
+    offsets = torch.arange(300.0) - 150
+    width = (found[0, 0].sum(0) * offsets**2).sum().sqrt().item()
+    expected = (0.05 + 0.95 * blur) * 0.009 * 300
+    assert width == pytest.approx(expected, rel=0.05) if blur else width < 0.1
+    constant = torch.full((1, 3, 40, 40), 0.3)
+    torch.testing.assert_close(recolor(constant, torch.tensor(colors(blur=blur))[None]), constant, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", COLORS)
+def test_colours_stay_in_range(name: str) -> None:
+    augment = Augment(color=name)
+    drawn = np.stack([draw_view(generator(seed), augment).color for seed in range(32)])
+    found = recolor(torch.rand(32, 3, 16, 16, generator=torch.Generator().manual_seed(0)), torch.tensor(drawn))
+    assert found.isfinite().all()
+    assert found.min() >= 0
+    assert found.max() <= 1 + 1e-6
+
+
+# Draws
+
+
+def test_a_draw_is_a_function_of_its_key() -> None:
+    augment = Augment(color="strong")
+    seen = set()
+    for key in [(seed, stage, step, place) for seed in (0, 1) for stage in "ab" for step in (0, 1) for place in (0, 1)]:
+        one, same = (draw_view(generator(*key), augment) for _ in range(2))
+        assert np.array_equal(one.box, same.box)
+        assert np.array_equal(one.color, same.color)
+        assert one.flip == same.flip
+        seen.add((*one.box, *one.color))
+    assert len(seen) == 16
+
+
+def test_settings_do_not_shift_the_stream() -> None:
+    """Colour off or on: the same crops and flips, and the next draw of the stream is the same."""
+    streams = [generator(3), generator(3)]
+    for _ in range(5):
+        one, other = (
+            draw_view(rng, Augment(color=color)) for rng, color in zip(streams, ("none", "strong"), strict=True)
+        )
+        assert np.array_equal(one.box, other.box)
+        assert one.flip == other.flip
+
+
+def test_draws_are_as_frequent_as_said() -> None:
+    augment = Augment(crop=(0.3, 0.7), color="strong")
+    drawn = [draw_view(generator(0, number), augment) for number in range(2000)]
+    color = np.stack([draw.color for draw in drawn])
+    assert np.mean([draw.flip for draw in drawn]) == pytest.approx(0.5, abs=0.04)
+    assert (color[:, 5] >= 0).mean() == pytest.approx(0.5, abs=0.04)
+    assert color[:, 4].mean() == pytest.approx(0.2, abs=0.04)
+    assert (color[:, 0] != 1).mean() == pytest.approx(0.8, abs=0.04)
+    assert 0.6 <= color[:, :2].min() < 0.62
+    assert 1.38 < color[:, :2].max() <= 1.4
+    assert np.mean([draw.box[2] for draw in drawn]) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("wrong", [{"crop": (0.0, 1.0)}, {"crop": (0.7, 0.3)}, {"crop": (0.5, 1.1)}, {"color": "loud"},
+                                   {"color": {"hue": 1}}, {"angle": 3}])  # fmt: skip
+def test_refuses_impossible_settings(wrong: dict) -> None:
+    with pytest.raises(ValidationError):
+        Augment(**wrong)

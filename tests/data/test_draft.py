@@ -1,0 +1,219 @@
+"""`suture check --write`: the draft loads back, marks its guesses, and never overwrites unasked."""
+
+import json
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+from suture.data.check import check
+from suture.data.clips import Clip
+from suture.data.draft import draft_dataset_file, guess_cases, guess_split, write_draft
+from suture.data.images import read_image
+from suture.data.sources import load_dataset
+from suture.errors import UserError
+
+WIDTH, HEIGHT = 64, 48
+
+
+def write(path: Path, pixels: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(path), pixels[..., ::-1] if pixels.ndim == 3 else pixels)
+
+
+def frames(root: Path, *videos: str, count: int = 3) -> None:
+    for seed, video in enumerate(videos):
+        for index in range(count):
+            blobs = np.random.default_rng([seed, index]).integers(60, 220, (6, 8, 3), np.uint8)
+            write(root / video / f"{index:03}.png", cv2.resize(blobs, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC))
+
+
+def masks(root: Path, *videos: str, values: np.ndarray, count: int = 3) -> None:
+    for video in videos:
+        for index in range(count):
+            mask = np.zeros((HEIGHT, WIDTH), np.intp)
+            for number in range(1, len(values)):
+                mask[number * 6 : number * 6 + 6, 10:50] = number
+            write(root / video / f"{index:03}.png", values[mask])
+
+
+def clips(*paths: str) -> list[Clip]:
+    return [Clip(tuple(path.split("/")), Path(), {}) for path in paths]
+
+
+def add_line(root: Path, line: str) -> None:
+    path = root / "dataset.yaml"
+    path.write_text(path.read_text() + line + "\n")
+
+
+def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
+    videos = ("case1_1", "case1_2", "case2", "case3", "case4")
+    frames(tmp_path / "videos", *videos)
+    masks(tmp_path / "masks", *videos, values=np.array([0, 1, 7, 255], np.uint8))
+    path = write_draft(tmp_path)
+    text = path.read_text()
+    content = yaml.safe_load(text)
+    assert [(entry["name"], entry["value"]) for entry in content["classes"]] == [
+        ("class_1", 1),
+        ("class_7", 7),
+        ("ignored", 255),
+    ]
+    assert content["cases"] == {"case1": ["case1_1", "case1_2"]}
+    assert "unpainted" not in content
+    assert "# question: what do unpainted pixels mean (the value 0" in text
+    assert text.count("# guess") >= 8
+
+    dataset = load_dataset(tmp_path)
+    assert dataset.classes.names == ("class_1", "class_7")
+    assert {video.split for video in dataset} == {"train", "val", "test"}
+    assert [problem.code for problem in check(dataset, progress=False, workers=1).problems] == ["unpainted"]
+    add_line(tmp_path, "unpainted: ignore")
+    assert check(tmp_path, progress=False, workers=1).problems == []
+
+
+def test_colour_masks(tmp_path: Path) -> None:
+    frames(tmp_path / "frames", "a", "b", "c")
+    masks(tmp_path / "labels", "a", "b", "c", values=np.array([(9, 9, 9), (0, 255, 0), (255, 0, 4)], np.uint8))
+    write_draft(tmp_path)
+    dataset = load_dataset(tmp_path)
+    assert set(dataset.classes.values) == {(9, 9, 9), (0, 255, 0), (255, 0, 4)}
+    assert dataset.classes.colors[0] == (0, 255, 0)
+    assert check(dataset, progress=False, workers=1).problems == []
+
+
+def test_anti_aliased_masks_do_not_become_thousands_of_classes(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    gradient = np.random.default_rng(0).integers(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
+    write(tmp_path / "masks/a/000.png", gradient)
+    text = draft_dataset_file(tmp_path)
+    assert "look anti-aliased or compressed" in text
+    assert len(yaml.safe_load(text)["classes"]) == 64
+
+
+def test_a_cvat_export_gives_its_labels(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    mask = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    mask[:20] = (250, 50, 83)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("labelmap.txt", "# label:color\nbackground:0,0,0::\nneedle driver:250,50,83::\n")
+        archive.writestr("SegmentationClass/001.png", cv2.imencode(".png", mask[..., ::-1])[1].tobytes())
+    content = yaml.safe_load(draft_dataset_file(tmp_path))
+    assert content["masks"] == "a.zip"
+    assert [entry["name"] for entry in content["classes"]] == ["needle driver"]
+    write_draft(tmp_path)
+    assert load_dataset(tmp_path)["a"].with_mask == [1]
+
+
+def test_a_coco_file_gives_its_categories(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    coco = {
+        "images": [{"id": 1, "file_name": "a/002.png", "width": WIDTH, "height": HEIGHT}],
+        "categories": [{"id": 4, "name": "clip applier"}],
+        "annotations": [{"image_id": 1, "category_id": 4, "segmentation": [[1, 1, 30, 1, 30, 30]]}],
+    }
+    (tmp_path / "notes.json").write_text("{}")
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    write_draft(tmp_path)
+    dataset = load_dataset(tmp_path)
+    assert dataset.classes.names == ("clip applier",)
+    assert dataset["a"].with_mask == [2]
+
+
+def test_a_folder_without_masks(tmp_path: Path) -> None:
+    frames(tmp_path, "a", "b")
+    text = write_draft(tmp_path).read_text()
+    assert "# question: no masks were found" in text
+    assert [video.id for video in load_dataset(tmp_path)] == ["a", "b"]
+
+
+def test_names_that_need_quotes_survive(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "2023-01-14", "007", "yes", "a: b # c")
+    write_draft(tmp_path)
+    assert {video.id for video in load_dataset(tmp_path)} == {"2023-01-14", "007", "yes", "a: b # c"}
+
+
+def test_the_view_is_found_and_written_down(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a", "b")
+    for path in (tmp_path / "videos/a").iterdir():
+        image = read_image(path)
+        image[:, :12] = image[:, -12:] = 0
+        write(path, image)
+    view = yaml.safe_load(draft_dataset_file(tmp_path))["view"]
+    assert list(view) == ["a"]
+    x, y, width, height = view["a"]["rect"]
+    assert (y, height) == (0, HEIGHT)
+    assert abs(x - 12) <= 2
+    assert abs(width - 40) <= 4
+
+
+def test_nothing_is_written_over_unless_forced(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    path = write_draft(tmp_path)
+    path.write_text("mine")
+    with pytest.raises(UserError, match="--force"):
+        write_draft(tmp_path)
+    assert path.read_text() == "mine"
+    write_draft(tmp_path, force=True)
+    assert "format: 1" in path.read_text()
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_a_known_dataset_needs_no_draft(tmp_path: Path) -> None:
+    frames(tmp_path / "img/patient1", "seq1")
+    frames(tmp_path / "annot/patient1", "seq1")
+    with pytest.raises(UserError, match="vocalfolds"):
+        write_draft(tmp_path)
+    assert not (tmp_path / "dataset.yaml").exists()
+
+
+def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no videos"):
+        write_draft(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("paths", "cases"),
+    [
+        (("case1", "case2", "case3"), {"case1": 1, "case2": 1, "case3": 1}),
+        (("video_1", "video_2", "video_3"), {"video_1": 1, "video_2": 1, "video_3": 1}),
+        (("op_07_1", "op_07_2", "op_08_1"), {"op_07": 2, "op_08_1": 1}),
+        (("lap Part1", "lap part2", "lap_b"), {"lap": 2, "lap_b": 1}),
+        (("case01a", "case01b", "case02", "case03b"), {"case01": 2, "case02": 1, "case03b": 1}),
+        (("GX01", "GX01_1", "GX02"), {"GX01": 2, "GX02": 1}),
+        (("2023-01-14", "2023-01-20"), {"2023-01-14": 1, "2023-01-20": 1}),
+        (("ann/1", "ann/2", "bob/1"), {"ann": 2, "bob_1": 1}),
+        (("site/ann", "site/bob"), {"site_ann": 1, "site_bob": 1}),
+        (("train/seq_1", "test/seq_1"), {"train_seq_1": 1, "test_seq_1": 1}),
+    ],
+)
+def test_cases_guessed_from_names(paths: tuple[str, ...], cases: dict[str, int]) -> None:
+    assert {case: len(videos) for case, videos in guess_cases(clips(*paths)).items()} == cases
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, (1, 0, 0)), (2, (1, 0, 1)), (3, (1, 1, 1)), (5, (3, 1, 1)), (10, (6, 2, 2))]
+)
+def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
+    videos = clips(*(f"case{number}" for number in range(count)))
+    cases = guess_cases(videos)
+    split = guess_split(videos, cases, Counter({video.id: 1 for video in videos}))
+    assert tuple(len(split[name]) for name in ("train", "val", "test")) == sizes
+    assert sorted(case for chosen in split.values() for case in chosen) == sorted(cases)
+
+
+def test_what_is_held_out_has_labels() -> None:
+    videos = clips(*(f"case{number}" for number in range(20)))
+    split = guess_split(videos, guess_cases(videos), Counter({"case3": 1, "case4": 1, "case5": 1}))
+    assert set(split["val"] + split["test"]) < {"case3", "case4", "case5"}
+    assert len(split["train"]) == 18
+
+
+def test_folders_named_after_splits_are_believed() -> None:
+    videos = clips("train/a", "train/b", "Validation/c", "test/d")
+    split = guess_split(videos, guess_cases(videos), Counter())
+    assert split == {"train": ["train_a", "train_b"], "val": ["Validation_c"], "test": ["test_d"]}

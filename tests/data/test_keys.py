@@ -1,0 +1,158 @@
+"""Keys come from where they should, as often as they should."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy.stats import chisquare
+
+from suture.data.keys import KeyPlan, KeyPool, KeySettings
+from suture.data.training import Epochs, generator
+
+# Cases of very different lengths, two of them with two videos; shots of one frame and of many; frames in any order.
+CASES = np.array([0] * 9 + [1] * 4 + [2] * 3 + [1] * 3 + [3] * 1)
+SHOTS = np.array([0] * 4 + [1] * 5 + [2] * 1 + [3] * 3 + [4] * 3 + [5] * 3 + [6] * 1)
+
+
+def other_frames(plan: KeyPlan) -> np.ndarray:
+    """The frame numbers of the other-video keys, B × N_v."""
+    return np.concatenate([plan.own.ravel(), plan.extra])[plan.others]
+
+
+def batches(count: int, size: int, seed: int = 0) -> Iterator[tuple[np.random.Generator, list[int]]]:
+    """Queries as the contrast stage draws them, with a generator for their keys."""
+    order = Epochs(np.arange(len(CASES)), seed, "contrast")
+    for step in range(count):
+        yield generator(seed, "keys", step), [order[step * size + place] for place in range(size)]
+
+
+@given(
+    cases=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    data=st.data(),
+    views=st.integers(0, 2),
+    same_shot=st.integers(0, 2),
+    other_videos=st.sampled_from([0, 1, 2, 4, 64]),
+    mode=st.sampled_from(["paper", "shared", "bank"]),
+    seed=st.integers(0, 1000),
+)
+def test_never_the_wrong_video_and_never_across_a_cut(
+    cases: list[int], data: st.DataObject, views: int, same_shot: int, other_videos: int, mode: str, seed: int
+) -> None:
+    if views + same_shot == 0:
+        views = 1
+    # A shot is of one case: its number is made of the case's and of a part within it.
+    shots = [2 * case + data.draw(st.integers(0, 1)) for case in cases]
+    queries = data.draw(st.lists(st.integers(0, len(cases) - 1), min_size=1, max_size=5))
+    settings = KeySettings(views=views, same_shot=same_shot, other_videos=other_videos, mode=mode)
+    plan = KeyPool(cases, shots).draw(np.random.default_rng(seed), queries, settings)
+
+    assert plan.own.shape == (len(queries), views + same_shot)
+    several = len(set(cases)) > 1
+    assert plan.others.shape == (len(queries), other_videos if several and mode != "bank" else 0)
+    for b, query in enumerate(queries):
+        assert (plan.own[b, :views] == query).all()
+        assert all(shots[key] == shots[query] for key in plan.own[b])
+        alone = shots.count(shots[query]) == 1
+        assert all((key == query) == alone for key in plan.own[b, views:])
+        assert all(cases[key] != cases[query] for key in other_frames(plan)[b])
+        # Every further key is met by the query it was drawn for, and by no other.
+        met = set(plan.others[b][plan.others[b] >= plan.own.size] - plan.own.size)
+        assert met == set(np.flatnonzero(plan.extra_of == b))
+    assert (np.diff(plan.extra_of) >= 0).all()
+
+
+@pytest.mark.parametrize("mode", ["paper", "shared"])
+@pytest.mark.parametrize(("same_shot", "other_videos"), [(0, 0), (0, 4), (1, 4), (2, 4), (1, 64)])
+def test_as_many_keys_as_asked_for(mode: str, same_shot: int, other_videos: int) -> None:
+    settings = KeySettings(same_shot=same_shot, other_videos=other_videos, mode=mode)
+    for rng, queries in batches(20, 4):
+        plan = KeyPool(CASES, SHOTS).draw(rng, queries, settings)
+        assert plan.own.shape == (4, 1 + same_shot)
+        assert other_frames(plan).shape == (4, other_videos)
+
+
+def test_paper_encodes_all_other_video_keys_anew() -> None:
+    for rng, queries in batches(5, 4):
+        plan = KeyPool(CASES, SHOTS).draw(rng, queries, KeySettings(other_videos=4))
+        assert len(plan.extra) == 16
+        assert plan.others.ravel().tolist() == list(range(8, 24))
+        assert plan.extra_of.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
+
+
+def test_shared_encodes_only_what_the_batch_lacks() -> None:
+    pool, settings = KeyPool(CASES, SHOTS), KeySettings(other_videos=4, mode="shared")
+    # Frames 0 and 1 are of case 0, 9 of case 1, 13 of case 2; every query has two keys of its own.
+    plan = pool.draw(np.random.default_rng(0), [0, 1, 9, 13], settings)
+    assert len(plan.extra) == 0
+    assert all(len(set(row)) == 4 for row in plan.others)
+    plan = pool.draw(np.random.default_rng(0), [0, 1, 2, 9], settings)
+    assert plan.extra_of.tolist() == [0, 0, 1, 1, 2, 2]  # only two keys of the fourth are of another case
+    assert (plan.others[:3, :2] < plan.own.size).all()
+    assert (plan.others[3] < plan.own.size).all()
+    plan = pool.draw(np.random.default_rng(0), [0, 1, 2, 3], settings)
+    assert len(plan.extra) == 16
+
+
+def test_bank_encodes_no_other_video_keys() -> None:
+    plan = KeyPool(CASES, SHOTS).draw(np.random.default_rng(0), [0, 9], KeySettings(other_videos="all", mode="bank"))
+    assert plan.extra.size == plan.others.size == 0
+
+
+@pytest.mark.parametrize("mode", ["paper", "shared", "bank"])
+def test_one_case_has_no_other_videos(mode: str) -> None:
+    pool = KeyPool([0] * 6, [0, 0, 0, 1, 1, 1])
+    plan = pool.draw(np.random.default_rng(0), [0, 5], KeySettings(other_videos=4, mode=mode))
+    assert plan.own.shape == (2, 2)
+    assert plan.others.shape == (2, 0)
+    assert plan.extra.size == 0
+
+
+@pytest.mark.parametrize("mode", ["paper", "shared"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_other_video_keys_are_uniform_over_the_frames_of_other_videos(mode: str, size: int) -> None:
+    """Whatever the query's case: drawn alone or taken from the batch, every frame of other cases is as likely."""
+    pool, settings = KeyPool(CASES, SHOTS), KeySettings(other_videos=3, mode=mode)
+    # One key per batch: keys of one batch are not independent, and a chi-square test is of independent draws.
+    counts = np.zeros((CASES.max() + 1, len(CASES)))
+    for rng, queries in batches(12000 // size * 2, size):
+        plan = pool.draw(rng, queries, settings)
+        b, place = rng.integers(size), rng.integers(3)
+        counts[CASES[queries[b]], other_frames(plan)[b, place]] += 1
+    for case, row in enumerate(counts):
+        allowed = case != CASES
+        assert row[~allowed].sum() == 0
+        assert chisquare(row[allowed]).pvalue > 1e-3, f"case {case}: {row}"
+
+
+def test_the_chi_square_would_notice_a_bias() -> None:
+    """Keys that are drawn video by video, as one might, are far from uniform over frames."""
+    rng = np.random.default_rng(0)
+    cases = rng.choice([1, 2, 3], 6000)
+    drawn = np.array([rng.choice(np.flatnonzero(case == CASES)) for case in cases])
+    assert chisquare(np.bincount(drawn, minlength=len(CASES))[CASES != 0]).pvalue < 1e-6
+
+
+def test_same_shot_keys_are_uniform_over_the_others_of_the_shot() -> None:
+    pool, rng = KeyPool(CASES, SHOTS), np.random.default_rng(0)
+    for query in (4, 6, 8):  # first, middle and last of a shot of five
+        counts = np.bincount([pool.same_shot(rng, query) for _ in range(4000)], minlength=len(CASES))
+        expected = (SHOTS[query] == SHOTS) & (np.arange(len(CASES)) != query)
+        assert counts[~expected].sum() == 0
+        assert chisquare(counts[expected]).pvalue > 1e-3
+
+
+def test_draws_are_a_function_of_the_generator() -> None:
+    pool, settings = KeyPool(CASES, SHOTS), KeySettings(mode="shared")
+    one, same, another = (pool.draw(generator(seed, "keys"), [0, 5, 9, 13], settings) for seed in (0, 0, 1))
+    assert np.array_equal(one.own, same.own)
+    assert np.array_equal(other_frames(one), other_frames(same))
+    assert not np.array_equal(other_frames(one), other_frames(another))
+
+
+@pytest.mark.parametrize("wrong", [{"other_videos": "all"}, {"views": 0, "same_shot": 0}, {"views": -1}, {"mode": "x"}])
+def test_refuses_impossible_settings(wrong: dict) -> None:
+    with pytest.raises(ValidationError):
+        KeySettings(**wrong)

@@ -1,0 +1,184 @@
+"""Cuts are found in generated video at 1, 5 and 25 frames per second, and hard negatives are not taken for cuts."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from suture.data.dataset import Frame, Video
+from suture.data.images import read_image
+from suture.data.render import render_video
+from suture.data.scenario import SyntheticSettings, SyntheticVideo, plan
+from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames
+from suture.data.sources import load_dataset
+from suture.data.view import View
+
+FrameList = list[np.ndarray]
+
+
+def scene(seed: int, width: int = 96, height: int = 72) -> np.ndarray:
+    """A picture of soft patches."""
+    patches = np.random.default_rng(seed).integers(30, 200, (7, 7, 3)).astype(np.uint8)
+    return cv2.resize(patches, (width, height), interpolation=cv2.INTER_CUBIC)
+
+
+def stretch(picture: np.ndarray, length: int, seed: int = 0) -> FrameList:
+    """A still shot, with a camera's noise."""
+    generator = np.random.default_rng(seed)
+    return [np.clip(picture + generator.normal(0, 3, picture.shape), 0, 255).astype(np.uint8) for _ in range(length)]
+
+
+def starts(frames: Iterable[np.ndarray], numbers: Iterable[int] | None = None) -> tuple[int, ...]:
+    frames = list(frames)
+    return shots_of_frames(frames, list(numbers) if numbers is not None else range(len(frames))).starts
+
+
+def detect(video: SyntheticVideo, frames: FrameList) -> tuple[set[int], set[int]]:
+    """The frames at which shots are found to start, and those at which they do."""
+    excluded = {frame for first, last in video.excluded for frame in range(first, last + 1)}
+    usable = [index for index in range(len(frames)) if index not in excluded]
+    inside = View(*video.view.rect, video.view.circle).mask(96, 96) if video.view else None
+    shots = shots_of_frames([frames[i] for i in usable], [video.numbers[i] for i in usable], usable, inside)
+    return set(shots.starts[1:]), {min(index for index in usable if index >= cut) for cut in video.cuts}
+
+
+@pytest.mark.parametrize("fps", [1, 5, 25])
+def test_precision_and_recall_on_generated_video(fps: int) -> None:
+    right = found = there = disturbed = 0
+    for gaps in (False, True):
+        settings = SyntheticSettings(seed=7, cases=3, frames=50, shots=4, fps=fps, width=96, height=96, gaps=gaps)
+        for video in plan(settings):
+            got, true = detect(video, [frame for frame, _ in render_video(video)])
+            right, found, there = right + len(got & true), found + len(got), there + len(true)
+            disturbed += len({event.kind for event in video.events})
+    assert there >= 24
+    assert disturbed >= 20  # smoke, blood, light, blur, sweeps, instruments, gaps
+    assert right / found >= 0.95
+    assert right / there >= 0.95
+
+
+@given(st.lists(st.integers(2, 12), min_size=1, max_size=5), st.integers(0, 10**6))
+def test_every_shot_is_a_stretch_and_all_frames_have_one(lengths: list[int], seed: int) -> None:
+    frames = [frame for i, length in enumerate(lengths) for frame in stretch(scene(seed + i), length, seed)]
+    shots = shots_of_frames(frames, range(len(frames)))
+    assert shots.starts == tuple(np.cumsum([0, *lengths[:-1]]).tolist())
+    assert [index for shot in range(len(shots)) for index in shots.members(shot)] == list(range(len(frames)))
+    assert all(index in shots.members(shots.of(index)) for index in range(len(frames)))
+    assert len(shots.curve) == len(shots.threshold) == len(frames) - 1
+
+
+def test_a_lamp_that_is_turned_up_is_no_cut() -> None:
+    picture = scene(1)
+    assert starts(
+        [*stretch(picture, 10), *stretch(np.clip(picture * 1.25, 0, 255), 10), *stretch(picture * 0.5, 10)]
+    ) == (0,)
+
+
+def test_smoke_is_no_cut() -> None:
+    picture = scene(2).astype(np.float32)
+    assert starts([*stretch(picture, 10), *stretch(0.4 * picture + 0.6 * 190, 10), *stretch(picture, 10)]) == (0,)
+
+
+def test_an_instrument_or_blood_is_no_cut() -> None:
+    picture, with_tool, bloody = scene(3), scene(3), scene(3)
+    cv2.line(with_tool, (96, 72), (45, 30), (150, 150, 155), 14)
+    cv2.circle(bloody, (30, 40), 18, (90, 5, 5), -1)
+    assert starts([*stretch(picture, 10), *stretch(with_tool, 10), *stretch(bloody, 10)]) == (0,)
+
+
+def test_one_odd_frame_is_no_cut() -> None:
+    still = stretch(scene(4), 20)
+    for odd in (scene(5), np.full_like(scene(5), 255), np.zeros_like(scene(5))):
+        assert starts([*still[:10], odd, *still[10:]]) == (0,)
+
+
+def test_shots_of_one_frame() -> None:
+    assert starts([*stretch(scene(0), 5), scene(1), *stretch(scene(2), 5)]) == (0, 5, 6)
+
+
+def test_a_restless_video_needs_more() -> None:
+    generator = np.random.default_rng(0)
+    restless = [np.roll(scene(6), tuple(generator.integers(-20, 20, 2)), (0, 1)) for _ in range(40)]
+    assert len(starts(restless)) <= 3
+
+
+def test_gaps_in_the_numbers() -> None:
+    still = stretch(scene(7), 20)
+    steady = list(range(0, 200, 10))
+    small_gap = [number + (900 if index >= 10 else 0) for index, number in enumerate(steady)]
+    minutes = [number + (5110 if index >= 10 else 0) for index, number in enumerate(steady)]
+    assert starts(still, steady) == (0,)
+    assert starts(still, small_gap) == (0,)  # the camera stood still
+    assert starts(still, minutes) == (0, 10)
+    assert starts(still, [*range(10), *range(10)]) == (0, 10)  # the recorder counts anew
+    assert starts([*stretch(scene(7), 10), *stretch(scene(8), 10)], small_gap) == (0, 10)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_very_short_videos(count: int) -> None:
+    shots = shots_of_frames(stretch(scene(0), count), range(count))
+    assert shots.starts == ((0,) if count else ())
+    assert len(shots.curve) == max(0, count - 1)
+
+
+def test_black_frames_are_one_shot() -> None:
+    assert starts(stretch(np.zeros((48, 64, 3)), 20)) == (0,)
+
+
+def video_of(frames: FrameList, folder: Path, excluded: range = range(0), view: View | None = None) -> Video:
+    files = [folder / f"{index:03d}.png" for index in range(len(frames))]
+    for file, frame in zip(files, frames, strict=True):
+        cv2.imwrite(str(file), frame[..., ::-1])
+    listed = [Frame(index, index, image=file) for index, file in enumerate(files)]
+    return Video("a", "a", listed, view_setting=view, excluded=frozenset(excluded))
+
+
+def test_excluded_frames_separate_shots_and_are_not_read(tmp_path: Path) -> None:
+    video = video_of(stretch(scene(0), 20), tmp_path, excluded=range(8, 12))
+    for index in video.excluded:
+        (tmp_path / f"{index:03d}.png").unlink()
+    done: list[int] = []
+    shots = find_shots(video, progress=done.append)
+    assert shots.starts == (0, 12)
+    assert shots.members(0) == tuple(range(8))
+    assert shots.members(1) == tuple(range(12, 20))
+    assert (shots.of(7), shots.of(12)) == (0, 1)
+    assert sum(done) == 16
+    with pytest.raises(KeyError, match="excluded"):
+        shots.of(9)
+    with pytest.raises(KeyError, match="beyond"):
+        shots.of(20)
+
+
+def test_only_the_view_counts(tmp_path: Path) -> None:
+    view = View(24, 12, 48, 48, (48.0, 36.0, 24.0))
+    inside = view.mask(96, 72)[..., None]
+    frames = [np.where(inside, scene(0), scene(i)).astype(np.uint8) for i in range(12)]  # a busy menu around it
+    assert find_shots(video_of(frames, tmp_path, view=view)).starts == (0,)
+    cut = [np.where(inside, scene(i // 6), 0).astype(np.uint8) for i in range(12)]
+    assert find_shots(video_of(cut, tmp_path, view=view)).starts == (0, 6)
+
+
+def test_real_video(shared: Path) -> None:
+    """Handheld endoscopes move all the time: that is no reason to call every move a cut."""
+    dataset = load_dataset(shared / "data" / "vocalfolds")
+    for video in dataset.videos[2:6]:
+        assert len(find_shots(video)) <= 1 + len(video) / 20
+
+
+def test_the_drawing(tmp_path: Path) -> None:
+    frames = [frame for i in range(14) for frame in stretch(scene(i), 6)]
+    video = video_of(frames, tmp_path, excluded=range(20, 26))
+    for shots in (find_shots(video), Shots((), (), np.zeros(0), np.zeros(0))):
+        draw_shots(video, shots, labelled=[0, 40]).savefig(tmp_path / "shots.png", dpi=40)
+        assert read_image(tmp_path / "shots.png").std() > 5
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(ValidationError):
+        ShotSettings(flor=0.1)  # type: ignore[call-arg]
