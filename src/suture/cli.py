@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from suture import __version__
@@ -74,6 +75,7 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Draft dataset.yaml, every guess marked.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing dataset.yaml.")] = False,
+    pictures: Annotated[Path | None, typer.Option(help="Draw each video's view and shots into this folder.")] = None,
 ) -> None:
     """Say what is here, and what would ruin a night of training."""
     from suture.data.check import check as check_dataset
@@ -92,6 +94,13 @@ def check(
         out.print_json(data=report.to_json())
     else:
         report.print(out)
+    if pictures is not None:
+        from suture.data.pictures import write_pictures
+
+        with Progress(console=err, transient=True) as bar:
+            task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
+            written = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
+        err.print(f"{len(written)} pictures in {pictures}", highlight=False, soft_wrap=True)
     if report.fatal:
         raise typer.Exit(2)
 

@@ -1,0 +1,37 @@
+"""Pictures for judging what was found: each video's view, and its shots as a curve with the cuts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import cv2
+
+from suture.data.dataset import Dataset
+from suture.data.shots import draw_shots, find_shots
+from suture.data.view import draw_view
+from suture.errors import UserError
+from suture.files import replacing
+
+
+def write_pictures(
+    dataset: Dataset,
+    out: Path,
+    labelled: Mapping[str, Sequence[int]] | None = None,
+    progress: Callable[[int], None] = lambda videos: None,
+) -> list[Path]:
+    """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video into a new folder; give their paths."""
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is there and not empty: give a new folder for the pictures.")
+    written = []
+    for video in dataset:
+        if video.usable:
+            middle = video.usable[len(video.usable) // 2]
+            drawn = draw_view(video.read(middle), video.view)
+            written.append(out / f"{video.id}-view.png")
+            with replacing(written[-1]) as temporary:
+                cv2.imwrite(str(temporary), cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))
+            figure = draw_shots(video, find_shots(video), (labelled or {}).get(video.id, ()))
+            written.append(out / f"{video.id}-shots.png")
+            with replacing(written[-1]) as temporary:
+                figure.savefig(temporary, dpi=110)
+        progress(1)
+    return written

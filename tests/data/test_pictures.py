@@ -1,0 +1,24 @@
+"""Pictures of views and shots are real images, one pair per video."""
+
+from pathlib import Path
+
+import cv2
+import pytest
+
+from suture.data.pictures import write_pictures
+from suture.data.scenario import SyntheticSettings
+from suture.data.sources import load_dataset
+from suture.data.sources.synthetic import write_synthetic
+from suture.errors import UserError
+
+
+def test_pictures(tmp_path: Path) -> None:
+    settings = SyntheticSettings(cases=2, frames=12, width=64, height=64)
+    dataset = load_dataset(write_synthetic(tmp_path / "data", settings, container="png", progress=False))
+
+    written = write_pictures(dataset, tmp_path / "pictures")
+
+    assert {path.name for path in written} == {f"{v.id}-{kind}.png" for v in dataset for kind in ("view", "shots")}
+    assert all(cv2.imread(str(path)) is not None for path in written)
+    with pytest.raises(UserError, match="not empty"):
+        write_pictures(dataset, tmp_path / "pictures")
