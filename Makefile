@@ -2,12 +2,16 @@ PYTHON ?= python3
 
 .PHONY: help demo test lint bench clean distclean
 .DELETE_ON_ERROR:
+demo: export SUTURE_CACHE = demo/cache
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: demo/data ## surgical video rendered into demo/, and checked
+demo: demo/data ## the whole job on generated video, in demo/: check, train, evaluate, report
 	@.venv/bin/suture check demo/data
+	@.venv/bin/suture train demo/data --preset demo --set method=supervised -o demo/runs/supervised
+	@.venv/bin/suture train demo/data --preset demo --set method=pgvcl -o demo/runs/pgvcl
+	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl -o demo/report.html
 
 test: lint ## lint, then all tests
 	@.venv/bin/python -m pytest -q -n auto --dist loadfile
@@ -28,7 +32,7 @@ distclean: clean ## remove .venv too
 	@rm -rf .venv
 
 demo/data: | .venv/.ready
-	@.venv/bin/suture synthetic $@
+	@.venv/bin/suture synthetic $@ --frames 60
 
 # The stamp is touched last, so an installation that was interrupted is taken up again.
 .venv/.ready: constraints.txt pyproject.toml

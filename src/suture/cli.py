@@ -154,6 +154,54 @@ def evaluate(run: Path, set: Overrides = None) -> None:
         out.print(scores_table(metrics))
 
 
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="One run folder, or several to set side by side.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The HTML file.")] = None,
+    no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
+) -> None:
+    """Write one HTML page about finished runs, and print their scores."""
+    from suture.report.report import write_report
+    from suture.report.scores import scores_table
+
+    path = write_report(runs, output, frames=not no_frames, console=err)
+    out.print(scores_table(runs))
+    out.print(f"Report: {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def compare(
+    file: Annotated[Path, typer.Argument(help="A comparison file, or with --tables a folder of finished runs.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where runs and tables go.")] = None,
+    devices: Annotated[str | None, typer.Option(help="GPU numbers such as 0,1, or cpu.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on each device.")] = 1,
+    minutes: Annotated[float | None, typer.Option(help="Start no run that would not end within so many.")] = None,
+    list: Annotated[bool, typer.Option("--list", help="Only say which runs there are, and which are done.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Only write the tables of the finished runs.")] = False,
+    collect: Annotated[Path | None, typer.Option(help="Copy the finished runs' small files into this folder.")] = None,
+) -> None:
+    """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""
+    from suture.compare import compare as comparisons
+    from suture.compare.collect import collect as collect_runs
+    from suture.compare.plan import read_plan
+
+    folder = file if file.is_dir() else output or comparisons.default_folder(file)
+    if list:
+        out.print(comparisons.listing(read_plan(file), folder))
+        return
+    outcome = None
+    if tables or file.is_dir():
+        written = comparisons.write_tables(folder, output if file.is_dir() else None)
+        out.print(f"Tables: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    else:
+        outcome = comparisons.compare(file, output, devices, jobs, minutes, err)
+    if collect is not None:
+        copied = collect_runs(folder, collect)
+        out.print(f"{len(copied)} runs collected in {collect}", highlight=False, soft_wrap=True)
+    if outcome is not None and (outcome.failed or outcome.left):
+        raise typer.Exit(1)
+
+
 def scores_table(metrics: dict[str, Any]) -> Table:
     """The scores of each set of frames, in percent."""
     table = Table(title="Scores (%)", title_justify="left")

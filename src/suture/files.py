@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import Any
 import yaml
 
 from suture.errors import UserError
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
 
 
 @contextmanager
@@ -28,6 +31,13 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left below a folder, where nobody else writes now."""
+    for path in folder.rglob(".*"):
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

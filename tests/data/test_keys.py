@@ -111,13 +111,13 @@ def test_one_case_has_no_other_videos(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["paper", "shared"])
-@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("size", [2, 4])
 def test_other_video_keys_are_uniform_over_the_frames_of_other_videos(mode: str, size: int) -> None:
     """Whatever the query's case: drawn alone or taken from the batch, every frame of other cases is as likely."""
     pool, settings = KeyPool(CASES, SHOTS), KeySettings(other_videos=3, mode=mode)
     # One key per batch: keys of one batch are not independent, and a chi-square test is of independent draws.
     counts = np.zeros((CASES.max() + 1, len(CASES)))
-    for rng, queries in batches(12000 // size * 2, size):
+    for rng, queries in batches(16000 // size, size):
         plan = pool.draw(rng, queries, settings)
         b, place = rng.integers(size), rng.integers(3)
         counts[CASES[queries[b]], other_frames(plan)[b, place]] += 1

@@ -186,3 +186,9 @@ def test_parses_what_it_writes(value: object) -> None:
 def test_refuses_what_is_no_view(value: object) -> None:
     with pytest.raises(UserError, match=r"dataset\.yaml"):
         View.parse(value, "dataset.yaml")
+
+
+def test_a_view_is_cut_to_its_frame() -> None:
+    assert View(4, 2, 100, 100).within(20, 10) == View(4, 2, 16, 8)
+    with pytest.raises(UserError, match="outside its frames of 20×10"):
+        View(20, 0, 5, 5).within(20, 10)

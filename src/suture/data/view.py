@@ -1,7 +1,7 @@
 """The view: the part of a frame that shows the scene. Black border, menus and overlays lie outside."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -38,6 +38,12 @@ class View:
         """The same form that `parse` reads."""
         rect: dict[str, Any] = {"rect": [self.x, self.y, self.width, self.height]}
         return rect | ({"circle": list(self.circle)} if self.circle else {})
+
+    def within(self, width: int, height: int) -> "View":
+        """The same view cut to a frame's size."""
+        if self.x >= width or self.y >= height:
+            raise UserError(f"The view {self.to_json()} lies outside its frames of {width}×{height} pixels.")
+        return replace(self, width=min(self.width, width - self.x), height=min(self.height, height - self.y))
 
     def mask(self, width: int, height: int) -> np.ndarray:
         """True where a pixel of a width × height frame lies inside the view."""

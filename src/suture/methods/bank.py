@@ -69,9 +69,10 @@ class Bank(nn.Module):
         frames = of_others(self.frames).round()
         share = torch.ones_like(frames) if draws == "all" else draws / frames.clamp(min=1)
         share = share * (frames > 0)
+        counts = of_others(self.positive_counts)  # whole numbers, so exact; sums of a class that is gone are not
         return Contrasts(
-            (of_others(self.positive_sums) * share[:, None, None]).float(),
-            (of_others(self.positive_counts) * share[:, None]).float().clamp(min=0),
+            (of_others(self.positive_sums) * share[:, None, None]).where(counts[..., None] > 0, 0).float(),
+            (counts * share[:, None]).float(),
             (of_others(self.negatives) * share[:, None, None]).float(),
             (frames * share).float(),
         )

@@ -5,7 +5,6 @@ one class and push apart those of others, across views, shots and videos; fine-t
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,14 +15,13 @@ from torch import Tensor, nn
 from suture.data.augment import COLORS, Augment, Patches, draw_view, render_confidence, render_images, render_labels
 from suture.data.keys import KeyPool, KeySettings
 from suture.data.training import Epochs
-from suture.losses.hard_pixels import hard_pixels
 from suture.losses.pixel_contrast import ClassSums, Contrasts, class_sums, contrasts, pixel_contrast
 from suture.methods.bank import Bank
 from suture.methods.method import Method, method
 from suture.methods.optim import momentum_schedule
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
 from suture.methods.stage import OptimizerSettings, Part, Settings, Stage, Total, TrainingSettings, all_gather, all_sum
-from suture.methods.supervised import Supervised
+from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.momentum import MomentumCopy
 from suture.models.projector import Projector
 from suture.models.segmenter import Segmenter, set_dropout
@@ -59,13 +57,6 @@ class ContrastSettings(TrainingSettings):
         return self
 
 
-class OhemSettings(TrainingSettings):
-    """Fine-tuning on the pixels that are still hard."""
-
-    threshold: float = Field(0.7, gt=0, lt=1)
-    keep: float = Field(1 / 16, gt=0, le=1)
-
-
 @method("pgvcl")
 class PGVCL(Method):
     """Pre-train, pseudo labels, contrast, fine-tune."""
@@ -81,9 +72,7 @@ class PGVCL(Method):
         yield Supervised("pretrain", s.pretrain)
         yield PseudoLabels("pseudo", s.pseudo)
         yield Contrast("contrast", s.contrast)
-        yield Supervised(
-            "finetune", s.finetune, partial(hard_pixels, threshold=s.finetune.threshold, keep=s.finetune.keep)
-        )
+        yield finetune(s.finetune)
 
 
 class Embedder(nn.Module):
@@ -176,10 +165,13 @@ class Contrast(Stage):
 
     def render(self, batch: ContrastBatch) -> ContrastBatch:
         size, stride = self.job.size, self.segmenter.stride
-        grid = (-(-size[0] // stride), -(-size[1] // stride))
 
         def views(patches: Patches) -> Views:
-            return Views(render_images(patches, size), render_labels(patches, grid), render_confidence(patches, grid))
+            return Views(
+                render_images(patches, size),
+                render_labels(patches, size, stride),
+                render_confidence(patches, size, stride),
+            )
 
         return batch._replace(queries=views(batch.queries), keys=views(batch.keys))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
-from numpy.lib.format import open_memmap
-from pydantic import Field
+from numpy.lib.format import write_array_header_1_0
+from pydantic import Field, PositiveFloat
 
 from suture.data.classes import IGNORE
 from suture.data.scene import resized
@@ -27,37 +27,56 @@ class PseudoSettings(Settings):
     batch: int = Field(16, ge=1)
     flip: bool = False
     """Average the prediction of the frame and of its mirror image."""
-    scales: tuple[float, ...] = (1.0,)
+    scales: tuple[PositiveFloat, ...] = Field((1.0,), min_length=1)
 
 
 class PseudoLabels:
     """A stage without training: one pass over the unlabelled frames.
 
-    One file of labels and one of confidence per video, memory-mapped, at training size; a finished video's files are
-    there or not, so a killed pass goes on with the next video. Several processes share the videos.
+    One file of labels and one of confidence per video, at training size, to be memory-mapped; a finished video's files
+    are there or not, so a killed pass goes on with the next video. Several processes share the videos.
     """
 
-    def __init__(self, name: str, settings: PseudoSettings) -> None:
+    def __init__(self, name: str, settings: PseudoSettings, *, start_from: str | None = None) -> None:
         self.name = name
         self.settings = settings
+        self.start_from = start_from
+        """The earlier stage whose segmenter says the labels; None is the stage before."""
+
+    def folder(self, run: Path) -> Path:
+        """Where the labels lie in a run folder: a method with several sets of them has a folder for each."""
+        return run / "pseudo" if self.name == "pseudo" else run / "pseudo" / self.name
+
+    def levels(self, sure: torch.Tensor) -> torch.Tensor:
+        """Confidence, 0…1, as what is written of it: 0…255."""
+        return (sure * 255).round()
 
     def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:
         """Label the frames of this process's videos."""
         segmenter = job.segmenter.to(job.device).eval()
-        todo = {video: n for video, n in _by_video(job.frames).items() if not _files(job.folder, video)[1].exists()}
-        total, done = sum(map(len, todo.values())), 0
-        for place, (video, numbers) in enumerate(todo.items()):
-            if place % job.world == job.rank:
+        total, done = len(job.frames.unlabelled), 0
+        for place, (video, numbers) in enumerate(_by_video(job.frames).items()):
+            finished = all(file.exists() for file in _files(self.folder(job.folder), video))
+            # By the place among all videos: which of them are finished may look different to each process.
+            if place % job.world == job.rank and not finished:
                 self._label(job, segmenter, video, numbers)
             done += len(numbers)
             progress(done, total)
 
     def _label(self, job: Job, segmenter: Segmenter, video: str, numbers: list[int]) -> None:
-        shape = (len(numbers), *job.size)
-        inside = cv2.resize(job.frames.pixels.inside(video).astype(np.uint8), job.size[::-1]) > 0
-        labels_file, confidence_file = _files(job.folder, video)
-        with replacing(labels_file) as a, replacing(confidence_file) as b:
-            labels, confidence = (open_memmap(path, "w+", np.uint8, shape) for path in (a, b))
+        inside = job.frames.pixels.inside(video).astype(np.uint8)
+        inside = cv2.resize(inside, job.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
+        labels_file, confidence_file = _files(self.folder(job.folder), video)
+        with (
+            replacing(labels_file) as a,
+            replacing(confidence_file) as b,
+            a.open("wb") as labels,
+            b.open("wb") as confidence,
+        ):
+            # Written piece by piece, which fails cleanly on a full disk where a memory map would crash.
+            for file in (labels, confidence):
+                shape = (len(numbers), *job.size)
+                write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for start in range(0, len(numbers), self.settings.batch):
                 part = numbers[start : start + self.settings.batch]
                 images = np.stack([resized(job.frames.image(number), job.size) for number in part])
@@ -66,16 +85,18 @@ class PseudoLabels:
                     segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=job.autocast
                 )
                 sure, ids = found.max(1)
-                labels[start : start + len(part)] = np.where(inside, ids.cpu().numpy(), IGNORE)
-                confidence[start : start + len(part)] = (sure * 255).round().cpu().numpy() * inside
-            labels.flush()
-            confidence.flush()
+                labels.write(np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE)).tobytes())
+                confidence.write(np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0)).tobytes())
 
     def load(self, job: Job) -> None:
         """Give the labels to the training frames."""
-        frames = job.frames
-        frames.pseudo = dict(_entries(job.folder, frames, 0))
-        frames.confidence = dict(_entries(job.folder, frames, 1))
+        load_pseudo_labels(self.folder(job.folder), job.frames)
+
+
+def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:
+    """Give training frames the pseudo labels that lie in a folder, and their confidence."""
+    frames.pseudo = dict(_entries(folder, frames, 0))
+    frames.confidence = dict(_entries(folder, frames, 1))
 
 
 def _by_video(frames: TrainingFrames) -> Mapping[str, list[int]]:
@@ -87,7 +108,7 @@ def _by_video(frames: TrainingFrames) -> Mapping[str, list[int]]:
 
 def _files(folder: Path, video: str) -> tuple[Path, Path]:
     name = video.replace("/", "__")
-    return folder / "pseudo" / f"{name}.labels.npy", folder / "pseudo" / f"{name}.confidence.npy"
+    return folder / f"{name}.labels.npy", folder / f"{name}.confidence.npy"
 
 
 def _entries(folder: Path, frames: TrainingFrames, which: int) -> Iterator[tuple[int, np.ndarray]]:

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from suture.data.augment import Augment
 from suture.data.training import TrainingFrames, generator
+from suture.errors import UserError
 from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
 from suture.models.momentum import MomentumCopy
 from suture.models.segmenter import Segmenter
@@ -103,15 +104,21 @@ class Job:
     world: int = 1
 
 
+START = "start"
+"""As `start_from`: the segmenter that the run began with."""
+
+
 class Stage(L.LightningModule, ABC):
     """A training stage."""
 
     settings: TrainingSettings
 
-    def __init__(self, name: str, settings: TrainingSettings) -> None:
+    def __init__(self, name: str, settings: TrainingSettings, *, start_from: str | None = None) -> None:
         super().__init__()
         self.name = name
         self.settings = settings
+        self.start_from = start_from
+        """The earlier stage whose outcome this one starts from, or START; None is the stage before."""
 
     # What a method says
 
@@ -161,6 +168,14 @@ class Stage(L.LightningModule, ABC):
     def outcome(self) -> Segmenter:
         """The segmenter that the next stage starts from."""
         return self.average.module if self.average is not None else self.segmenter  # type: ignore[return-value]
+
+    def facts(self) -> dict[str, Any]:
+        """What `done.json` says of the stage's length, for whoever compares runs.
+
+        `supervised_steps` and `labelled_batch` beside them say how many of the steps taught the model that is handed
+        on from labels, and how many labelled frames each had, where that is not all of them.
+        """
+        return {"steps": self.total_steps, "batch": self.settings.batch}
 
     def rng(self, step: int, place: int | str) -> Any:
         """The generator of one place in the global batch of a step."""
@@ -213,7 +228,16 @@ class Stage(L.LightningModule, ABC):
         return self.render(batch)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        total = self.loss(batch)
+        try:
+            total = self.loss(batch)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            # Batch norm on what DeepLab's ASPP pools to one value per frame.
+            raise UserError(
+                f"method.{self.name}: {self.segmenter.architecture} cannot learn from one frame at a time: "
+                "raise batch, lower accumulate, or use fewer processes."
+            ) from error
         # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
         count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
         self.last_loss = all_sum(total.loss.detach()) / count
@@ -246,7 +270,10 @@ class Batches(IterableDataset[Any]):
         self.draw = stage.draw
         s, job = stage.settings, stage.job
         if s.batch % (s.accumulate * job.world):
-            raise ValueError(f"batch {s.batch} is not divisible by accumulate × processes = {s.accumulate * job.world}")
+            raise UserError(
+                f"method.{stage.name}.batch is {s.batch}, which accumulate ({s.accumulate}) × processes ({job.world}) "
+                "does not divide: change one of them."
+            )
         self.first, self.last, self.parts = first, stage.total_steps, s.accumulate
         self.together = s.batch // s.accumulate
         self.share = self.together // job.world

@@ -1,12 +1,17 @@
 """Supervised training on the labelled frames: the baseline, and the first and last stage of the others."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
 
+import numpy as np
+from pydantic import Field
 from torch import Tensor
 
 from suture.data.augment import Patches, draw_view, render_images, render_labels
 from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy
+from suture.losses.hard_pixels import hard_pixels
 from suture.methods.method import Method, method
 from suture.methods.stage import Part, Settings, Stage, Total, TrainingSettings
 
@@ -14,15 +19,29 @@ SupervisedLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Supervised(Stage):
-    """Cross entropy (or another loss of logits and labels) on the labelled frames."""
+    """Cross entropy (or another loss of logits and labels) on the labelled frames.
 
-    def __init__(self, name: str, settings: TrainingSettings, loss: SupervisedLoss = cross_entropy) -> None:
-        super().__init__(name, settings)
+    On `all` frames, the pseudo labels of the others are taken for the truth.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: TrainingSettings,
+        loss: SupervisedLoss = cross_entropy,
+        *,
+        on: Literal["labelled", "all"] = "labelled",
+        start_from: str | None = None,
+    ) -> None:
+        super().__init__(name, settings, start_from=start_from)
         self.pixel_loss = loss
+        self.on = on
 
     def prepare(self) -> int:
-        self.order = Epochs(self.job.frames.labelled, self.job.seed, self.name)
-        return len(self.job.frames.labelled)
+        frames = self.job.frames
+        numbers = frames.labelled if self.on == "labelled" else np.arange(len(frames))
+        self.order = Epochs(numbers, self.job.seed, self.name)
+        return len(numbers)
 
     def draw(self, part: Part) -> Patches:
         numbers = [self.order[part.step * self.settings.batch + place] for place in part.own]
@@ -50,3 +69,28 @@ class SupervisedOnly(Method):
 
     def stages(self) -> Iterator[Stage]:
         yield Supervised("train", self.settings.train)
+
+
+class OhemSettings(TrainingSettings):
+    """Fine-tuning on the pixels that are still hard."""
+
+    threshold: float = Field(0.7, gt=0, lt=1)
+    keep: float = Field(1 / 16, gt=0, le=1)
+
+
+def finetune(settings: OhemSettings) -> Supervised:
+    """The last stage of several methods: the labelled frames once more, by the pixels that are still hard."""
+    return Supervised("finetune", settings, partial(hard_pixels, threshold=settings.threshold, keep=settings.keep))
+
+
+@method("twice")
+class Twice(Method):
+    """Pre-train and fine-tune, with nothing in between: what PGV-CL's contrast has to improve on."""
+
+    class Settings(Settings):
+        pretrain: TrainingSettings = TrainingSettings()
+        finetune: OhemSettings = OhemSettings()
+
+    def stages(self) -> Iterator[Stage]:
+        yield Supervised("pretrain", self.settings.pretrain)
+        yield finetune(self.settings.finetune)

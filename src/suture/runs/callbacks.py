@@ -12,7 +12,8 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from suture.errors import UserError
 from suture.files import replacing
@@ -37,7 +38,7 @@ class Checkpoint(Callback):
         step = trainer.global_step
         if batch_idx % stage.settings.accumulate or step == self._saved or step % self.every:
             return
-        refuse_nan(stage, self.path)
+        refuse_nan(stage, self.path, weights=True)
         if trainer.is_global_zero:
             with replacing(self.path) as temporary:
                 trainer.save_checkpoint(temporary)
@@ -46,15 +47,25 @@ class Checkpoint(Callback):
         self._saved = step
 
 
-def refuse_nan(stage: Stage, checkpoint: Path) -> None:
-    """Stop a training whose loss is no number any more, before it spoils the last good checkpoint."""
-    if math.isfinite(float(stage.last_loss)):
+def refuse_nan(stage: Stage, checkpoint: Path, weights: bool = False) -> None:
+    """Stop a training whose loss, or if asked whose weights, are no numbers any more."""
+    loss = float(stage.last_loss)
+    if not math.isfinite(loss):
+        what = f"The loss of stage {stage.name} became {loss}"
+    elif weights and not _finite(stage):
+        what = f"The weights of stage {stage.name} are no numbers any more"
+    else:
         return
     kept = f"the last good checkpoint is {checkpoint}" if checkpoint.exists() else "there was no checkpoint yet"
     raise UserError(
-        f"The loss of stage {stage.name} became {float(stage.last_loss)} at step {stage.global_step}; {kept}. "
-        f"Lower method.{stage.name}.optimizer.lr or set its clip, and with precision 16 try bf16 or 32."
+        f"{what} at step {stage.global_step}; {kept}. In another run folder, lower method.{stage.name}.optimizer.lr or "
+        "set its clip; if compute.precision is 16, go on here with bf16 or 32."
     )
+
+
+def _finite(stage: Stage) -> bool:
+    tensors = [t for t in (*stage.parameters(), *stage.buffers()) if t.is_floating_point()]
+    return bool(torch.stack([t.isfinite().all() for t in tensors]).all())
 
 
 class Curve(Callback):
@@ -76,6 +87,9 @@ class Curve(Callback):
             writer.writeheader()
             writer.writerows(row for row in rows if row["step"] <= trainer.global_step)
 
+    def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
+        self._lr = trainer.optimizers[0].param_groups[0]["lr"]  # after the step it is the next one's
+
     def on_train_batch_end(self, trainer: L.Trainer, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = trainer.global_step
         if (batch_idx + 1) % stage.settings.accumulate or (step % self.every and step != stage.total_steps):
@@ -87,7 +101,7 @@ class Curve(Callback):
         row = {
             "step": step,
             "loss": float(stage.last_loss),
-            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "lr": self._lr,
             "images_per_second": round((step - at) * stage.settings.batch / max(now - began, 1e-9), 2),
         }
         if trainer.is_global_zero:
@@ -112,11 +126,15 @@ def read_curve(path: Path) -> list[dict[str, float]]:
 
 
 class Bar(Callback):
-    """The progress of one stage: stage k of n, loss, images per second, time left."""
+    """The progress of one stage: stage k of n, loss, images per second, time left.
+
+    Where nobody watches (a log file), a plain line now and then takes the place of the moving bar.
+    """
 
     def __init__(self, title: str, console: Console) -> None:
         self.title = title
         self.console = console
+        self.interval = 0.5 if console.is_terminal else 30.0
 
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
         self._progress = progress_bar(self.console)
@@ -124,16 +142,23 @@ class Bar(Callback):
         self._task = self._progress.add_task(
             self.title, total=stage.total_steps, completed=trainer.global_step, detail=""
         )
-        self._began, self._first, self._shown = time.perf_counter(), trainer.global_step, 0.0
+        self._began, self._first = time.perf_counter(), trainer.global_step
+        self._shown = self._began
+        if not self.console.is_terminal:
+            begins = f"goes on at step {trainer.global_step}" if trainer.global_step else "begins"
+            self.console.print(f"{self.title} {begins}, {stage.total_steps} steps", highlight=False, soft_wrap=True)
 
     def on_train_batch_end(self, trainer: L.Trainer, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        now = time.perf_counter()
-        if now - self._shown < 0.5 and trainer.global_step < stage.total_steps:
+        now, step = time.perf_counter(), trainer.global_step
+        if now - self._shown < self.interval and step < stage.total_steps:
             return  # reading the loss waits for the device: not at every step
         self._shown = now
-        rate = (trainer.global_step - self._first) * stage.settings.batch / max(now - self._began, 1e-9)
-        detail = f"loss {float(stage.last_loss):.3f}  {rate:.1f} img/s"
-        self._progress.update(self._task, completed=trainer.global_step, detail=detail)
+        rate = (step - self._first) * stage.settings.batch / max(now - self._began, 1e-9)
+        detail = f"loss {float(stage.last_loss):.3f} {rate:.1f} img/s"
+        self._progress.update(self._task, completed=step, detail=detail)
+        if not self.console.is_terminal and step < stage.total_steps:
+            line = f"{self.title} {step}/{stage.total_steps} {detail}"
+            self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_train_end(self, trainer: L.Trainer, stage: Any) -> None:
         self._progress.stop()
@@ -144,16 +169,15 @@ class Bar(Callback):
 
 
 def progress_bar(console: Console) -> Progress:
-    """The bar that every long step of a run shows."""
+    """The bar that every long step of a run shows; it takes the room that the numbers leave."""
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.completed:>5.0f}/{task.total:.0f}"),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[detail]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=console,
+        expand=True,
     )
 
 

@@ -2,23 +2,29 @@
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_validator
 
+from suture.data.dataset_file import FILE_NAME as DATASET_FILE
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
-from suture.methods.method import Method, find_method, methods
+from suture.methods.method import Method, find_method
 from suture.methods.stage import Settings
+from suture.models.pretrained import is_file
 
 FORMAT = 1
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "pgvcl"
+PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
+"""The settings that are paths."""
+ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
+"""Settings of which one takes the place of the others."""
 
 
 class DataSettings(Settings):
@@ -38,6 +44,7 @@ class DataSettings(Settings):
     store_size: int | None = Field(None, ge=8)
     """Short side of stored frames; by default large enough for the smallest crop."""
     cache: Path | None = None
+    """Where the frame store lies; by default the user's cache folder."""
 
     @field_validator("size")
     @classmethod
@@ -92,13 +99,16 @@ class EvaluationSettings(Settings):
     completion: bool = True
     """Whether the unlabelled frames of labelled training videos are scored, where they have masks."""
     flip: bool = False
-    scales: tuple[float, ...] = (1.0,)
+    """Whether the predictions of a frame and of its mirror image are averaged."""
+    scales: tuple[PositiveFloat, ...] = Field((1.0,), min_length=1)
+    """Sizes, as factors of the training size, whose predictions are averaged."""
     include_background: bool = True
+    """Whether a class called `background` enters the means."""
     batch: int = Field(8, ge=1)
 
 
 class Config(Settings):
-    """All of it. `method` holds the method's name and its own settings."""
+    """All of it. `method` holds the method's name and all its settings."""
 
     format: int = FORMAT
     seed: int = Field(0, ge=0)
@@ -107,11 +117,6 @@ class Config(Settings):
     model: ModelSettings = ModelSettings()
     compute: ComputeSettings = ComputeSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
-
-    @field_validator("method", mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
     def build_method(self) -> Method:
         """The method with its settings."""
@@ -138,67 +143,63 @@ def load_config(target: Path | None = None, preset: str | None = None, overrides
     """
     said: dict[str, Any] = {}
     where = "the command line"
-    if target is not None and target.is_file() and target.suffix in (".yaml", ".yml"):
+    if target is not None and target.suffix in (".yaml", ".yml") and target.is_file() and target.name != DATASET_FILE:
         said, where = read_yaml(target), str(target)
         check_format(target, said.get("format", FORMAT), FORMAT)
-        preset = said.pop("preset", None) if preset is None else preset
-        if isinstance(said.get("data"), dict) and isinstance(said["data"].get("root"), str):
-            # Paths in a config are relative to the config, wherever the command is run.
-            said["data"]["root"] = os.path.relpath(target.parent / said["data"]["root"])
-        _relative_weights(said, target.parent)
+        stated = said.pop("preset", None)
+        preset = stated if preset is None else preset
+        # Paths in a config are relative to the config, wherever the command is run; those of --set to the command.
+        said = relocated(said, target.parent, Path())
     elif target is not None:
         said = {"data": {"root": str(target)}}
     for override in overrides:
         set_value(said, override)
-    if isinstance(said.get("method"), str):
-        said["method"] = {"name": said["method"]}
-    merged = merge(_preset(preset), said)
-    # `methods` holds settings for several methods, so that one file serves a comparison; the chosen one's are taken.
-    several, chosen = merged.pop("methods", {}), merged.get("method", {})
-    name = chosen.get("name", DEFAULT_METHOD)
-    merged["method"] = merge(merge({"name": name}, several.get(name, {})), chosen)
-    return parse_config(merged, where)
+    if not said.get("data"):
+        raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
+    return parse_config(merge(_preset(preset), _method_as_section(said)), where)
 
 
 def parse_config(said: Mapping[str, Any], where: str) -> Config:
-    """Complete what was said with the defaults, all the way down, and validate it."""
-    name = (said.get("method") or {}).get("name", DEFAULT_METHOD)
-    if not isinstance(name, str) or name not in methods():
-        find_method(str(name))
-    defaults = {
-        section: Config.model_fields[section].default.model_dump(mode="json")
-        for section in ("model", "compute", "evaluation")
-    }
-    defaults["method"] = {"name": name, **find_method(name).Settings().model_dump(mode="json")}
-    complete = merge(defaults, said)
+    """Complete what was said with the defaults, all the way down, and validate it; messages name `where`.
+
+    `methods` may hold settings for several methods, so that one file serves a comparison: the chosen one's are taken.
+    """
+    said = _method_as_section(said)
+    method, several = _section(said, "method", where), _section(said, "methods", where)
+    name = str(method.get("name", DEFAULT_METHOD))
+    own = {key: value for key, value in method.items() if key != "name"}
     mistakes: list[str] = []
-    config = None
+    for other in several:
+        if other != name:
+            mistakes += _method_settings(other, _section(several, other, where), f"methods.{other}", where)[1]
+    settings, found = _method_settings(name, merge(_section(several, name, where), own), "method", where)
+    defaults = {key: Config.model_fields[key].default.model_dump() for key in ("model", "compute", "evaluation")}
+    rest = {key: value for key, value in said.items() if key != "methods"}
     try:
-        config = Config(**complete)
+        config = Config(**merge(defaults, rest | {"method": {"name": name} | settings}))
     except ValidationError as error:
-        mistakes += [_explain(mistake, where, name) for mistake in error.errors()]
-    try:
-        find_method(name).Settings(**{key: value for key, value in complete["method"].items() if key != "name"})
-    except ValidationError as error:
-        mistakes += [_explain(mistake, where, name, ("method",)) for mistake in error.errors()]
-    if mistakes or config is None:
-        raise UserError("\n".join(mistakes))
+        mistakes += _explained(error, Config, "", where)
+    if mistakes or found:
+        raise UserError("\n".join([*mistakes, *found]))
     return config
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` over `below`, key by key, all the way down.
+    """`above` over `below`, key by key, all the way down; of alternatives, only those of `above` stay.
 
-    >>> merge({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
-    {'a': {'b': 1, 'c': 3}}
+    >>> merge({"a": {"b": 1, "c": 2}, "steps": 5}, {"a": {"c": 3}, "epochs": 7})
+    {'a': {'b': 1, 'c': 3}, 'steps': None, 'epochs': 7}
     """
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    for key, other in (("steps", "epochs"), ("epochs", "steps")):
-        if above.get(key) is not None and other in below and other not in above:
-            merged[other] = None  # a length in steps takes the place of one in epochs, and the other way round
+        if isinstance(under, Mapping) and (value is None or isinstance(value, Mapping)):
+            merged[key] = merge(under, value or {})  # a section whose lines are all commented out says nothing
+        else:
+            merged[key] = value
+    for names in ALTERNATIVES:
+        if any(above.get(name) is not None for name in names):
+            merged |= {name: None for name in names if name in below and name not in above}
     return merged
 
 
@@ -214,24 +215,45 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "
     return lines
 
 
-def _preset(name: str | None) -> dict[str, Any]:
-    if name is None:
-        return {}
-    if name not in presets():
-        raise UserError(f"preset: there is no {name!r}; the presets are {', '.join(presets())}.")
-    return yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
+def relocated(said: Mapping[str, Any], before: Path, after: Path | None) -> dict[str, Any]:
+    """The same settings, their paths relative to the folder `after` instead of `before`; absolute ones stay.
+
+    Without `after` all paths become absolute, so that settings can be compared.
+    """
+    moved = dict(said)
+    for place in PATHS:
+        *sections, last = place
+        section: Any = moved
+        for name in sections:
+            if not isinstance(section, dict) or not isinstance(section.get(name), Mapping):
+                break
+            section[name] = dict(section[name])
+            section = section[name]
+        else:
+            path = section.get(last)
+            if isinstance(path, str) and (last != "weights" or is_file(path)):
+                section[last] = _seen_from(path, before, after)
+    return moved
 
 
 def set_value(said: dict[str, Any], override: str) -> None:
-    """Put the value of an override `a.b=c` (YAML) into its place."""
+    """Put the value of an override `a.b=c` (YAML) into its place.
+
+    >>> said = {"seed": 0}
+    >>> set_value(said, "data.size=[256, 320]")
+    >>> said
+    {'seed': 0, 'data': {'size': [256, 320]}}
+    """
     key, equals, value = override.partition("=")
-    if not equals or not key:
+    if not equals or not all(key.split(".")):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as method.contrast.epochs=20.")
     *sections, last = key.split(".")
     for section in sections:
-        if isinstance(said.get(section), str) and section == "method":
+        if said.get(section) is None:
+            said[section] = {}
+        elif isinstance(said[section], str) and section == "method":
             said[section] = {"name": said[section]}
-        said = said.setdefault(section, {})
+        said = said[section]
         if not isinstance(said, dict):
             raise UserError(f"--set {override}: {section} is a value, not a section.")
     try:
@@ -240,33 +262,95 @@ def set_value(said: dict[str, Any], override: str) -> None:
         raise UserError(f"--set {override}: the value is not valid YAML.") from error
 
 
-def _relative_weights(said: dict[str, Any], folder: Path) -> None:
-    model = said.get("model")
-    if isinstance(model, dict) and isinstance(model.get("weights"), str) and (folder / model["weights"]).is_file():
-        model["weights"] = os.path.relpath(folder / model["weights"])
+def _preset(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    if name not in presets():
+        raise UserError(f"preset: there is no {name!r}; the presets are {', '.join(presets())}.")
+    return yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-def _explain(mistake: Any, where: str, method: str, above: tuple[str, ...] = ()) -> str:
-    """One sentence for one of pydantic's errors."""
-    place = ".".join(str(part) for part in (*above, *mistake["loc"]))
-    if mistake["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(mistake["loc"][-1]), _keys(method), 1)
-        return f"{where}: there is no setting {place}" + (f"; did you mean {near[0]}?" if near else ".")
-    if mistake["type"] == "missing":
-        return f"{where}: {place} is missing."
-    found = "" if isinstance(mistake["input"], Mapping) else f" is {mistake['input']!r}"
-    return f"{where}: {place}{found}: {mistake['msg'].removeprefix('Value error, ')}."
+def _method_as_section(said: Mapping[str, Any]) -> dict[str, Any]:
+    """`method: supervised` is short for `method: {name: supervised}`."""
+    return {**said, **({"method": {"name": said["method"]}} if isinstance(said.get("method"), str) else {})}
 
 
-def _keys(method: str) -> set[str]:
-    names: set[str] = set()
+def _section(said: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    section = said.get(key) or {}
+    if not isinstance(section, Mapping):
+        raise UserError(f"{where}: {key} is {section!r}, expected settings by name.")
+    return section
 
-    def walk(model: Any) -> None:
-        for name, info in model.model_fields.items():
-            names.add(name)
-            if isinstance(info.annotation, type) and issubclass(info.annotation, Settings):
-                walk(info.annotation)
 
-    walk(Config)
-    walk(find_method(method).Settings)
-    return names
+def _method_settings(name: str, said: Mapping[str, Any], at: str, where: str) -> tuple[dict[str, Any], list[str]]:
+    """A method's settings, complete, and what is wrong with them."""
+    kind = find_method(name).Settings
+    try:
+        return kind(**merge(kind().model_dump(), said)).model_dump(mode="json"), []
+    except ValidationError as error:
+        return {}, _explained(error, kind, f"{at}.", where)
+
+
+def _seen_from(path: str, before: Path, after: Path | None) -> str:
+    # The real folders: through a link, `..` would lead elsewhere.
+    absolute = os.path.join(os.path.realpath(before), path)
+    if after is None:
+        return os.path.normpath(absolute)
+    return path if os.path.isabs(path) else os.path.relpath(absolute, os.path.realpath(after))
+
+
+def _explained(error: ValidationError, model: type[BaseModel], at: str, where: str) -> list[str]:
+    """One sentence for each mistake that pydantic found; alternatives of one setting are one mistake."""
+    known = dict.fromkeys(_places(model))
+    sentences: dict[str, str] = {}
+    for mistake in error.errors():
+        place = _place(model, mistake["loc"])
+        message = mistake["msg"].removeprefix("Value error, ")
+        if mistake["type"] == "extra_forbidden":
+            near = _nearest(place, known)
+            sentence = f"there is no setting {at}{place}" + (f"; did you mean {at}{near}?" if near else ".")
+        elif mistake["type"] == "missing":
+            sentence = f"{at}{place} is missing."
+        elif place in sentences:
+            sentence = f"{sentences[place].removesuffix('.')}, or: {message}."
+        else:
+            found = "" if isinstance(mistake["input"], Mapping | BaseModel) else f" is {mistake['input']!r}"
+            sentence = f"{at}{place}{found}: {message}."
+        sentences[place] = sentence
+    return [f"{where}: {sentence}" for sentence in sentences.values()]
+
+
+def _places(model: type[BaseModel], at: str = "") -> Iterator[str]:
+    """Every setting, as `optimizer.lr`."""
+    for name, field in model.model_fields.items():
+        yield at + name
+        if inner := _model_in(field.annotation):
+            yield from _places(inner, f"{at}{name}.")
+
+
+def _place(model: type[BaseModel] | None, parts: Iterable[int | str]) -> str:
+    """A setting as pydantic names it, without the names of the alternatives that it tried."""
+    names = []
+    for part in parts:
+        if model is not None or isinstance(part, int):
+            names.append(str(part))
+        field = model.model_fields.get(str(part)) if model is not None else None
+        model = _model_in(field.annotation) if field else None
+    return ".".join(names)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The settings class in an annotation such as `LoggerSettings | None`."""
+    candidates = (annotation, *get_args(annotation))
+    return next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _nearest(place: str, known: Iterable[str]) -> str | None:
+    """The setting that was probably meant: one of the same section, or one of that name below it or elsewhere."""
+    parent, _, name = place.rpartition(".")
+    ends = [(other.rpartition(".")[0], other.rpartition(".")[2], other) for other in known]
+    siblings = {end: other for section, end, other in ends if section == parent}
+    if close := difflib.get_close_matches(name, siblings, 1):
+        return siblings[close[0]]
+    namesakes = [other for _, end, other in ends if end == name]
+    return min(namesakes, key=lambda other: not other.startswith(f"{parent}."), default=None)

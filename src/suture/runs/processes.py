@@ -1,18 +1,22 @@
 """One process or many: who this one is among them, and which device it computes on."""
 
+import atexit
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from lightning.fabric.plugins.environments import SLURMEnvironment
+from lightning.fabric.plugins.environments import LightningEnvironment, SLURMEnvironment, TorchElasticEnvironment
 
 from suture.errors import UserError
 from suture.runs.config import ComputeSettings
 
 T = TypeVar("T")
+PATIENCE = timedelta(hours=12)
+"""How long a process waits for the others before it gives up."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +32,17 @@ class Processes:
     @staticmethod
     def start(compute: ComputeSettings) -> "Processes":
         """Find out who this process is, and meet the others."""
-        if SLURMEnvironment.detect() and "RANK" not in os.environ:
-            slurm = SLURMEnvironment()
-            os.environ |= {
-                "RANK": str(slurm.global_rank()),
-                "WORLD_SIZE": str(slurm.world_size()),
-                "LOCAL_RANK": str(slurm.local_rank()),
-                "LOCAL_WORLD_SIZE": os.environ.get("SLURM_NTASKS_PER_NODE", str(slurm.world_size())),
-                "MASTER_ADDR": slurm.main_address,
-                "MASTER_PORT": str(slurm.main_port),
-            }
-        world = int(os.environ.get("WORLD_SIZE", 1))
-        local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        _take_over_slurm()
+        rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        local_rank, local_world = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", world))
         device = _device(compute, local_rank)
         if world > 1 and not dist.is_initialized():
             if device.type == "cuda":
                 torch.cuda.set_device(device)
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        return Processes(
-            int(os.environ.get("RANK", 0)), world, local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", world)), device
-        )
+            # The others wait while the first one builds the frame store, which takes its time.
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+            atexit.register(dist.destroy_process_group)
+        return Processes(rank, world, local_rank, local_world, device)
 
     @property
     def first(self) -> bool:
@@ -58,14 +53,22 @@ class Processes:
         if self.world > 1:
             dist.barrier()
 
+    def first_only(self, work: Callable[[], Any]) -> None:
+        """Let the first process do the work while the others wait; they end with it where it fails."""
+        failure: Exception | None = None
+        if self.first:
+            try:
+                work()
+            except Exception as error:
+                failure = error
+        if any(self.gather(failure is not None)):
+            raise failure or SystemExit(2)  # the first one says what is wrong
+
     def first_then_all(self, work: Callable[[], T]) -> T:
         """Let the first process do the work (which leaves something on disk), then the others."""
-        if self.first:
-            result = work()
-            self.wait()
-            return result
-        self.wait()
-        return work()
+        results: list[T] = []
+        self.first_only(lambda: results.append(work()))
+        return results[0] if results else work()
 
     def gather(self, value: Any) -> list[Any]:
         """The value of every process."""
@@ -74,6 +77,10 @@ class Processes:
         values: list[Any] = [None] * self.world
         dist.all_gather_object(values, value)
         return values
+
+    def agreed(self, value: T) -> T:
+        """The first process's value: another node may see the run folder a moment later."""
+        return self.gather(value)[0]
 
     def trainer_options(self, compute: ComputeSettings) -> dict[str, Any]:
         """Lightning's Trainer options for these devices and this precision."""
@@ -84,6 +91,8 @@ class Processes:
             "devices": self.local_world,
             "precision": precision,
             "benchmark": cuda,
+            # Who we are is settled already: Lightning shall neither look for a cluster nor requeue its jobs.
+            "plugins": [TorchElasticEnvironment() if self.world > 1 else LightningEnvironment()],
         }
         if self.world > 1:
             options |= {"strategy": "ddp", "num_nodes": self.world // self.local_world, "sync_batchnorm": cuda}
@@ -100,9 +109,36 @@ class Processes:
         return {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[self.precision(compute)]
 
 
+def _take_over_slurm() -> None:
+    """Where srun started several processes, say so in the variables that torchrun sets."""
+    step = os.environ
+    if "RANK" in step or int(step.get("SLURM_STEP_NUM_TASKS", 1)) == 1:
+        return
+    world, nodes = int(step["SLURM_STEP_NUM_TASKS"]), int(step.get("SLURM_STEP_NUM_NODES", 1))
+    if world % nodes:
+        raise UserError(
+            f"srun started {world} processes on {nodes} nodes: ask for as many on each (--ntasks-per-node)."
+        )
+    step |= {
+        "MASTER_ADDR": step.get("MASTER_ADDR")
+        or SLURMEnvironment.resolve_root_node_address(step["SLURM_STEP_NODELIST"]),
+        "MASTER_PORT": step.get("MASTER_PORT") or str(15000 + int(step["SLURM_JOB_ID"]) % 10000),
+        "RANK": step["SLURM_PROCID"],
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": step["SLURM_LOCALID"],
+        "LOCAL_WORLD_SIZE": str(world // nodes),
+        "GROUP_RANK": step["SLURM_NODEID"],
+    }
+
+
 def _device(compute: ComputeSettings, local_rank: int) -> torch.device:
     wanted = compute.accelerator
     if wanted in ("auto", "gpu") and torch.cuda.is_available():
+        if local_rank >= (count := torch.cuda.device_count()):
+            raise UserError(
+                f"This node has started process {local_rank + 1}, but it sees {count} GPUs: start one process per GPU, "
+                "and let every process see all GPUs of its node."
+            )
         return torch.device("cuda", local_rank)
     if wanted == "gpu":
         raise UserError("compute.accelerator is gpu, but torch sees no GPU here: use auto or cpu.")

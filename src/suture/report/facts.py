@@ -1,0 +1,156 @@
+"""What the folders of some runs say, without a look at any video."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from suture.errors import UserError
+from suture.files import read_json
+from suture.methods.pseudo import PseudoLabels
+from suture.models.pretrained import is_file
+from suture.runs.callbacks import read_curve
+from suture.runs.config import Config, differences
+from suture.runs.folder import Run
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """One stage of a run."""
+
+    name: str
+    pseudo: Path | None
+    """Where its pseudo labels lie, if it makes any."""
+    done: dict[str, Any] | None
+    """How it ended; None where it has not yet."""
+    curve: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run, as its folder tells it."""
+
+    name: str
+    run: Run
+    config: Config
+    data: dict[str, Any]
+    environment: dict[str, Any]
+    """Of the latest start."""
+    starts: int
+    stages: list[StageFacts]
+    shots: dict[str, list[int]]
+    """First frame of each shot of the training videos."""
+    metrics: dict[str, Any]
+    """Empty where the run is not evaluated yet."""
+
+    @property
+    def finished(self) -> bool:
+        return (self.run.folder / "model.json").exists()
+
+    @property
+    def classes(self) -> list[str]:
+        return [one["name"] for one in self.data["classes"]]
+
+    @property
+    def pseudo(self) -> Path | None:
+        """The folder of its latest finished pseudo labels."""
+        return next((stage.pseudo for stage in reversed(self.stages) if stage.pseudo and stage.done), None)
+
+    def labelled(self, video: str) -> list[int]:
+        """Indices of a video's labelled frames."""
+        places = (place.rpartition("/") for place in self.data["labelled"])
+        return sorted(int(index) for name, _, index in places if name == video)
+
+    def videos(self, split: str) -> dict[str, dict[str, Any]]:
+        """What is known of each video of a split."""
+        return {name: video for name, video in self.data["videos"].items() if video["split"] == split}
+
+    def settings(self) -> dict[str, Any]:
+        """The config without what names the machine it ran on: paths can carry a patient's name, loggers a key."""
+        said = self.config.model_dump(mode="json")
+        data, model, compute = said["data"], said["model"], said["compute"]
+        del data["root"], data["cache"]
+        data["options"] = {key: value for key, value in data["options"].items() if os.sep not in str(value)}
+        if data["labelling"]["list"]:
+            data["labelling"]["list"] = "a list of frames"
+        if model["weights"] and is_file(model["weights"]):
+            model["weights"] = "a file"
+        if compute["logger"]:
+            del compute["logger"]["arguments"]
+        return said
+
+    def settings_text(self) -> str:
+        return yaml.safe_dump(self.settings(), sort_keys=False, allow_unicode=True)
+
+    def differences_to(self, other: "RunFacts") -> list[str]:
+        """Lines `key: theirs → ours` for settings that differ; stages that only one has are named, not listed."""
+        ours, theirs = self.settings(), other.settings()
+        lines = []
+        for a, b, owner in ((ours, theirs, self.name), (theirs, ours, other.name)):
+            for key in [key for key in a["method"] if key not in b["method"]]:
+                del a["method"][key]
+                lines.append(f"method.{key}: only in {owner}")
+        return differences(theirs, ours) + lines
+
+
+def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
+    """The facts of runs that can stand side by side: on one dataset, with the same classes."""
+    if not folders:
+        raise UserError("A report needs at least one run folder.")
+    folders = [Path(os.path.abspath(folder)) for folder in folders]
+    runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    first = runs[0]
+    for other in runs[1:]:
+        for what in ("dataset", "protocol", "classes"):
+            if first.data[what] != other.data[what]:
+                found = f"{first.data[what]} and {other.data[what]}" if what != "classes" else "their tables differ"
+                raise UserError(
+                    f"The runs {first.name} and {other.name} have different {what} ({found}): "
+                    "their scores cannot be compared, report them one by one."
+                )
+    return runs
+
+
+def _read(folder: Path, name: str) -> RunFacts:
+    run = Run(folder)
+    config = run.config
+    for file in ("data.json", "environment.json"):
+        if not (folder / file).exists():
+            raise UserError(f"{folder} has no {file}: its training has not begun, start it with `suture train`.")
+    starts = read_json(folder / "environment.json")["starts"]
+    shots = folder / "shots.json"
+    stages = []
+    for number, stage in enumerate(config.build_method().stages(), 1):
+        of_stage = run.stage_folder(number, stage.name)
+        done = of_stage / "done.json"
+        stages.append(
+            StageFacts(
+                stage.name,
+                stage.folder(folder) if isinstance(stage, PseudoLabels) else None,
+                read_json(done) if done.exists() else None,
+                read_curve(of_stage / "metrics.csv"),
+            )
+        )
+    return RunFacts(
+        name=name,
+        run=run,
+        config=config,
+        data=read_json(folder / "data.json"),
+        environment=starts[-1],
+        starts=len(starts),
+        stages=stages,
+        shots=read_json(shots) if shots.exists() else {},
+        metrics=run.metrics or {},
+    )
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The folders' names, with the names of folders above where two are the same."""
+    for parts in range(1, max(len(folder.parts) for folder in folders)):
+        names = ["/".join(folder.parts[-parts:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError(f"{folders[0]} is given twice: name each run once.")

@@ -1,0 +1,176 @@
+"""Scores of runs side by side: which is best, and how far it is from the first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS
+from suture.report.facts import RunFacts, read_runs
+
+SETS = {"test": f"{NEW_VIDEOS} (test)", "val": f"{NEW_VIDEOS} (validation)", COMPLETION: COMPLETION}
+"""The sets of frames that are scored, in the order they are shown."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind of score."""
+
+    key: str
+    title: str
+    meaning: str
+
+
+COLUMNS = (
+    Column("miou", "mIoU", "mean over classes of the intersection over union, from all frames' pixels together"),
+    Column("miou_frames", "mIoU per frame", "the same in each frame, over the classes in it, then over frames"),
+    Column("dice", "Dice", "mean over classes of the Dice coefficient"),
+    Column("pa", "PA", "pixel accuracy: share of pixels that are right"),
+    Column("pac", "PAC", "mean over classes of the share of the class's pixels that are found"),
+    Column("nsd", "NSD", "normalised surface Dice: share of outlines that are within {tolerance:g} pixels"),
+    Column(
+        "consistency",
+        "Consistency",
+        "agreement of neighbouring frames' predictions; less than that of the true masks flickers, more lags behind",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One score of one run beside the others'."""
+
+    text: str
+    value: float | None
+    best: bool = False
+    difference: str = ""
+    """To the first run, in percent points."""
+    gain: int = 0
+    """Whether that is better (1) or worse (−1)."""
+
+
+def percent(value: float | None) -> str:
+    """A share of 1 in percent."""
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def side_by_side(values: Sequence[float | None], *, lower: bool = False, target: float | None = None) -> list[Cell]:
+    """The cells of one score of several runs: higher is better, or `lower`, or nearer to a `target`.
+
+    >>> [(cell.text, cell.best, cell.difference) for cell in side_by_side([0.5, 0.625])]
+    [('50.0', False, ''), ('62.5', True, '+12.5')]
+    """
+
+    def goodness(value: float) -> float:
+        return -abs(value - target) if target is not None else -value if lower else value
+
+    # What reads the same is the same: nobody wins by less than is shown.
+    good = [None if value is None else round(goodness(round(value, 3)), 3) for value in values]
+    known = [value for value in good if value is not None]
+    best = max(known) if len(set(known)) > 1 else None
+    cells = []
+    for place, value in enumerate(values):
+        difference, gain = "", 0
+        if place and value is not None and values[0] is not None:
+            apart = round(value, 3) - round(values[0], 3)
+            difference = f"{100 * apart:+.1f}".replace("-", "−") if round(apart, 3) else "±0.0"
+            gain = int(np.sign(round((good[place] or 0) - (good[0] or 0), 3)))
+        cells.append(Cell(percent(value), value, best is not None and good[place] == best, difference, gain))
+    return cells
+
+
+def overall(runs: Sequence[RunFacts], which: str) -> list[list[Cell]]:
+    """The cells of a set: a list per run, an entry per column."""
+    columns = []
+    for column in COLUMNS:
+        values = [_of(run, which, "overall", column.key) for run in runs]
+        truth = _first(_of(run, which, "overall", "consistency_truth") for run in runs)
+        columns.append(side_by_side(values, target=truth if column.key == "consistency" else None))
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def sets(runs: Sequence[RunFacts]) -> list[str]:
+    """The sets that at least one run has scores of."""
+    return [which for which in SETS if any(which in run.metrics for run in runs)]
+
+
+def per_class(runs: Sequence[RunFacts], which: str) -> list[dict[str, Any]]:
+    """IoU and false presence of each class."""
+    rows = []
+    for number, name in enumerate(runs[0].classes):
+        counts = [_of(run, which, "classes", name, "frames") for run in runs]
+        if all(count is None for count in counts):
+            continue  # the protocol leaves it out
+        rows.append(
+            {
+                "name": name,
+                "number": number,
+                "frames": _first(counts),
+                "iou": side_by_side([_of(run, which, "classes", name, "iou") for run in runs]),
+                "false_presence": side_by_side(
+                    [_of(run, which, "classes", name, "false_presence") for run in runs], lower=True
+                ),
+            }
+        )
+    return rows
+
+
+def per_video(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
+    """mIoU and mIoU per frame of each video, and their mean and deviation over videos."""
+    names = list(dict.fromkeys(name for run in runs for name in run.metrics.get(which, {}).get("videos", {})))
+    keys = ("miou", "miou_frames")
+    table = {key: [[_of(run, which, "videos", name, key) for run in runs] for name in names] for key in keys}
+    rows = [
+        {
+            "name": name,
+            "case": runs[0].data["videos"].get(name, {}).get("case", ""),
+            "frames": _first(_of(run, which, "videos", name, "frames") for run in runs),
+            "scores": [side_by_side(table[key][place]) for key in keys],
+        }
+        for place, name in enumerate(names)
+    ]
+    spread = [[_spread([values[place] for values in table[key]]) for place in range(len(runs))] for key in keys]
+    return {"rows": rows, "spread": spread}
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return percent(known[0]) if known else "–"
+    return f"{percent(float(np.mean(known)))} ± {percent(float(np.std(known, ddof=1)))}"
+
+
+def _of(run: RunFacts, which: str, *path: str) -> Any:
+    """A value somewhere in a run's metrics; None where there is none."""
+    found: Any = run.metrics.get(which, {})
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _first(values: Sequence[Any] | Iterator[Any]) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def scores_table(runs: Sequence[Path]) -> Table:
+    """The scores of runs for the terminal: new videos and completion, a row per run, the best of each bold.
+
+    >>> Console().print(scores_table([Path("runs/supervised"), Path("runs/pgvcl")]))  # doctest: +SKIP
+    """
+    facts = read_runs(runs)
+    table = Table(title="Scores (%)", title_justify="left")
+    table.add_column("scored on")
+    table.add_column("run")
+    for column in COLUMNS:
+        table.add_column(column.title, justify="right")
+    for which in sets(facts):
+        for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
+            shown = [Text(cell.text, "bold" if cell.best else "") for cell in cells]
+            table.add_row(
+                SETS[which] if place == 0 else "", Text(run.name), *shown, end_section=place == len(facts) - 1
+            )
+    return table

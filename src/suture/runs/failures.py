@@ -1,0 +1,51 @@
+"""What can go wrong in a long training, told in one sentence; what was computed so far is kept."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from suture.errors import UserError
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn a full disk, a lost file, a lack of memory into a `UserError` that says how to go on in this run folder."""
+    go_on = f"start the same command again to go on from the last checkpoint in {folder}"
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"The GPU ran out of memory: free it of other programs and {go_on}; or begin another run with a smaller "
+            "batch or data.size, or with more accumulate in that stage."
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(f"The disk is full ({error.filename or folder}): make room, then {go_on}.") from error
+        what = f"{error.filename} cannot be read or written ({error.strerror})" if error.filename else _message(error)
+        raise UserError(f"{what}: mend it, then {go_on}.") from error
+    except UserError as error:
+        if not _of_worker(error):
+            raise
+        raise UserError(_message(error)) from error
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error) or _of_worker(error):
+            raise
+        raise UserError(
+            "A loader process was killed, probably for lack of memory or of shared memory (/dev/shm): lower "
+            f"compute.workers, or give more; then {go_on}."
+        ) from error
+
+
+def _of_worker(error: Exception) -> bool:
+    """Whether an error happened in a loader worker: its text is then the worker's whole traceback."""
+    return str(error).startswith("Caught ")
+
+
+def _message(error: Exception) -> str:
+    """The message itself; that of a worker's error is the last line, after the exception's name."""
+    if not _of_worker(error):
+        return str(error)
+    return [line for line in str(error).splitlines() if line.strip()][-1].partition(": ")[2]

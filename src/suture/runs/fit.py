@@ -1,0 +1,220 @@
+"""The stages of a run, one after the other: what they are given, how Lightning trains them, what they leave behind.
+
+A stage is done when its `done.json` is there; an unfinished one goes on from its `last.ckpt`.
+"""
+
+import importlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import lightning as L
+import torch
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from rich.console import Console
+
+from suture.data.dataset import Dataset
+from suture.data.labelling import Labelling
+from suture.data.shots import shots_of_frames
+from suture.data.store import DecodedFrames, FrameStore, storage_size
+from suture.data.training import TrainingFrames
+from suture.errors import UserError
+from suture.files import read_json, write_json
+from suture.methods.pseudo import PseudoLabels
+from suture.methods.stage import Job, Stage
+from suture.models.segmenter import Segmenter, build_segmenter
+from suture.models.weights import load_model, save_model
+from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
+from suture.runs.config import Config, LoggerSettings
+from suture.runs.folder import Run
+from suture.runs.processes import Processes
+
+AnyStage = Stage | PseudoLabels
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run's data: the dataset with validation carved out, and which frames are labelled."""
+
+    dataset: Dataset
+    labelling: Labelling
+
+
+@dataclass(frozen=True)
+class Session:
+    """One start of a run, in one process."""
+
+    run: Run
+    config: Config
+    opened: Opened
+    processes: Processes
+    console: Console
+
+
+def starting_segmenter(config: Config, classes: int, processes: Processes) -> Segmenter:
+    """The segmenter that stage 1 starts from."""
+    model = config.model
+
+    def build() -> Segmenter:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            return build_segmenter(
+                model.architecture, model.encoder, classes, model.output_stride, model.weights, model.layout
+            )
+
+    segmenter = processes.first_then_all(build)  # the first one downloads weights for all
+    return segmenter.to(memory_format=torch.channels_last) if config.compute.channels_last else segmenter
+
+
+def make_job(session: Session, stages: list[AnyStage], segmenter: Segmenter) -> Job:
+    """What all stages are given: the frames at storage size, their shots, the segmenter."""
+    config, processes = session.config, session.processes
+    frames = processes.first_then_all(lambda: _frames(session, stages))
+    workers = config.compute.workers
+    if workers is None:
+        workers = min(8, (os.cpu_count() or 2) // processes.local_world) if processes.device.type == "cuda" else 0
+    return Job(
+        frames=frames,
+        segmenter=segmenter,
+        size=config.data.height_width,
+        seed=config.seed,
+        shots=processes.first_then_all(lambda: _shots(session, frames)),
+        folder=session.run.folder,
+        device=processes.device,
+        autocast=processes.autocast(config.compute),
+        workers=workers,
+        compile=config.compute.compile,
+        rank=processes.rank,
+        world=processes.world,
+    )
+
+
+def _frames(session: Session, stages: list[AnyStage]) -> TrainingFrames:
+    data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
+    smallest = min(stage.settings.augment.crop[0] for stage in stages if isinstance(stage, Stage))
+    size = data.store_size or storage_size(min(data.height_width), smallest)
+    videos = dataset.split("train")
+    labelled = {video.id: labelling[video.id] for video in videos}
+    pixels: FrameStore | DecodedFrames
+    if data.store:
+        usable = {video.id: video.usable for video in videos}
+        pixels = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    else:
+        pixels = DecodedFrames(dataset, labelled, size)
+    return TrainingFrames(dataset, labelling, pixels)
+
+
+def _shots(session: Session, frames: TrainingFrames) -> list[int]:
+    """The shot of every training frame; found once and kept in `shots.json`."""
+    path = session.run.folder / "shots.json"
+    if not path.exists():
+        found = {}
+        with bar("find shots", len(frames.videos), session.console) as (progress, task):
+            for video in frames.videos:
+                pictures = (frames.pixels.frame(video.id, index) for index in video.usable)
+                numbers = [video.frames[index].number for index in video.usable]
+                shots = shots_of_frames(pictures, numbers, video.usable, frames.pixels.inside(video.id))
+                found[video.id] = list(shots.starts)
+                progress.advance(task)
+        write_json(path, found)
+    starts = {(video, index) for video, indices in read_json(path).items() for index in indices}
+    shot_of: list[int] = []
+    current = -1
+    for video, index in frames.places:
+        current += (video.id, index) in starts
+        shot_of.append(current)
+    return shot_of
+
+
+def run_stage(session: Session, job: Job, stage: AnyStage, number: int, count: int) -> None:
+    """Do a stage, or what is left of it, and hand its outcome on in the job; one that is done is only handed on."""
+    folder = session.run.stage_folder(number, stage.name)
+    title = f"stage {number} of {count}: {stage.name}"
+    done = session.processes.agreed((folder / "done.json").exists())
+    if isinstance(stage, PseudoLabels):
+        if not done:
+            _label(session, job, stage, folder, title)
+        stage.load(job)
+    else:
+        if not done:
+            _train(session, job, stage, folder, title)
+        finished = load_model(folder / "weights.safetensors", job.segmenter.describe())
+        job.segmenter.load_state_dict(finished.state_dict())
+
+
+def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title: str) -> None:
+    began = time.perf_counter()
+    with bar(title, len(job.frames.unlabelled), session.console) as (progress, task):
+        stage.run(job, lambda done, total: progress.update(task, completed=done, total=total))
+    session.processes.wait()
+    if session.processes.first:
+        seconds = round(time.perf_counter() - began, 3)
+        write_json(folder / "done.json", {"frames": len(job.frames.unlabelled), "seconds": seconds})
+    session.processes.wait()
+
+
+def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -> None:
+    """Train a stage to its end with Lightning, from its last checkpoint if there is one."""
+    processes, compute = session.processes, session.config.compute
+    checkpoint = folder / "last.ckpt"
+    began = time.perf_counter()
+    processes.first_only(lambda: folder.mkdir(parents=True, exist_ok=True))
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    stage.begin(job)
+    trainer = L.Trainer(
+        max_steps=stage.total_steps,
+        max_epochs=-1,
+        accumulate_grad_batches=stage.settings.accumulate,
+        gradient_clip_val=stage.settings.optimizer.clip,
+        callbacks=[
+            Checkpoint(checkpoint, compute.checkpoint_every),
+            Curve(folder / "metrics.csv", compute.log_every, checkpoint),
+            Bar(title, session.console),
+        ],
+        logger=_loggers(compute.logger, folder),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        default_root_dir=folder,
+        **processes.trainer_options(compute),
+    )
+    begun = processes.agreed(checkpoint.exists())
+    try:
+        trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
+            raise KeyboardInterrupt from error
+        raise
+    refuse_nan(stage, checkpoint, weights=True)
+    if processes.first:
+        save_model(stage.outcome(), folder / "weights.safetensors")
+        done = {"steps": stage.total_steps, "batch": stage.settings.batch, "loss": float(stage.last_loss)}
+        seconds = round(time.perf_counter() - began, 3)
+        write_json(folder / "done.json", done | {"seconds": seconds, "peak_memory": memory_peak()})
+        checkpoint.unlink(missing_ok=True)
+    processes.wait()
+
+
+def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:
+    loggers: list[Logger] = [TensorBoardLogger(folder, name="", version="tensorboard")]
+    if further is not None:
+        try:
+            loggers.append(logger_class(further)(**further.arguments))
+        except Exception as error:
+            raise UserError(f"compute.logger: {further.kind} cannot be made ({error}).") from error
+    return loggers
+
+
+def logger_class(settings: LoggerSettings) -> type[Logger]:
+    """The Lightning logger that a config names."""
+    module, _, name = settings.kind.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"compute.logger.kind is {settings.kind!r}, which cannot be imported ({error}).") from error
+    if not (isinstance(found, type) and issubclass(found, Logger)):
+        raise UserError(f"compute.logger.kind is {settings.kind!r}, which is no logger of Lightning.")
+    return found

@@ -1,0 +1,133 @@
+"""The folder of a run: the single truth about it. Who may write there, and what may not change when it goes on."""
+
+import fcntl
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from suture.data.dataset import Dataset
+from suture.errors import UserError
+from suture.files import check_format, read_json, read_yaml, remove_leftovers, write_json, write_text
+from suture.models.segmenter import Segmenter
+from suture.models.weights import load_model, save_model
+from suture.runs.config import Config, differences, parse_config, relocated
+
+MODEL_FORMAT = 1
+"""The newest `model.json` this version reads."""
+
+
+class Run:
+    """The folder of a run and the files in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def config(self) -> Config:
+        """The resolved config; data and weights are found relative to the run folder."""
+        path = self.folder / "config.yaml"
+        if not path.exists():
+            raise UserError(f"{self.folder} is not a run folder: it has no config.yaml.")
+        said = read_yaml(path)
+        check_format(path, said.get("format"), Config.model_fields["format"].default)
+        return parse_config(relocated(said, self.folder, Path()), str(path))
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """The scores, once there are any."""
+        path = self.folder / "metrics.json"
+        return read_json(path) if path.exists() else None
+
+    def stage_folder(self, number: int, name: str) -> Path:
+        """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
+        return self.folder / "stages" / f"{number}-{name}"
+
+    def segmenter(self) -> Segmenter:
+        """The finished model."""
+        path = self.folder / "model.json"
+        if not path.exists():
+            raise UserError(f"{self.folder} has no finished model yet: run `suture train` on it to the end.")
+        description = read_json(path)
+        check_format(path, description.get("format"), MODEL_FORMAT)
+        return load_model(self.folder / "model.safetensors", description["segmenter"])
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process off this folder; a killed one leaves no lock behind."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("a+") as file:
+            try:
+                # Not flock: loader processes would inherit it, and hold it for seconds after their parent was killed.
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise UserError(
+                    f"{self.folder} is in use by {holder}: wait for it, or choose another folder."
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}")
+            file.flush()
+            try:
+                yield
+            finally:
+                file.truncate(0)
+
+    def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any]) -> None:
+        """Write down config, data and machine before anything starts; refuse to go on if config or data changed."""
+        self._refuse_changes(config, data)
+        remove_leftovers(self.folder)
+        said = relocated(config.model_dump(mode="json"), Path(), self.folder)
+        write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+        write_json(self.folder / "data.json", data)
+        path = self.folder / "environment.json"
+        starts = read_json(path)["starts"] if path.exists() else []
+        write_json(path, {"starts": [*starts, machine]})
+
+    def _refuse_changes(self, config: Config, data: dict[str, Any]) -> None:
+        path = self.folder / "config.yaml"
+        if path.exists():
+            before = relocated(read_yaml(path), self.folder, None)
+            after = relocated(config.model_dump(mode="json"), Path(), None)
+            if changed := differences(_without_compute(before), _without_compute(after)):
+                raise UserError(
+                    f"{self.folder} was begun with another config ({_some(changed)}): "
+                    "start the same config again to go on, or give another folder."
+                )
+        path = self.folder / "data.json"
+        if path.exists() and (changed := differences(read_json(path), data)):
+            raise UserError(
+                f"{self.folder} was begun with other data ({_some(changed)}): "
+                "restore the data to go on, or give another folder."
+            )
+
+    def write_model(self, segmenter: Segmenter, dataset: Dataset, size: tuple[int, int]) -> None:
+        """Write the finished model, and all that a predictor needs to use it."""
+        save_model(segmenter, self.folder / "model.safetensors", {"dataset": dataset.name})
+        classes = zip(dataset.classes.names, dataset.classes.colors, strict=True)
+        write_json(
+            self.folder / "model.json",
+            {
+                "format": MODEL_FORMAT,
+                "segmenter": segmenter.describe(),
+                "classes": [{"name": name, "color": list(color)} for name, color in classes],
+                "size": list(size),
+            },
+        )
+
+
+def _without_compute(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the outcome: a run may go on with more workers or on another device."""
+    return {key: value for key, value in said.items() if key != "compute"}
+
+
+def _some(changed: list[str], shown: int = 5) -> str:
+    """The first few changes, with hashes cut short."""
+    text = "; ".join(changed[:shown]) + (f"; and {len(changed) - shown} more" if len(changed) > shown else "")
+    return re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", text)

@@ -1,0 +1,275 @@
+"""What all stages share: batches that are a function of seed, stage and step, however they are divided."""
+
+from collections.abc import Callable
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from suture.errors import UserError
+from suture.methods.optim import Lars
+from suture.methods.stage import Batches, Job, OptimizerSettings, Part, Stage, Total, TrainingSettings
+from suture.methods.supervised import Supervised
+
+Build = Callable[..., Job]
+
+
+class Line(Stage):
+    """The smallest stage: a weight for each class learns the mean of the places of its batches."""
+
+    def prepare(self) -> int:
+        self.seeds: list[int] = []
+        self.moved: list[int] = []
+        return 10
+
+    def draw(self, part: Part) -> Any:
+        return torch.tensor(list(part.own)), torch.tensor(part.step)
+
+    def loss(self, batch: Any) -> Total:
+        self.seeds.append(torch.initial_seed())
+        places = batch[0].float()
+        weight = next(p for p in self.segmenter.parameters())
+        return Total(((weight.mean() - places) ** 2).sum(), torch.tensor(len(places)))
+
+    def after_step(self) -> None:
+        self.moved.append(self.global_step)
+
+
+class Little(nn.Module):
+    """A segmenter as far as `Line` and the optimiser know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Linear(2, 2)
+        self.classifier = nn.Linear(2, 2)
+
+
+def line(tiny_job: Build, settings: dict[str, Any], **job: Any) -> Line:
+    stage = Line("line", TrainingSettings(**settings))
+    stage.begin(tiny_job({"a": 2}, segmenter=Little(), **job))
+    return stage
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 4])
+@pytest.mark.parametrize("world", [1, 2])
+def test_parts_and_processes_divide_a_batch_without_rest(tiny_job: Build, accumulate: int, world: int) -> None:
+    places: dict[int, list[int]] = {step: [] for step in range(3)}
+    for rank in range(world):
+        stage = line(tiny_job, {"steps": 3, "batch": 8, "accumulate": accumulate}, rank=rank, world=world)
+        stage.draw = lambda part: part  # type: ignore[method-assign]
+        parts = list(Batches(stage, 0))
+        assert len(parts) == 3 * accumulate
+        for part in parts:
+            places[part.step] += part.own
+            assert len(part.all) == 8 // accumulate
+            assert set(part.own) <= set(part.all)
+    assert all(sorted(found) == list(range(8)) for found in places.values())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_do_not_change_the_order(tiny_job: Build, workers: int) -> None:
+    settings = {"steps": 5, "batch": 4, "accumulate": 2}
+    alone = list(line(tiny_job, settings).loader(0))
+    shared = list(line(tiny_job, settings, workers=workers).loader(0))
+    assert len(alone) == len(shared) == 10
+    assert all(
+        torch.equal(a, b) for one, other in zip(alone, shared, strict=True) for a, b in zip(one, other, strict=True)
+    )
+    later = [int(step) for _, step in line(tiny_job, settings, workers=workers).loader(3)]
+    assert later == [3, 3, 4, 4]
+
+
+def test_a_batch_that_cannot_be_divided_is_refused_by_name(tiny_job: Build) -> None:
+    stage = line(tiny_job, {"batch": 6, "accumulate": 3}, world=4)
+    with pytest.raises(UserError, match=r"method\.line\.batch is 6"):
+        stage.loader(0)
+
+
+def test_one_frame_at_a_time_is_refused_where_batch_norm_cannot_do_it(tiny_job: Build, fit: Any) -> None:
+    stage = Supervised("train", TrainingSettings(steps=1, batch=2, accumulate=2))
+    with pytest.raises(UserError, match="one frame at a time"):
+        fit(stage, tiny_job())
+
+
+# The loss
+
+
+def test_the_loss_is_a_mean_over_the_batch(tiny_job: Build) -> None:
+    stage = line(tiny_job, {"batch": 4})
+    batch = stage.draw(Part(0, range(4), range(4)))
+    total = stage.loss(batch)
+    assert stage.training_step(batch, 0).item() == pytest.approx(total.loss.item() / 4)
+    assert stage.last_loss.item() == pytest.approx(total.loss.item() / 4)
+
+
+def test_a_batch_without_any_pixel_has_no_loss_and_no_gradient(tiny_job: Build) -> None:
+    stage = line(tiny_job, {"batch": 4})
+    weight = next(stage.segmenter.parameters())
+    stage.loss = lambda batch: Total((weight * 0).sum(), torch.tensor(0))  # type: ignore[method-assign]
+    stage.training_step(None, 0).backward()
+    assert stage.last_loss == 0
+    assert (weight.grad == 0).all()
+
+
+def test_processes_divide_by_the_global_weight(tiny_job: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient that DDP averages over two processes is that of one process with the whole batch."""
+    whole = line(tiny_job, {"batch": 4})
+    batch = whole.draw(Part(0, range(4), range(4)))
+    whole.training_step(batch, 0).backward()
+    expected = next(whole.segmenter.parameters()).grad
+    state = whole.segmenter.state_dict()
+
+    stages = [line(tiny_job, {"batch": 4}, rank=rank, world=2) for rank in range(2)]
+    # Parts of unequal weight: one process has three of the four samples.
+    parts = [Part(0, range(3), range(4)), Part(0, range(3, 4), range(4))]
+    totals = []
+    for stage, part in zip(stages, parts, strict=True):
+        stage.segmenter.load_state_dict(state)
+        totals.append(stage.loss(stage.draw(part)))
+    weight = sum(total.weight for total in totals)
+    loss = sum(total.loss.detach() for total in totals)
+    # A stage asks for the sum of its weights, and then for that of its losses.
+    answers = iter([weight, loss] * 2)
+    monkeypatch.setattr("suture.methods.stage.all_sum", lambda value: next(answers))
+    for stage, part in zip(stages, parts, strict=True):
+        stage.training_step(stage.draw(part), 0).backward()
+        assert stage.last_loss.item() == pytest.approx(whole.last_loss.item())
+    gradients = [next(stage.segmenter.parameters()).grad for stage in stages]
+    torch.testing.assert_close((gradients[0] + gradients[1]) / 2, expected)
+
+
+# Training
+
+
+def test_after_step_is_called_once_the_weights_have_moved(tiny_job: Build, fit: Any) -> None:
+    stage = Line("line", TrainingSettings(steps=3, batch=4, accumulate=2))
+    fit(stage, tiny_job({"a": 2}, segmenter=Little()))
+    assert stage.moved == [1, 2, 3]
+
+
+def test_dropout_is_seeded_by_stage_step_and_part(tiny_job: Build, fit: Any) -> None:
+    def seeds(name: str = "line", **options: Any) -> list[int]:
+        stage = Line(name, TrainingSettings(steps=3, batch=4, accumulate=2))
+        fit(stage, tiny_job({"a": 2}, segmenter=Little(), **options))
+        return stage.seeds
+
+    first = seeds()
+    assert len(set(first)) == 6
+    assert seeds() == first
+    assert not set(seeds(seed=1)) & set(first)
+    assert not set(seeds("other")) & set(first)
+    assert not set(seeds(rank=1)) & set(first)
+
+
+def test_the_same_seed_gives_the_same_weights(tiny_job: Build, fit: Any) -> None:
+    def weights(seed: int) -> dict[str, torch.Tensor]:
+        job = tiny_job(seed=seed)
+        fit(Supervised("train", TrainingSettings(steps=2, batch=2, augment={"color": "strong"})), job)
+        return job.segmenter.state_dict()
+
+    one, same, other = weights(0), weights(0), weights(1)
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_hands_on_the_average_of_the_weights_if_asked(tiny_job: Build, fit: Any) -> None:
+    seen: list[torch.Tensor] = []
+
+    class Watch(L.Callback):
+        def on_before_zero_grad(self, trainer: Any, stage: Any, optimizer: Any) -> None:
+            seen.append(stage.segmenter.backbone.weight.detach().clone())
+
+    stage = Line("line", TrainingSettings(steps=4, batch=4, ema=0.7, optimizer=OptimizerSettings(lr=0.1)))
+    trainer = fit(stage, tiny_job({"a": 2}, segmenter=Little()), Watch())
+    assert trainer.global_step == 4
+    last = stage.segmenter.backbone.weight.detach()
+    average, *moved = [*seen, last]  # the average begins as the weights do
+    for step, weight in enumerate(moved, 1):
+        momentum = min(step / (step + 1), 0.7)
+        average = momentum * average + (1 - momentum) * weight
+    outcome = stage.outcome()
+    assert outcome is not stage.segmenter
+    torch.testing.assert_close(outcome.backbone.weight, average)
+    assert not torch.allclose(average, last)
+
+
+def test_without_an_average_the_last_weights_are_handed_on(tiny_job: Build) -> None:
+    stage = line(tiny_job, {})
+    assert stage.outcome() is stage.segmenter
+
+
+def test_a_stage_frees_what_the_one_before_froze(tiny_job: Build) -> None:
+    segmenter = Little().eval().requires_grad_(False)
+    stage = Line("line", TrainingSettings())
+    stage.begin(tiny_job({"a": 2}, segmenter=segmenter))
+    assert all(parameter.requires_grad for parameter in segmenter.parameters())
+    assert segmenter.training
+
+
+# Settings
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD), ("lars", Lars)])
+def test_optimisers_by_name_with_a_faster_head(tiny_job: Build, kind: str, expected: type) -> None:
+    stage = line(tiny_job, {"optimizer": {"kind": kind, "lr": 0.5, "head_factor": 3, "weight_decay": 0.2}})
+    optimizer = stage.configure_optimizers()["optimizer"]
+    assert type(optimizer) is expected
+    assert {group["name"]: group["lr"] for group in optimizer.param_groups} == {"backbone": 0.5, "classifier": 1.5}
+    assert all(group["weight_decay"] == 0.2 for group in optimizer.param_groups)
+
+
+def rates(stage: Stage, steps: int) -> list[float]:
+    made = stage.configure_optimizers()
+    found = []
+    for _ in range(steps):
+        found.append(made["optimizer"].param_groups[0]["lr"])
+        made["optimizer"].step()
+        made["lr_scheduler"]["scheduler"].step()
+    return found
+
+
+def test_the_learning_rate_falls_over_the_whole_stage(tiny_job: Build) -> None:
+    poly = rates(line(tiny_job, {"steps": 10, "optimizer": {"lr": 1.0}}), 11)
+    assert poly == pytest.approx([(1 - step / 10) ** 0.9 for step in range(11)])
+
+
+def test_a_cosine_warms_up_by_epochs(tiny_job: Build) -> None:
+    # An epoch is 10 frames, 5 steps: two of them are warm-up.
+    optimizer = {"lr": 2.0, "schedule": "cosine", "warmup_epochs": 2}
+    cosine = rates(line(tiny_job, {"steps": None, "epochs": 8, "batch": 2, "optimizer": optimizer}), 41)
+    assert cosine[0] == pytest.approx(0.02)
+    assert cosine[10] == max(cosine) == pytest.approx(2.0)
+    assert cosine[25] == pytest.approx(1.0, rel=1e-3)
+    assert cosine[40] == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "frames", "steps"),
+    [
+        ({"steps": 7}, 100, 7),
+        ({"steps": None, "epochs": 2, "batch": 8}, 100, 25),
+        ({"steps": None, "epochs": 0.01}, 8, 1),
+    ],
+)
+def test_a_length_is_in_steps_or_in_epochs(settings: dict, frames: int, steps: int) -> None:
+    assert TrainingSettings(**settings).total_steps(frames) == steps
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": None},
+        {"steps": 5, "epochs": 5},
+        {"batch": 6, "accumulate": 4},
+        {"batch": 0},
+        {"ema": 1.0},
+        {"optimizer": {"lr": 0}},
+        {"optimiser": {}},
+    ],
+)
+def test_refuses_impossible_settings(wrong: dict) -> None:
+    with pytest.raises(ValidationError):
+        TrainingSettings(**wrong)

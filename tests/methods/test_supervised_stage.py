@@ -1,0 +1,92 @@
+"""Supervised training learns its labelled frames, and nothing from pixels that have no label."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from suture.data.classes import IGNORE
+from suture.losses.hard_pixels import hard_pixels
+from suture.methods.method import find_method
+from suture.methods.stage import Job, OptimizerSettings, Part, TrainingSettings
+from suture.methods.supervised import Supervised
+from suture.models.inference import probabilities
+
+
+def train_accuracy(job: Job) -> float:
+    """The share of right pixels on the labelled frames, whole, as inference sees them."""
+    images = torch.stack([torch.from_numpy(job.frames.image(n)).permute(2, 0, 1) for n in job.frames.labelled]) / 255
+    labels = torch.from_numpy(np.stack([job.frames.labels(n) for n in job.frames.labelled]))
+    found = probabilities(job.segmenter.eval(), images).argmax(1)
+    return (found == labels)[labels != IGNORE].float().mean().item()
+
+
+@pytest.mark.parametrize("loss", [None, hard_pixels])
+def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any, loss: Any) -> None:
+    job = tiny_job({"a": 2, "b": 2}, every=1, stored=(32, 32), architecture="linknet")
+    settings = TrainingSettings(
+        steps=45,
+        batch=4,
+        optimizer=OptimizerSettings(lr=3e-3, head_factor=1),
+        augment={"crop": (0.9, 1.0), "color": "none"},
+    )
+    before = train_accuracy(job)
+    stage = Supervised("train", settings) if loss is None else Supervised("train", settings, loss)
+    fit(stage, job)
+    assert before < 0.8
+    assert train_accuracy(job) > 0.9
+
+
+def test_visits_only_labelled_frames_each_once_an_epoch(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job({"a": 7, "b": 5}, every=2, excluded={"b": [2]}, numbered=True)
+    stage = Supervised("train", TrainingSettings(steps=6, batch=2, augment={"color": "none"}))
+    stage.begin(job)
+    assert stage.epoch_frames == len(job.frames.labelled) == 6
+    for epoch in range(2):
+        seen = []
+        for step in range(3 * epoch, 3 * epoch + 3):
+            images, _ = stage.render(stage.draw(Part(step, range(2), range(2))))
+            seen += (images.mean((1, 2, 3)) * 25.5).round().int().tolist()
+        assert Counter(seen) == Counter(job.frames.labelled.tolist())
+
+
+def test_on_all_frames_pseudo_labels_stand_for_the_truth(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job({"a": 4, "b": 4}, every=2, numbered=True)
+    job.frames.pseudo = {number: np.full((8, 8), 1, np.uint8) for number in job.frames.unlabelled.tolist()[:-1]}
+    stage = Supervised("train", TrainingSettings(batch=8, augment={"color": "none"}), on="all")
+    stage.begin(job)
+    images, labels = stage.render(stage.draw(Part(0, range(8), range(8))))
+    numbers = (images.mean((1, 2, 3)) * 25.5).round().int().tolist()
+    assert sorted(numbers) == list(range(8))
+    for number, seen in zip(numbers, labels, strict=True):
+        if number in job.frames.pseudo:
+            assert (seen == 1).all()
+        elif number in job.frames.labelled:
+            assert seen.unique().numel() > 1
+        else:
+            assert (seen == IGNORE).all()
+
+
+def test_pixels_outside_the_view_teach_nothing(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job(round_view=True, every=1)
+    stage = Supervised("train", TrainingSettings(batch=4, augment={"crop": (1.0, 1.0)}))
+    stage.begin(job)
+    images, labels = stage.render(stage.draw(Part(0, range(4), range(4))))
+    assert 0.1 < (labels == IGNORE).float().mean() < 0.9
+    logits: list[Tensor] = []
+    job.segmenter.register_forward_hook(lambda module, args, out: (out.retain_grad(), logits.append(out))[0])
+    total = stage.loss((images, labels))
+    total.loss.backward()
+    gradient = logits[0].grad.abs().sum(1)
+    assert total.weight == (labels != IGNORE).sum()
+    assert (gradient[labels == IGNORE] == 0).all()
+    assert (gradient[labels != IGNORE] > 0).all()
+
+
+def test_the_baseline_has_as_many_supervised_steps_as_pgvcl() -> None:
+    baseline, pgvcl = (find_method(name).Settings() for name in ("supervised", "pgvcl"))
+    assert baseline.train.steps == pgvcl.pretrain.steps + pgvcl.finetune.steps

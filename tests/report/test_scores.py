@@ -1,0 +1,48 @@
+"""Scores side by side, in the page's cells and in the terminal."""
+
+import doctest
+import io
+
+import pytest
+from rich.console import Console
+from tiny_runs import Runs
+
+from suture.report import facts, pictures, pseudo, report, scores
+from suture.report.scores import scores_table, side_by_side
+
+
+@pytest.mark.parametrize("module", [facts, pictures, pseudo, report, scores], ids=lambda module: module.__name__)
+def test_examples_in_docstrings(module: object) -> None:
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+
+
+def test_best_and_difference() -> None:
+    first, second, third = side_by_side([0.5, 0.4, 0.5004])
+    assert (first.best, second.best, third.best) == (True, False, True), "what reads the same is the same"
+    assert (second.difference, second.gain) == ("−10.0", -1)
+    assert (third.difference, third.gain) == ("±0.0", 0)
+
+
+def test_lower_is_better_for_false_presence() -> None:
+    first, second = side_by_side([0.2, 0.1], lower=True)
+    assert not first.best
+    assert second.best
+    assert (second.difference, second.gain) == ("−10.0", 1)
+
+
+def test_steadiness_is_best_near_the_truth() -> None:
+    lagging, flickering, right = side_by_side([0.99, 0.5, 0.79], target=0.8)
+    assert (lagging.best, flickering.best, right.best) == (False, False, True)
+
+
+def test_missing_and_single_scores() -> None:
+    missing, known = side_by_side([None, 0.5])
+    assert (missing.text, missing.best, known.best, known.difference) == ("–", False, False, "")
+    assert not side_by_side([0.5])[0].best
+
+
+def test_table_for_the_terminal(runs: Runs) -> None:
+    out = Console(file=io.StringIO(), width=200)
+    out.print(scores_table([runs.supervised, runs.pgvcl]))
+    said = out.file.getvalue()  # type: ignore[attr-defined]
+    assert [said.count(name) for name in ("supervised", "pgvcl", "new videos (test)", "completion")] == [3, 3, 1, 1]
