@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
 from suture.data.scene import in_frame, read_scenes
+from suture.errors import UserError
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import COMPLETION, protocol_named, score
 from suture.models.inference import probabilities
@@ -55,12 +56,14 @@ def predict_masks(
 ) -> Iterator[tuple[int, Any]]:
     """The class ids of frames at native resolution, `IGNORE` outside the view, in the order of `indices`."""
     device = next(segmenter.parameters()).device
+    width, height = video.size
     view = video.view
+    seen = (min(view.height, height - view.y), min(view.width, width - view.x))  # a stated view may stick out
     for part, images in read_scenes(video, indices, size, batch):
         pixels = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float() / 255
         found = probabilities(segmenter, pixels, flip=flip, scales=scales, autocast=autocast)
         for index, one in zip(part, found, strict=True):
-            native = F.interpolate(one[None], (view.height, view.width), mode="bilinear", align_corners=False)
+            native = F.interpolate(one[None], seen, mode="bilinear", align_corners=False)
             yield index, in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
 
 
@@ -87,7 +90,13 @@ def score_frames(
         width, height = video.size
         inside = video.view.mask(width, height)
         for index, prediction in predict_masks(segmenter, video, indices, size, **options):
-            scorer.add(name, index, prediction, dataset.read_mask(video, index), inside)
+            truth = dataset.read_mask(video, index)
+            if truth.shape != prediction.shape:
+                raise UserError(
+                    f"Video {name}: the mask of frame {index} has {truth.shape[1]}×{truth.shape[0]} pixels, expected "
+                    f"{width}×{height} as the video's first frame: resize it, or exclude the frame."
+                )
+            scorer.add(name, index, prediction, truth, inside)
             progress(1)
     return scorer
 

@@ -222,6 +222,9 @@ class Contrast(Stage):
             met = met + contrasts(ClassSums(*(x[batch.others] for x in pool)))
         return met
 
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"supervised_steps": 0}
+
     def after_step(self) -> None:
         m = momentum_schedule(self.global_step, self.total_steps, self.settings.momentum)
         self.momentum.update(self.online, m)

@@ -51,6 +51,10 @@ class PseudoLabels:
         """Confidence, 0…1, as what is written of it: 0…255."""
         return (sure * 255).round()
 
+    def confidence(self, levels: np.ndarray) -> np.ndarray:
+        """The confidence that was written as levels."""
+        return levels / 255
+
     def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:
         """Label the frames of this process's videos."""
         segmenter = job.segmenter.to(job.device).eval()

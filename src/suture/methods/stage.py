@@ -172,8 +172,7 @@ class Stage(L.LightningModule, ABC):
     def facts(self) -> dict[str, Any]:
         """What `done.json` says of the stage's length, for whoever compares runs.
 
-        `supervised_steps` and `labelled_batch` beside them say how many of the steps taught the model that is handed
-        on from labels, and how many labelled frames each had, where that is not all of them.
+        `supervised_steps` beside it says how many of the steps taught the final model from labels, where not all did.
         """
         return {"steps": self.total_steps, "batch": self.settings.batch}
 
@@ -248,7 +247,7 @@ class Stage(L.LightningModule, ABC):
             return  # the weights have not moved yet
         if self.average is not None:
             # The average follows closely at first, so that it does not remember the starting weights for long.
-            momentum = min(1 - 1 / (self.global_step + 1), self.settings.ema or 0)
+            momentum = min(1 - 1 / self.global_step, self.settings.ema or 0)
             self.average.update(self.segmenter, momentum)
         self.after_step()
 

@@ -22,8 +22,8 @@ class StageFacts:
     """One stage of a run."""
 
     name: str
-    pseudo: Path | None
-    """Where its pseudo labels lie, if it makes any."""
+    pseudo: PseudoLabels | None
+    """The stage itself, if it makes pseudo labels."""
     done: dict[str, Any] | None
     """How it ended; None where it has not yet."""
     curve: list[dict[str, float]]
@@ -55,9 +55,10 @@ class RunFacts:
         return [one["name"] for one in self.data["classes"]]
 
     @property
-    def pseudo(self) -> Path | None:
-        """The folder of its latest finished pseudo labels."""
-        return next((stage.pseudo for stage in reversed(self.stages) if stage.pseudo and stage.done), None)
+    def pseudo(self) -> PseudoLabels | None:
+        """The stage of its latest finished pseudo labels, where they are still there."""
+        made = (stage.pseudo for stage in reversed(self.stages) if stage.pseudo and stage.done)
+        return next((stage for stage in made if stage.folder(self.run.folder).exists()), None)
 
     def labelled(self, video: str) -> list[int]:
         """Indices of a video's labelled frames."""
@@ -129,7 +130,7 @@ def _read(folder: Path, name: str) -> RunFacts:
         stages.append(
             StageFacts(
                 stage.name,
-                stage.folder(folder) if isinstance(stage, PseudoLabels) else None,
+                stage if isinstance(stage, PseudoLabels) else None,
                 read_json(done) if done.exists() else None,
                 read_curve(of_stage / "metrics.csv"),
             )

@@ -14,7 +14,7 @@ from suture.data.scene import in_frame
 from suture.data.store import DecodedFrames
 from suture.data.training import TrainingFrames
 from suture.evaluation.metrics import iou, mean, pixel_accuracy
-from suture.methods.pseudo import load_pseudo_labels
+from suture.methods.pseudo import PseudoLabels, load_pseudo_labels
 from suture.report.pictures import Judge, Place, frame_iou, sample
 
 
@@ -41,11 +41,13 @@ class PseudoQuality:
     pa: float | None
 
 
-def pseudo_quality(folder: Path, dataset: Dataset, labelling: Labelling, most: int = 240) -> PseudoQuality:
-    """Judge at most so many of the pseudo labels in a folder: of frames with masks, or of any where none has one."""
+def pseudo_quality(
+    stage: PseudoLabels, folder: Path, dataset: Dataset, labelling: Labelling, most: int = 240
+) -> PseudoQuality:
+    """Judge at most so many pseudo labels of a run folder: of frames with masks, or of any where none has one."""
     # No frame's pixels are asked for, so their size does not matter.
     frames = TrainingFrames(dataset, labelling, DecodedFrames(dataset, labelling.frames, size=1))
-    load_pseudo_labels(folder, frames)
+    load_pseudo_labels(stage.folder(folder), frames)
     places = {(frames.places[n][0].id, frames.places[n][1]): n for n in frames.unlabelled.tolist()}
     judged = {place: number for place, number in places.items() if dataset[place[0]].frames[place[1]].mask is not None}
     by_video: dict[str, list[int]] = {}
@@ -63,7 +65,7 @@ def pseudo_quality(folder: Path, dataset: Dataset, labelling: Labelling, most: i
             matrix = None if truth is None else judge.matrix(native(ids, video), truth)
             found[name, index] = PseudoFrame(
                 ids,
-                float(mean(np.where(ids == IGNORE, np.nan, frames.confidence[number] / 255))),
+                float(mean(np.where(ids == IGNORE, np.nan, stage.confidence(frames.confidence[number])))),
                 min((abs(index - one) for one in known), default=0),
                 None if matrix is None else frame_iou(matrix),
             )

@@ -242,7 +242,7 @@ class _Page:
             dataset = self.dataset if run is self.first else self._open(run)
             if dataset is not None:
                 labelling = Labelling({video: run.labelled(video) for video in run.data["videos"]})
-                found[run.name] = pseudo_quality(run.pseudo, dataset, labelling)
+                found[run.name] = pseudo_quality(run.pseudo, run.run.folder, dataset, labelling)
         return found
 
     def _prediction_pictures(self, dataset: Dataset) -> dict[str, Any] | None:

@@ -257,9 +257,13 @@ def set_value(said: dict[str, Any], override: str) -> None:
         if not isinstance(said, dict):
             raise UserError(f"--set {override}: {section} is a value, not a section.")
     try:
-        said[last] = yaml.safe_load(value)
+        parsed = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise UserError(f"--set {override}: the value is not valid YAML.") from error
+    if key == "method" and isinstance(parsed, str) and isinstance(said.get("method"), dict):
+        said["method"]["name"] = parsed  # naming a method takes nothing back of what was set for it before
+    else:
+        said[last] = parsed
 
 
 def _preset(name: str | None) -> dict[str, Any]:

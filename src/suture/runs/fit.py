@@ -6,6 +6,7 @@ A stage is done when its `done.json` is there; an unfinished one goes on from it
 import importlib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from suture.data.training import TrainingFrames
 from suture.errors import UserError
 from suture.files import read_json, write_json
 from suture.methods.pseudo import PseudoLabels
-from suture.methods.stage import Job, Stage
+from suture.methods.stage import START, Job, Stage
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import load_model, save_model
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
@@ -67,7 +68,7 @@ def starting_segmenter(config: Config, classes: int, processes: Processes) -> Se
     return segmenter.to(memory_format=torch.channels_last) if config.compute.channels_last else segmenter
 
 
-def make_job(session: Session, stages: list[AnyStage], segmenter: Segmenter) -> Job:
+def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter) -> Job:
     """What all stages are given: the frames at storage size, their shots, the segmenter."""
     config, processes = session.config, session.processes
     frames = processes.first_then_all(lambda: _frames(session, stages))
@@ -90,7 +91,7 @@ def make_job(session: Session, stages: list[AnyStage], segmenter: Segmenter) -> 
     )
 
 
-def _frames(session: Session, stages: list[AnyStage]) -> TrainingFrames:
+def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
     data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
     smallest = min(stage.settings.augment.crop[0] for stage in stages if isinstance(stage, Stage))
     size = data.store_size or storage_size(min(data.height_width), smallest)
@@ -127,20 +128,32 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
     return shot_of
 
 
-def run_stage(session: Session, job: Job, stage: AnyStage, number: int, count: int) -> None:
-    """Do a stage, or what is left of it, and hand its outcome on in the job; one that is done is only handed on."""
-    folder = session.run.stage_folder(number, stage.name)
-    title = f"stage {number} of {count}: {stage.name}"
-    done = session.processes.agreed((folder / "done.json").exists())
-    if isinstance(stage, PseudoLabels):
-        if not done:
-            _label(session, job, stage, folder, title)
-        stage.load(job)
-    else:
-        if not done:
-            _train(session, job, stage, folder, title)
-        finished = load_model(folder / "weights.safetensors", job.segmenter.describe())
-        job.segmenter.load_state_dict(finished.state_dict())
+def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
+    """Do the stages, or what is left of them; the job's segmenter is in the end the one that the last of them left."""
+    weights: dict[str, Path] = {}
+    start = {name: tensor.clone() for name, tensor in job.segmenter.state_dict().items()}
+    latest, labels = START, None
+
+    def take(origin: str) -> None:
+        found = start if origin == START else load_model(weights[origin], job.segmenter.describe()).state_dict()
+        job.segmenter.load_state_dict(found)
+
+    for number, stage in enumerate(stages, 1):
+        folder = session.run.stage_folder(number, stage.name)
+        title = f"stage {number} of {len(stages)}: {stage.name}"
+        if not session.processes.agreed((folder / "done.json").exists()):
+            take(stage.start_from or latest)
+            if isinstance(stage, PseudoLabels):
+                _label(session, job, stage, folder, title)
+            else:
+                if labels is not None:
+                    labels.load(job)
+                _train(session, job, stage, folder, title)
+        if isinstance(stage, PseudoLabels):
+            labels = stage
+        else:
+            latest, weights[stage.name] = stage.name, folder / "weights.safetensors"
+    take(latest)
 
 
 def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title: str) -> None:
@@ -191,9 +204,9 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     refuse_nan(stage, checkpoint, weights=True)
     if processes.first:
         save_model(stage.outcome(), folder / "weights.safetensors")
-        done = {"steps": stage.total_steps, "batch": stage.settings.batch, "loss": float(stage.last_loss)}
         seconds = round(time.perf_counter() - began, 3)
-        write_json(folder / "done.json", done | {"seconds": seconds, "peak_memory": memory_peak()})
+        outcome = {"loss": float(stage.last_loss), "seconds": seconds, "peak_memory": memory_peak()}
+        write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
 

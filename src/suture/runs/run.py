@@ -25,7 +25,7 @@ from suture.models.segmenter import Segmenter
 from suture.runs.callbacks import bar
 from suture.runs.config import Config, parse_config, set_value
 from suture.runs.failures import explained
-from suture.runs.fit import AnyStage, Opened, Session, logger_class, make_job, run_stage, starting_segmenter
+from suture.runs.fit import AnyStage, Opened, Session, logger_class, make_job, run_stages, starting_segmenter
 from suture.runs.folder import Run
 from suture.runs.processes import Processes
 from suture.runs.record import data_record, environment
@@ -63,8 +63,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         session = Session(run, config, opened, processes, _console(console, processes))
         _announce(session, stages)
         job = make_job(session, stages, segmenter)
-        for number, stage in enumerate(stages, 1):
-            run_stage(session, job, stage, number, len(stages))
+        run_stages(session, job, stages)
         if processes.first:
             run.write_model(job.segmenter, opened.dataset, config.data.height_width)
         return processes.agreed(run.metrics) or evaluate(session, job.segmenter)

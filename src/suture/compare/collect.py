@@ -1,0 +1,72 @@
+"""The small files of finished runs, for keeping: what the tables are made of, without weights or paths."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from suture.compare.plan import PLAN
+from suture.compare.queue import TIMES
+from suture.errors import UserError
+from suture.files import read_json, read_yaml, write_json, write_text
+from suture.models.pretrained import is_file
+from suture.runs.config import PATHS
+
+KEPT = ("metrics.json", "environment.json", "data.json", "stages/*/done.json", "stages/*/metrics.csv")
+_ABSOLUTE = re.compile(r"(~|/|[A-Za-z]:[\\/]|\\\\)\S")
+
+
+def collect(folder: Path, out: Path) -> list[str]:
+    """Copy the small files of a comparison's finished runs into `out/runs`, and its plan; give the runs' names.
+
+    Of paths in a config only the last part is kept: where the data lay can tell a patient's name, and the data are
+    known by their hashes. Any other absolute path is an error. `write_tables(out)` makes the tables again.
+    """
+    finished = sorted(path.parent for path in folder.glob("runs/*/metrics.json"))
+    if not finished:
+        raise UserError(f"{folder} holds no finished run: neither of its folders runs/RUN has a metrics.json.")
+    for run in finished:
+        target = out / "runs" / run.name
+        config = _without_folders(read_yaml(run / "config.yaml"))
+        _refuse_paths(run / "config.yaml", config)
+        write_text(target / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        for path in (path for pattern in KEPT for path in sorted(run.glob(pattern))):
+            if path.suffix == ".json":
+                _refuse_paths(path, read_json(path))
+            write_text(target / path.relative_to(run), path.read_text(encoding="utf-8"))
+    for name in (PLAN, TIMES):
+        if (folder / name).exists():
+            write_json(out / name, read_json(folder / name))
+    return [run.name for run in finished]
+
+
+def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """A config whose paths are names."""
+    for *sections, last in PATHS:
+        section: Any = config
+        for name in sections:
+            section = section.get(name) or {}
+        path = section.get(last)
+        if path and (last != "weights" or is_file(path)):
+            section[last] = PurePath(path).name
+    return config
+
+
+def _refuse_paths(file: Path, value: Any) -> None:
+    for place, text in _strings(value):
+        if _ABSOLUTE.match(text):
+            raise UserError(f"{file}: {place} is {text!r}, a path of this machine, which must not be kept: remove it.")
+
+
+def _strings(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Every string in nested values, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _strings(one, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _strings(one, f"{place}.{number}")

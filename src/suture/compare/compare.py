@@ -1,0 +1,131 @@
+"""`suture compare`: plan, train what is missing, write the tables."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Listing
+
+from suture.compare.plan import Plan, read_plan, refuse_changed
+from suture.compare.queue import Outcome, devices_of, is_finished, train_all
+from suture.compare.render import Section, latex, markdown, page, terminal
+from suture.compare.results import OVERALL, Board, read_results
+from suture.compare.sweep import sweep_pictures
+from suture.compare.tables import Record, score_table, tables_of, tidy_scores
+from suture.errors import UserError
+from suture.files import replacing, write_text
+from suture.runs.folder import Run
+
+
+def compare(
+    file: Path,
+    out: Path | None = None,
+    devices: str | None = None,
+    jobs: int = 1,
+    minutes: float | None = None,
+    console: Console | None = None,
+) -> Outcome:
+    """Train every run of a comparison file that is not finished, and write the tables of those that are.
+
+    >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55)  # doctest: +SKIP
+    """
+    console = console or Console(stderr=True)
+    plan = read_plan(file)
+    out = out or default_folder(file)
+    chosen = devices_of(devices)
+    if jobs < 1:
+        raise UserError(f"--jobs is {jobs}, expected 1 or more.")
+    with Run(out).locked():
+        refuse_changed(plan, out)
+        plan.write(out)
+        outcome = train_all(plan, out, chosen, jobs, minutes, console)
+        if outcome.finished:
+            write_tables(out)
+            for board in read_results(out).boards:
+                console.print(terminal(score_table(board)))
+            console.print(f"Tables: {out / 'tables.html'}, .md, .tex; scores.csv", highlight=False, soft_wrap=True)
+    for name, error in outcome.failed.items():
+        console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
+    if outcome.left:
+        console.print(
+            f"{len(outcome.left)} runs are left for want of time; start the same command again to go on.",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return outcome
+
+
+def default_folder(file: Path) -> Path:
+    """Where a comparison goes unless said otherwise."""
+    return Path("runs") / file.stem
+
+
+def listing(plan: Plan, out: Path) -> Listing:
+    """The runs of a plan and how far they are, for the terminal."""
+    table = Listing("run", "state", title=f"{len(plan.runs)} runs", title_justify="left")
+    for run in plan.runs:
+        begun = (out / "runs" / run.name / "config.yaml").exists()
+        state = "finished" if is_finished(out, run.name) else "begun" if begun else "–"
+        table.add_row(run.name, state)
+    return table
+
+
+def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
+    """Write the tables of all finished runs in a folder: Markdown, LaTeX, CSV, pictures of sweeps, and one page.
+
+    Each run's config.yaml, metrics.json and stages/*/done.json are enough, so collected results can be tabulated again.
+    """
+    out = out or folder
+    results = read_results(folder)
+    remarks = []
+    if results.missing:
+        total = len(results.missing) + sum(len(board.runs) for board in results.boards)
+        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({', '.join(results.missing)}).")
+    sections, pictures = [], []
+    for board in results.boards:
+        of_board = list(sweep_pictures(board))
+        sections.append(Section(board.title, tables_of(board), {one.caption: one.png for one in of_board}))
+        pictures += of_board
+    tables = [table for section in sections for table in section.tables]
+    text = [f"## {results.title}\n", *(f"{remark}\n" for remark in remarks), *map(markdown, tables)]
+    texts = {
+        "tables.md": "\n".join([*text, *(f"![{one.caption}]({one.name}.png)\n" for one in pictures)]),
+        "tables.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(map(latex, tables)),
+        "scores.csv": _csv(record for board in results.boards for record in tidy_scores(board)),
+        "runs.csv": _csv(record for board in results.boards for record in _run_records(board)),
+        "tables.html": page(results.title, remarks, sections),
+    }
+    for name, content in texts.items():
+        write_text(out / name, content)
+    for one in pictures:
+        with replacing(out / f"{one.name}.png") as temporary:
+            temporary.write_bytes(one.png)
+    return [out / name for name in (*texts, *(f"{one.name}.png" for one in pictures))]
+
+
+def _run_records(board: Board) -> Iterator[Record]:
+    """One record for each run and set: what all tables are made of."""
+    for run in board.runs:
+        for which in board.sets:
+            if which in run.metrics:
+                yield {
+                    "run": run.place.name,
+                    **run.place._asdict(),
+                    "set": which,
+                    **run.metrics[which][OVERALL],
+                    "seconds": run.seconds,
+                    "peak_memory": run.peak_memory,
+                    "images_per_second": run.images_per_second,
+                }
+
+
+def _csv(records: Iterable[Record]) -> str:
+    rows = list(records)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

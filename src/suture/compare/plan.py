@@ -1,0 +1,289 @@
+"""The comparison file, and the runs it plans: datasets × labellings × methods × swept values × seeds."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from suture.errors import UserError
+from suture.files import check_format, read_yaml, write_json
+from suture.methods.stage import Settings
+from suture.runs.config import Config, differences, load_config, merge, relocated
+from suture.runs.folder import Run
+
+FORMAT = 1
+"""The newest comparison file this version reads."""
+PLAN = "plan.json"
+"""What a comparison's folder says about the order of its runs, and which method the others are compared with."""
+_NAME = re.compile(r"[A-Za-z0-9.+-]+(_[A-Za-z0-9.+-]+)*")
+_ANY_LABELLING = {"every": None, "ratio": None, "list": None}
+
+
+class Place(NamedTuple):
+    """Where a run stands in a comparison; also its name, so that a folder alone tells it.
+
+    >>> Place("cadis", "every-60", "pgvcl", "other_videos=4", 0).name
+    'cadis__every-60__pgvcl__other_videos=4__seed-0'
+    >>> Place.of_name("cadis__every-60__supervised__seed-1")
+    Place(dataset='cadis', labelling='every-60', method='supervised', point='', seed=1)
+    """
+
+    dataset: str
+    labelling: str
+    method: str
+    point: str
+    """The swept values; empty where nothing is swept."""
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return "__".join(part for part in (*self[:4], f"seed-{self.seed}") if part)
+
+    @staticmethod
+    def of_name(name: str) -> "Place | None":
+        """The place that a run's name tells; None where it is not the name of a planned run."""
+        *parts, last = name.split("__")
+        if len(parts) not in (3, 4) or not re.fullmatch(r"seed-\d+", last):
+            return None
+        dataset, labelling, method, point = (*parts, "")[:4]
+        return Place(dataset, labelling, method, point, int(last.removeprefix("seed-")))
+
+
+class Variant(Settings):
+    """A method under a name of its own: with other settings, or with a labelling of its own."""
+
+    method: str
+    labelling: dict[str, Any] | None = None
+    """Instead of the comparison's."""
+    set: dict[str, Any] = Field(default_factory=dict)
+
+
+class Comparison(Settings):
+    """What the file says. `set` and the swept keys are keys of a run's config."""
+
+    format: int = FORMAT
+    preset: str | None = None
+    datasets: dict[str, dict[str, Any]] = Field(min_length=1)
+    """By name: what a config has under `data`."""
+    labelling: tuple[dict[str, Any], ...] | None = None
+    """What a config has under `data.labelling`; `{}` is every mask there is. Left out, what preset and `set` say."""
+    methods: dict[str, Variant] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
+    reference: str = ""
+    """The method that the others are compared with; the first one unless said."""
+    sweep: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
+    """Values by config key (of several keys: every combination), or settings by the name of a point."""
+    set: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _names_alone(cls, methods: Any) -> Any:
+        if isinstance(methods, list):
+            return {name: {"method": name} for name in methods}
+        if isinstance(methods, Mapping):
+            return {name: {"method": name} if said is None else said for name, said in methods.items()}
+        return methods
+
+    @field_validator("labelling", mode="before")
+    @classmethod
+    def _one_labelling(cls, labelling: Any) -> Any:
+        return [labelling] if isinstance(labelling, Mapping) else labelling
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Comparison":
+        for name in (*self.datasets, *self.methods):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"the name {name!r} becomes part of folders: use letters, digits and . + - _ in it")
+        if self.reference and self.reference not in self.methods:
+            raise ValueError(f"reference is {self.reference!r}, expected one of {', '.join(self.methods)}")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"a seed stands twice in {list(self.seeds)}")
+        kinds = {isinstance(values, dict) for values in self.sweep.values()}
+        if len(kinds) > 1 or not all(self.sweep.values()):
+            raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
+        return self
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run that belongs to a comparison."""
+
+    place: Place
+    config: Config
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a comparison in the order they are trained, one seed after the other."""
+
+    title: str
+    reference: str
+    runs: tuple[Planned, ...]
+
+    def write(self, out: Path) -> None:
+        """Leave in the comparison's folder what its tables need to know."""
+        names = [run.name for run in self.runs]
+        write_json(out / PLAN, {"title": self.title, "reference": self.reference, "runs": names})
+
+
+def read_plan(file: Path) -> Plan:
+    """Read a comparison file and make the config of every run, so that a mistake shows before anything starts.
+
+    Its paths are relative to the file.
+    """
+    said = read_yaml(file)
+    check_format(file, said.get("format", FORMAT), FORMAT)
+    try:
+        comparison = Comparison(**said)
+    except ValidationError as error:
+        raise UserError("\n".join(f"{file}: {_sentence(mistake)}" for mistake in error.errors())) from error
+    runs = {}
+    for seed in comparison.seeds:
+        for run in _of_seed(comparison, file, seed):
+            if run.name in runs:
+                raise UserError(f"{file}: the run {run.name} is planned twice: name each labelling once.")
+            runs[run.name] = run
+    return Plan(file.stem, comparison.reference or next(iter(comparison.methods)), tuple(runs.values()))
+
+
+def refuse_changed(plan: Plan, out: Path) -> None:
+    """Refuse runs in the comparison's folder that were made with another config: they are not what is asked for."""
+    changed = []
+    for run in plan.runs:
+        folder = out / "runs" / run.name
+        if (folder / "config.yaml").exists():
+            found = differences(_deciding(Run(folder).config), _deciding(run.config))
+            changed += [f"{run.name} ({'; '.join(found[:3])})"] if found else []
+    if changed:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise UserError(
+            f"{out} holds runs with other settings: {', '.join(changed[:3])}{more}: "
+            "give another folder with -o, or remove these runs."
+        )
+
+
+def expanded(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as sections.
+
+    >>> expanded({"compute.workers": 2, "compute": {"log_every": 5}})
+    {'compute': {'workers': 2, 'log_every': 5}}
+    """
+    result: dict[str, Any] = {}
+    for key, value in said.items():
+        nested: Any = expanded(value) if isinstance(value, Mapping) else value
+        for part in reversed(key.split(".")):
+            nested = {part: nested}
+        result = merge(result, nested)
+    return result
+
+
+def labelling_name(labelling: Mapping[str, Any]) -> str:
+    """A labelling as part of a run's name.
+
+    >>> labelling_name({"every": 10}), labelling_name({"list": "lists/ten.txt"}), labelling_name({})
+    ('every-10', 'list-ten', 'all')
+    """
+    for key, value in labelling.items():
+        if value is not None:
+            return f"{key}-{_safe(Path(value).stem if key == 'list' else value)}"
+    return "all"
+
+
+def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The points of a sweep: name and settings.
+
+    >>> [name for name, _ in points({"method.contrast.augment.crop": [[0.2, 0.7], [0.3, 0.7]]})]
+    ['crop=0.2-0.7', 'crop=0.3-0.7']
+    >>> dict(points({"P1N4": {"method.contrast.keys.same_shot": 1, "method.contrast.keys.other_videos": 4}}))
+    {'P1N4': {'method.contrast.keys.same_shot': 1, 'method.contrast.keys.other_videos': 4}}
+    """
+    if any(isinstance(values, Mapping) for values in sweep.values()):
+        for name, settings in sweep.items():
+            yield _safe(name), dict(settings)
+        return
+    last = [key.rpartition(".")[2] for key in sweep]
+    short = last if len(set(last)) == len(last) else list(sweep)
+    for values in itertools.product(*sweep.values()):
+        said = ",".join(f"{name}={_safe(value)}" for name, value in zip(short, values, strict=True))
+        yield said, dict(zip(sweep, values, strict=True))
+
+
+def _of_seed(comparison: Comparison, file: Path, seed: int) -> Iterator[Planned]:
+    swept = list(points(comparison.sweep))
+    used: set[str] = set()
+    for dataset, data in comparison.datasets.items():
+        for variant_name, variant in comparison.methods.items():
+            own = None if variant.labelling is None else (variant.labelling,)
+            for labelling in own or comparison.labelling or (None,):
+                said = merge(expanded(comparison.set), {"data": expanded(data)})
+                if labelling is not None:
+                    said = merge(said, {"data": {"labelling": _ANY_LABELLING | labelling}})
+                said = merge(said, {"method": {"name": variant.method}, "seed": seed})
+                said = merge(said, expanded(variant.set))
+                where = f"{file}, {dataset}, {variant_name}"
+                config = _config(comparison.preset, said, file, where)
+                has = config.model_dump()
+                mine = [point for point in swept if all(_holds(has, key) for key in point[1])]
+                used |= {name for name, _ in mine}
+                for point, settings in mine or [("", {})]:
+                    if point:
+                        config = _config(comparison.preset, merge(said, expanded(settings)), file, f"{where}, {point}")
+                    label = labelling_name(config.data.labelling.model_dump(mode="json"))
+                    yield Planned(Place(dataset, label, variant_name, point, seed), config)
+    if unused := [name for name, _ in swept if name not in used]:
+        raise UserError(f"{file}: none of the methods has the keys of the sweep's {unused[0]}; check their spelling.")
+
+
+def _config(preset: str | None, said: Mapping[str, Any], file: Path, where: str) -> Config:
+    """The complete config of a run, its paths relative to the working folder."""
+    said = relocated(said, file.parent, Path())
+    overrides = [f"{key}={yaml.safe_dump(value, default_flow_style=True, width=10**9)}" for key, value in said.items()]
+    try:
+        return load_config(preset=preset, overrides=overrides)
+    except UserError as error:
+        raise UserError(str(error).replace("the command line:", f"{where}:")) from error
+
+
+def _holds(said: Mapping[str, Any], key: str) -> bool:
+    """Whether a method's complete config has this key; what is not of the method, every config has."""
+    if not key.startswith("method."):
+        return True
+    section: Any = said
+    for part in key.split("."):
+        if not isinstance(section, Mapping) or part not in section:
+            return False
+        section = section[part]
+    return True
+
+
+def _deciding(config: Config) -> dict[str, Any]:
+    """What decides the outcome of a run: neither the device nor where frames are cached."""
+    said = relocated(config.model_dump(mode="json"), Path(), None)
+    said["data"].pop("cache")
+    return {key: value for key, value in said.items() if key != "compute"}
+
+
+def _safe(value: Any) -> str:
+    """A value as part of a folder's name."""
+    if isinstance(value, list | tuple):
+        return "-".join(map(_safe, value))
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", str(value)).strip("-") or "none"
+
+
+def _sentence(mistake: Any) -> str:
+    place = ".".join(map(str, mistake["loc"]))
+    if mistake["type"] == "extra_forbidden":
+        return f"there is no key {place}."
+    if mistake["type"] == "missing":
+        return f"{place} is missing."
+    message = mistake["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}." if place else f"{message}."

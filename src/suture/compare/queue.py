@@ -1,0 +1,305 @@
+"""Train the runs of a plan: as many at once as the devices take, each in a process of its own.
+
+A run is finished when its `metrics.json` is there. One that fails does not stop the others; one that was stopped goes
+on from its last checkpoint when the comparison is started again.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from suture.compare.plan import Place, Plan, Planned
+from suture.errors import UserError
+from suture.evaluation.protocols import COMPLETION
+from suture.files import read_json, write_json, write_text
+from suture.runs.config import relocated
+
+TIMES = "times.json"
+"""How long each finished run took from start to end, in seconds: what the time left is estimated from."""
+PAUSE = 0.2
+"""Seconds between two looks at the processes."""
+MARGIN = 1.1
+"""How much longer than its like a run may take before it exceeds the time that is left."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where runs are computed: a GPU by its number among the visible ones, `cpu`, or whatever `auto` finds."""
+
+    name: str
+
+    def environment(self) -> dict[str, str]:
+        if self.name == "cpu":
+            return {"CUDA_VISIBLE_DEVICES": ""}
+        if self.name == "auto":
+            return {}
+        visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+        return {"CUDA_VISIBLE_DEVICES": visible[int(self.name)] if visible else self.name}
+
+    def overrides(self, run: Planned, sharing: int) -> list[str]:
+        """Settings of `compute` that fit this device when so many runs share the machine."""
+        if self.name == "cpu":
+            return ["compute.accelerator=cpu"]
+        if self.name != "auto" and run.config.compute.workers is None and sharing > 1:
+            return [f"compute.workers={max(1, min(8, _cores() // sharing))}"]
+        return []
+
+
+def devices_of(said: str | None) -> list[Device]:
+    """The devices that `0,1` or `cpu` name; without a word, every GPU, or what there is instead."""
+    count = torch.cuda.device_count()
+    if said is None:
+        return [Device(str(number)) for number in range(count)] or [Device("auto")]
+    if said == "cpu":
+        return [Device("cpu")]
+    names = said.split(",")
+    if not all(name.isdigit() and int(name) < count for name in names) or len(set(names)) < len(names):
+        raise UserError(
+            f"--devices is {said}, expected cpu or numbers of GPUs such as 0,1; there are {count} GPUs here."
+        )
+    return [Device(name) for name in names]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a comparison ended, by the names of its runs."""
+
+    finished: list[str]
+    failed: dict[str, str]
+    """With the last line of its error."""
+    left: list[str]
+    """Not started or stopped, for want of time."""
+
+
+@dataclass
+class _Process:
+    run: Planned
+    device: Device
+    handle: "subprocess.Popen[bytes]"
+    began: float
+    fresh: bool
+    log: Path
+    log_begins: int
+
+
+def is_finished(out: Path, name: str) -> bool:
+    """Whether a comparison's folder holds this run's scores."""
+    return (out / "runs" / name / "metrics.json").exists()
+
+
+def train_all(
+    plan: Plan, out: Path, devices: Sequence[Device], jobs: int, minutes: float | None, console: Console
+) -> Outcome:
+    """Train what is not finished yet, `jobs` runs at a time on each device; with `minutes`, no longer than that."""
+    queue = _Queue(plan, out, devices, jobs, minutes, console)
+    try:
+        return queue.work()
+    finally:
+        queue.stop()
+
+
+class _Queue:
+    def __init__(
+        self, plan: Plan, out: Path, devices: Sequence[Device], jobs: int, minutes: float | None, console: Console
+    ) -> None:
+        self.out = out
+        self.ends = None if minutes is None else time.monotonic() + 60 * minutes
+        self.total = len(plan.runs)
+        self.finished = [run.name for run in plan.runs if is_finished(out, run.name)]
+        self.waiting = [run for run in plan.runs if run.name not in self.finished]
+        self.left: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.running: list[_Process] = []
+        # One run on every device before any device gets its second.
+        self.free = [device for _ in range(jobs) for device in devices]
+        self.slots = len(self.free)
+        self.times = Times(out / TIMES)
+        self.console = console
+
+    def work(self) -> Outcome:
+        if self.finished:
+            self._say(f"{len(self.finished)} of {self.total} runs are finished already.")
+        bar = Progress(
+            TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
+            BarColumn(),
+            TextColumn("{task.fields[detail]}"),
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        with bar:
+            task = bar.add_task("", total=self.total, detail="")
+            while self.waiting or self.running:
+                self._start_what_fits()
+                self._take_back()
+                if self.ends is not None and time.monotonic() > self.ends:
+                    self._give_up()
+                bar.update(task, completed=len(self.finished), detail=self._detail())
+                bar.refresh()
+                time.sleep(PAUSE if self.running else 0)
+        return Outcome(self.finished, self.failed, self.left)
+
+    def stop(self) -> None:
+        """End what still runs; it goes on from its last checkpoint next time."""
+        for process in self.running:
+            process.handle.kill()
+        for process in self.running:
+            process.handle.wait()
+        self.running = []
+
+    def _start_what_fits(self) -> None:
+        while self.free and self.waiting:
+            run = self.waiting.pop(0)
+            expected = self.times.expected(run.place)
+            if self.ends is not None and time.monotonic() + MARGIN * (expected or 0) > self.ends:
+                self.left.append(run.name)
+                continue
+            self.running.append(self._start(run, self.free.pop(0)))
+
+    def _start(self, run: Planned, device: Device) -> _Process:
+        config = self.out / "configs" / f"{run.name}.yaml"
+        said = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
+        write_text(config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+        log = self.out / "logs" / f"{run.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        folder = self.out / "runs" / run.name
+        fresh = not (folder / "config.yaml").exists()
+        command = [sys.executable, "-m", "suture", "train", str(config), "-o", str(folder)]
+        for override in device.overrides(run, self.slots):
+            command += ["--set", override]
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"} | device.environment()
+        if self.slots > 1:
+            environment.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // self.slots)))
+        with log.open("ab") as file:
+            begins = file.tell()
+            handle = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=environment,
+                preexec_fn=_end_with_parent,
+            )
+        return _Process(run, device, handle, time.monotonic(), fresh, log, begins)
+
+    def _take_back(self) -> None:
+        for process in [one for one in self.running if one.handle.poll() is not None]:
+            self.running.remove(process)
+            self.free.append(process.device)
+            name, seconds = process.run.name, time.monotonic() - process.began
+            if process.handle.returncode == 0 and is_finished(self.out, name):
+                self.finished.append(name)
+                if process.fresh:
+                    self.times.add(name, seconds)
+                self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
+            else:
+                self.failed[name] = last_error(process.handle.returncode, process.log, process.log_begins)
+                self._say(f"[red]{name} failed:[/red] {escape(self.failed[name])} ({process.log})")
+
+    def _give_up(self) -> None:
+        self.left += [process.run.name for process in self.running] + [run.name for run in self.waiting]
+        self.waiting = []
+        self.stop()
+
+    def _detail(self) -> str:
+        failed = [f"{len(self.failed)} failed"] if self.failed else []
+        running = [f"{len(self.running)} running"] if self.running else []
+        left = self._seconds_left()
+        return ", ".join([*running, *failed, *([f"about {_duration(left)} left"] if left else [])]) or "done"
+
+    def _seconds_left(self) -> float | None:
+        """Estimated from the runs that are finished; None as long as there are none."""
+        now = time.monotonic()
+        work = [self.times.expected(run.place) for run in self.waiting]
+        rest = [self.times.expected(process.run.place) for process in self.running]
+        if None in work or None in rest:
+            return None
+        being_done = [max(0.0, (one or 0) - (now - p.began)) for one, p in zip(rest, self.running, strict=True)]
+        return max([(sum(one or 0 for one in work) + sum(being_done)) / self.slots, *being_done])
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+
+class Times:
+    """What finished runs took."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds: dict[str, float] = read_json(path) if path.exists() else {}
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = round(seconds, 1)
+        write_json(self.path, self.seconds)
+
+    def expected(self, place: Place) -> float | None:
+        """The mean of the runs that are most like this one; None where there is none at all."""
+        known = [(Place.of_name(name), seconds) for name, seconds in self.seconds.items()]
+        alike = (
+            lambda other: other[:4] == place[:4],
+            lambda other: (other.dataset, other.method) == (place.dataset, place.method),
+            lambda other: other.method == place.method,
+            lambda other: True,
+        )
+        for like in alike:
+            found = [seconds for other, seconds in known if other is not None and like(other)]
+            if found:
+                return sum(found) / len(found)
+        return None
+
+
+def last_error(code: int, log: Path, begins: int = 0) -> str:
+    """What a process that failed said last: its `error:` line, or the last line of a traceback."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+    with log.open("rb") as file:
+        file.seek(begins)
+        text = file.read().decode("utf-8", errors="replace")
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines() if line.strip()]
+    said = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+    return (said or lines or [f"exit code {code}"])[-1]
+
+
+def _scores(out: Path, name: str) -> str:
+    metrics = read_json(out / "runs" / name / "metrics.json")
+    said = []
+    for which, title in (("test", "mIoU"), ("val", "validation"), (COMPLETION, "completion")):
+        value = metrics.get(which, {}).get("primary", {}).get("value")
+        if value is not None:
+            said.append(f"{title} {100 * value:.1f}")
+    return ", ".join(said) or "no scores"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to kill this process with its parent: a killed comparison must not hold its devices and locks."""
+    if _LIBC is not None:
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

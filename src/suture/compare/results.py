@@ -1,0 +1,360 @@
+"""What finished runs leave for the tables, read from their small files alone, and whether they can be compared."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suture.compare.plan import PLAN, Place, labelling_name
+from suture.errors import UserError
+from suture.evaluation.protocols import COMPLETION
+from suture.files import read_json, read_yaml
+
+SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
+"""The sets of frames that are scored, in the order of the paper's columns."""
+OVERALL = "overall"
+UNSUPERVISED = ("contrast", "propagation")
+"""Stages that learn from no label, where their `done.json` does not say how many supervised steps they made."""
+MARKS = "†‡§¶‖"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run."""
+
+    place: Place
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    stages: dict[str, dict[str, Any]]
+    """How each stage ended, by its name."""
+    data: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    """Of the latest start."""
+
+    @staticmethod
+    def read(folder: Path) -> "Result":
+        """Read a run's config, scores and stages; data and environment where they are there."""
+        config = read_yaml(folder / "config.yaml")
+        metrics = read_json(folder / "metrics.json")
+        protocol = next((scores["protocol"] for scores in metrics.values()), "nothing scored")
+        place = Place.of_name(folder.name) or Place(
+            protocol, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
+        )
+        done = sorted(folder.glob("stages/*/done.json"), key=lambda path: int(path.parent.name.partition("-")[0]))
+        starts = _read_if_there(folder / "environment.json").get("starts", [{}])
+        return Result(
+            place=place,
+            config=config,
+            metrics=metrics,
+            stages={path.parent.name.partition("-")[2]: read_json(path) for path in done},
+            data=_read_if_there(folder / "data.json"),
+            environment=starts[-1],
+        )
+
+    @property
+    def primary(self) -> str:
+        """Which mean IoU the dataset's papers report: `miou` or `miou_frames`."""
+        return next(iter(self.metrics.values()))["primary"]["score"]
+
+    @property
+    def per_sequence(self) -> bool:
+        return any(scores.get("per_sequence") for scores in self.metrics.values())
+
+    @property
+    def labelled_share(self) -> float | None:
+        """Labelled frames of all usable training frames; None where the run's data are not recorded."""
+        videos = self.data.get("videos", {}).values()
+        frames = sum(video["frames"] - len(video["excluded"]) for video in videos if video["split"] == "train")
+        return len(self.data["labelled"]) / frames if frames else None
+
+    def score(self, which: str, where: str, key: str) -> float | None:
+        """A score of a set: overall, or of one video; None where there is none."""
+        scores = self.metrics.get(which, {})
+        found = scores.get(OVERALL, {}) if where == OVERALL else scores.get("videos", {}).get(where, {})
+        return found.get(key)
+
+    @property
+    def seconds(self) -> float:
+        """How long its stages took."""
+        return sum(done.get("seconds", 0.0) for done in self.stages.values())
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Bytes, of the hungriest stage; None on the CPU."""
+        return max((done["peak_memory"] for done in self.stages.values() if done.get("peak_memory")), default=None)
+
+    @property
+    def images_per_second(self) -> float | None:
+        """Frames in the batches of all training stages over the time these took."""
+        training = [done for done in self.stages.values() if done.get("steps")]
+        seconds = sum(done["seconds"] for done in training)
+        images = sum(done["steps"] * (done["batch"] + done.get("unlabelled_batch", 0)) for done in training)
+        return images / seconds if seconds else None
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """What two runs must have in common for their scores to be comparable, as a reader would say it."""
+        model, evaluation = self.config["model"], self.config["evaluation"]
+        size = self.config["data"]["size"]
+        height, width = size if isinstance(size, list | tuple) else (size, size)
+        return {
+            "supervised steps": str(supervised_steps(self.stages)),
+            "batch": " and ".join(map(str, supervised_batches(self.stages))),
+            "architecture": str(model["architecture"]),
+            "encoder": str(model["encoder"]),
+            "output stride": str(model["output_stride"]),
+            "size": f"{height}×{width}",
+            "starting weights": _weights(self.data.get("weights", {"hub": model["weights"]})),
+            "split": _split(self.data),
+            "classes": _digest([one["name"] for one in self.data.get("classes", [])]),
+            "protocol": ", ".join(sorted({scores["protocol"] for scores in self.metrics.values()})),
+            "background in the means": str(evaluation["include_background"]),
+            "flip at evaluation": str(evaluation["flip"]),
+            "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
+        }
+
+    @cached_property
+    def labelled_frames(self) -> str:
+        """Which frames were labelled, in short; runs of one labelling have it in common."""
+        labelled = self.data.get("labelled")
+        return "" if labelled is None else f"{len(labelled)} ({_digest(labelled)})"
+
+
+def supervised_steps(stages: Mapping[str, Mapping[str, Any]]) -> int:
+    """Optimiser steps that learnt from labels, of the model that is handed on, over all stages.
+
+    A stage that knows better says `supervised_steps` in its `done.json`; of others all steps count, but not those of
+    contrast stages.
+
+    >>> supervised_steps({"pretrain": {"steps": 9}, "pseudo": {}, "contrast": {"steps": 7}, "finetune": {"steps": 5}})
+    14
+    """
+    total = 0
+    for name, done in stages.items():
+        total += done.get("supervised_steps", 0 if name in UNSUPERVISED else done.get("steps", 0))
+    return total
+
+
+def supervised_batches(stages: Mapping[str, Mapping[str, Any]]) -> list[int]:
+    """The batches of the supervised steps; several numbers where stages differ."""
+    return sorted(
+        {done["batch"] for name, done in stages.items() if "batch" in done and supervised_steps({name: done})}
+    )
+
+
+def differences(reference: Result, other: Result) -> list[str]:
+    """Why two runs with one labelling cannot be compared, as `size 128×128 instead of 256×256`; none if they can."""
+    return [*_differing_facts(reference, other), *_differing_labels(reference, other)]
+
+
+def _differing_facts(reference: Result, other: Result) -> list[str]:
+    return [
+        f"{fact} {other.facts[fact]} instead of {expected}"
+        for fact, expected in reference.facts.items()
+        if other.facts[fact] != expected
+    ]
+
+
+def _differing_labels(reference: Result, other: Result) -> list[str]:
+    if reference.labelled_frames == other.labelled_frames:
+        return []
+    return [f"labelled frames {other.labelled_frames} instead of {reference.labelled_frames}"]
+
+
+@dataclass
+class Row:
+    """A method (at a point of a sweep) on one dataset with one labelling: its runs, one per seed."""
+
+    runs: list[Result]
+    mark: str = ""
+    """Of what makes it not comparable with the reference."""
+
+    @property
+    def place(self) -> Place:
+        return self.runs[0].place
+
+    @property
+    def title(self) -> str:
+        return " · ".join(part for part in (self.place.method, self.place.point) if part)
+
+    @property
+    def labelled(self) -> str:
+        """The labelled share in percent, or the labelling's name."""
+        share = self.runs[0].labelled_share
+        return self.place.labelling if share is None else f"{100 * share:.1f}%"
+
+    @property
+    def unlabelled(self) -> str:
+        share = self.runs[0].labelled_share
+        return "–" if share is None else f"{100 * (1 - share):.1f}%"
+
+    def values(self, which: str, where: str, key: str) -> dict[int, float]:
+        """A score by seed."""
+        found = {run.place.seed: run.score(which, where, key) for run in self.runs}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+
+@dataclass
+class Group:
+    """The rows of one dataset with one labelling."""
+
+    labelling: str
+    rows: list[Row]
+    reference: Row
+
+    @property
+    def peers(self) -> list[Row]:
+        """The rows that can be compared with the group's reference: only among them is there a best one."""
+        return [row for row in self.rows if not differences(self.reference.runs[0], row.runs[0])]
+
+
+@dataclass
+class Board:
+    """All results on one dataset."""
+
+    dataset: str
+    groups: list[Group]
+    differences: dict[str, str]
+    """What each mark stands for."""
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for group in self.groups for row in group.rows]
+
+    @property
+    def runs(self) -> list[Result]:
+        return [run for row in self.rows for run in row.runs]
+
+    @property
+    def sets(self) -> list[str]:
+        """The sets that at least one run has scores of."""
+        return [which for which in SETS if any(which in run.metrics for run in self.runs)]
+
+    @property
+    def title(self) -> str:
+        """Its name in the comparison, and that of the dataset."""
+        name = self.runs[0].data.get("dataset", self.dataset)
+        return self.dataset if name == self.dataset else f"{self.dataset} ({name})"
+
+    @property
+    def primary(self) -> str:
+        return self.runs[0].primary
+
+    def cases(self, which: str) -> int:
+        """How many cases a set has."""
+        return max((len(run.metrics[which]["cases"]) for run in self.runs if which in run.metrics), default=0)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All finished runs below a folder, and those that are planned but not there."""
+
+    title: str
+    boards: list[Board]
+    missing: list[str]
+
+
+def read_results(folder: Path) -> Results:
+    """Read every finished run in a folder (or its folder `runs`), in the order of the plan where it holds one.
+
+    A plan also says which runs belong to the comparison: others are left out. Without one, runs are ordered by name and
+    `supervised` is the reference, if there is one.
+    """
+    paths = sorted(folder.glob("runs/*/metrics.json")) or sorted(folder.glob("*/metrics.json"))
+    found = {path.parent.name: path.parent for path in paths}
+    plan = _read_if_there(folder / PLAN)
+    planned = plan.get("runs", sorted(found))
+    runs = [Result.read(found[name]) for name in planned if name in found]
+    if not runs:
+        raise UserError(f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json.")
+    places = [Place.of_name(name) for name in plan.get("runs", [])] or [run.place for run in runs]
+    order = [place for place in places if place is not None]
+    methods = _distinct(place.method for place in order)
+    reference = plan.get("reference", "supervised" if "supervised" in methods else methods[0])
+    boards = []
+    for dataset in _distinct(place.dataset for place in order):
+        of_dataset = [run for run in runs if run.place.dataset == dataset]
+        if of_dataset:
+            boards.append(_board(dataset, of_dataset, order, reference))
+    return Results(plan.get("title", folder.name), boards, [name for name in planned if name not in found])
+
+
+def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], reference: str) -> Board:
+    rows: dict[tuple[str, str, str], Row] = {}
+    for place in _distinct(place[1:4] for place in order if place.dataset == dataset):
+        of_row = [run for run in runs if run.place[1:4] == place]
+        if of_row:
+            rows[place] = Row(sorted(of_row, key=lambda run: run.place.seed))
+    groups = []
+    for labelling in _distinct(place[0] for place in rows):
+        of_group = [row for place, row in rows.items() if place[0] == labelling]
+        first = next((row for row in of_group if row.place.method == reference), of_group[0])
+        groups.append(Group(labelling, of_group, first))
+    # The paper's order: all labels first, as the ceiling.
+    groups.sort(key=lambda group: group.labelling != "all")
+    first = next((g.reference for g in groups if g.reference.place.method == reference), groups[0].reference)
+    return Board(dataset, groups, _mark(groups, first))
+
+
+def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
+    """Give rows that differ from the table's reference, or whose seeds differ, a mark; say what each mark means."""
+    marks: dict[str, str] = {}
+    for group in groups:
+        for row in group.rows:
+            found = _differing_facts(first.runs[0], row.runs[0])
+            found += _differing_labels(group.reference.runs[0], row.runs[0])
+            for run in row.runs[1:]:
+                found += [f"in seed {run.place.seed} {line}" for line in differences(row.runs[0], run)]
+            if found:
+                text = "; ".join(found)
+                marks.setdefault(text, _symbol(len(marks)))
+                row.mark = marks[text]
+    return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
+
+
+def _symbol(number: int) -> str:
+    return MARKS[number % len(MARKS)] * (1 + number // len(MARKS))
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation; of one value there is no deviation.
+
+    >>> mean_and_deviation([0.5, 0.75])
+    (0.625, 0.1767766952966369)
+    """
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def _weights(record: Mapping[str, Any] | None) -> str:
+    if record is None:
+        return "random"
+    if "hub" in record:
+        return str(record["hub"] or "random")
+    return f"{record.get('name', 'a file')} ({str(record.get('sha256', ''))[:8]})"
+
+
+def _split(data: Mapping[str, Any]) -> str:
+    """The videos of each split, by number and, in short, which they are."""
+    videos = data.get("videos", {})
+    counts = [sum(video["split"] == split for video in videos.values()) for split in ("train", "val", "test")]
+    said = {
+        name: [video["split"], video["frames"], video["excluded"], video["sha256"]] for name, video in videos.items()
+    }
+    return f"{'/'.join(map(str, counts))} videos ({_digest(said)})" if videos else "unknown"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _read_if_there(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}

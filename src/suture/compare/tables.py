@@ -1,0 +1,364 @@
+"""The tables of a comparison: the paper's two shapes, paired differences, intervals and cost.
+
+A table is titles, cells and notes; `render` turns it into Markdown, LaTeX and HTML.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation
+from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
+
+SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}
+MEANING = {
+    "miou": "mIoU: intersection over union from one confusion matrix of all frames, mean over classes",
+    "miou_frames": "mIoU: in each frame over the classes in its ground truth, then mean over frames",
+}
+MINIMUM_CASES = Protocol.minimum_cases
+"""With fewer cases there is no interval: so few resample to the same few sets."""
+GIB = 2**30
+
+Record = dict[str, Any]
+"""A line of a CSV file."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one place of a table."""
+
+    text: str
+    bold: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with titles over columns, groups of rows and notes below."""
+
+    title: str
+    label: str
+    """Short and unique, for references."""
+    heads: list[tuple[str, int]]
+    """Titles over several columns, and over how many."""
+    columns: list[str]
+    groups: list[list[list[Cell]]]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A score of one set, overall or of one video."""
+
+    which: str
+    where: str
+    key: str
+
+    @property
+    def title(self) -> str:
+        return {OVERALL: SCORES[self.key]}.get(self.where, self.where)
+
+
+def score_columns(board: Board) -> list[Column]:
+    """The paper's columns: Table I where the protocol shows every sequence, else Table II; completion always beside."""
+    columns = []
+    per_sequence = board.runs[0].per_sequence
+    for which in board.sets:
+        keys = (board.primary,) if per_sequence else (board.primary, "pa", "pac")
+        columns += [Column(which, OVERALL, key) for key in keys]
+        if per_sequence and which == "test":
+            videos = dict.fromkeys(
+                video for run in board.runs for video in run.metrics.get("test", {}).get("videos", {})
+            )
+            columns += [Column(which, video, board.primary) for video in videos]
+    return columns
+
+
+def score_table(board: Board) -> Table:
+    """Mean ± deviation over seeds of every method, the best of each labelling in bold."""
+    columns = score_columns(board)
+    per_sequence = board.runs[0].per_sequence
+    heads = [("", 1), ("Frames used", 2)]
+    for which in board.sets:
+        span = sum(column.which == which for column in columns)
+        heads.append((f"{SETS[which]} mIoU" if per_sequence and span > 1 else SETS[which], span))
+    titles = [
+        "Overall" if per_sequence and column.which == "test" and column.where == OVERALL else column.title
+        for column in columns
+    ]
+    seeds = max(len(row.runs) for row in board.rows)
+    groups = [_score_rows(group, columns, seeds) for group in board.groups]
+    return Table(
+        title=f"{board.title}: scores (%)",
+        label=f"scores-{board.dataset}",
+        heads=heads,
+        columns=["Method", "Labelled", "Unlabelled", *titles],
+        groups=groups,
+        notes=_score_notes(board),
+    )
+
+
+def best_rows(group: Group, column: Column) -> list[Row]:
+    """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared."""
+    means = [(row, round(100 * float(np.mean(values)), 2)) for row in group.peers if (values := _values(row, column))]
+    found = {mean for _, mean in means}
+    return [row for row, mean in means if mean == max(found)] if len(found) > 1 else []
+
+
+def paired_table(board: Board) -> Table | None:
+    """Differences to the reference, seed by seed: what the two have in common (data, labels, draws) cancels out."""
+    resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
+    columns = ["per seed", "mean", "wins"]
+    heads = [("", 2)]
+    for which in board.sets:
+        heads.append((f"{SETS[which]} mIoU", len(columns) + (which in resampled)))
+    groups = []
+    for group in board.groups:
+        rows = []
+        for row in group.rows:
+            if row is not group.reference:
+                cells = [Cell(f"{row.title} − {group.reference.title}", mark=row.mark), Cell(row.labelled)]
+                for which in board.sets:
+                    cells += _paired_cells(group.reference, row, which, board.primary)
+                    if which in resampled:
+                        cells.append(Cell(_over_cases(group.reference, row, which, board.primary)))
+                rows.append(cells)
+        groups.append(rows)
+    groups = [rows for rows in groups if rows]
+    if not groups:
+        return None
+    notes = ["Difference of the overall mIoU in percent points; wins: seeds in which it is above zero."]
+    if resampled:
+        notes.append(
+            "Over cases: mean of the differences per case (mean over seeds) and the 95 % interval of that mean when "
+            "cases are resampled."
+        )
+    return Table(
+        title=f"{board.title}: paired differences",
+        label=f"paired-{board.dataset}",
+        heads=heads,
+        columns=[
+            "Method",
+            "Labelled",
+            *(title for which in board.sets for title in (*columns, *(["over cases"] if which in resampled else []))),
+        ],
+        groups=groups,
+        notes=notes + _mark_notes(board),
+    )
+
+
+def interval_table(board: Board) -> Table | None:
+    """Intervals of the overall score that resample cases; None where no set has cases enough."""
+    resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
+    if not resampled:
+        return None
+    groups = []
+    for group in board.groups:
+        groups.append(
+            [
+                [
+                    Cell(row.title, mark=row.mark),
+                    Cell(row.labelled),
+                    *(Cell(_interval(row, which)) for which in resampled),
+                ]
+                for row in group.rows
+            ]
+        )
+    return Table(
+        title=f"{board.title}: mIoU and its 95 % interval over cases",
+        label=f"intervals-{board.dataset}",
+        heads=[],
+        columns=["Method", "Labelled", *(f"{SETS[which]} ({board.cases(which)} cases)" for which in resampled)],
+        groups=groups,
+        notes=[
+            "Cases are resampled, 2000 times; mean over seeds of the score and of the interval's ends.",
+            *_mark_notes(board),
+        ],
+    )
+
+
+def cost_table(board: Board) -> Table:
+    """What each method takes: time, memory and speed."""
+    groups = []
+    for group in board.groups:
+        rows = []
+        for row in group.rows:
+            memory = max((run.peak_memory for run in row.runs if run.peak_memory), default=None)
+            speeds = [run.images_per_second for run in row.runs if run.images_per_second]
+            rows.append(
+                [
+                    Cell(row.title, mark=row.mark),
+                    Cell(row.labelled),
+                    Cell(_spread([run.seconds / 60 for run in row.runs], 1)),
+                    Cell("–" if memory is None else f"{memory / GIB:.1f}"),
+                    Cell(_spread(speeds, 1) if speeds else "–"),
+                    Cell(_stage_minutes(row)),
+                    Cell(", ".join(_distinct(run.environment.get("device", "?") for run in row.runs))),
+                ]
+            )
+        groups.append(rows)
+    return Table(
+        title=f"{board.title}: cost of a run",
+        label=f"cost-{board.dataset}",
+        heads=[],
+        columns=[
+            "Method",
+            "Labelled",
+            "Minutes",
+            "Peak GPU memory (GiB)",
+            "Images/s",
+            "Minutes of each stage",
+            "Device",
+        ],
+        groups=groups,
+        notes=[
+            "Minutes: all stages together, without the evaluation. Images/s: frames in the batches of the training "
+            "stages over their time. Runs that share a device slow each other down.",
+            *_mark_notes(board),
+        ],
+    )
+
+
+def tables_of(board: Board) -> list[Table]:
+    """Every table of a dataset."""
+    tables = [score_table(board), paired_table(board), interval_table(board), cost_table(board)]
+    return [table for table in tables if table is not None]
+
+
+def tidy_scores(board: Board) -> Iterator[Record]:
+    """One record for each number of the score table, for the CSV file."""
+    for group in board.groups:
+        for row in group.rows:
+            for column in score_columns(board):
+                values = _values(row, column)
+                if values:
+                    mean, deviation = mean_and_deviation(values)
+                    yield {
+                        "dataset": board.dataset,
+                        "labelling": group.labelling,
+                        "labelled": row.runs[0].labelled_share,
+                        "method": row.place.method,
+                        "point": row.place.point,
+                        "mark": row.mark,
+                        "set": column.which,
+                        "where": column.where,
+                        "score": column.key,
+                        "mean": mean,
+                        "std": deviation,
+                        "seeds": len(values),
+                        "best": int(row in best_rows(group, column)),
+                    }
+
+
+def _score_rows(group: Group, columns: Sequence[Column], seeds: int) -> list[list[Cell]]:
+    best = [best_rows(group, column) for column in columns]
+    rows = []
+    for row in group.rows:
+        title = row.title if len(row.runs) == seeds else f"{row.title} ({len(row.runs)} of {seeds} seeds)"
+        cells = [Cell(title, mark=row.mark), Cell(row.labelled), Cell(row.unlabelled)]
+        for column, winners in zip(columns, best, strict=True):
+            values = [100 * value for value in _values(row, column)]
+            cells.append(Cell(_spread(values, 2), bold=any(row is winner for winner in winners)))
+        rows.append(cells)
+    return rows
+
+
+def _score_notes(board: Board) -> list[str]:
+    seeds = _distinct(len(row.runs) for row in board.rows)
+    over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
+    spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
+    against = _distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
+    best = (
+        f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}." if against else ""
+    )
+    notes = [spread + best]
+    notes.append(f"{MEANING[board.primary]}.")
+    said = _distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
+    if said:
+        notes.append(f"Protocol: {'; '.join(said)}.")
+    if COMPLETION in board.sets:
+        notes.append(
+            "Completion: the unlabelled frames of labelled training videos; the other scores are on new videos."
+        )
+    few = [
+        f"{SETS[which].lower()} has {board.cases(which)}" for which in board.sets if board.cases(which) < MINIMUM_CASES
+    ]
+    if few:
+        notes.append(f"No interval where a set has fewer than five cases ({', '.join(few)}).")
+    return notes + _mark_notes(board)
+
+
+def _mark_notes(board: Board) -> list[str]:
+    return [f"{mark} {text}." for mark, text in board.differences.items()]
+
+
+def _paired_cells(reference: Row, row: Row, which: str, key: str) -> list[Cell]:
+    ours, theirs = row.values(which, OVERALL, key), reference.values(which, OVERALL, key)
+    apart = [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]
+    if not apart:
+        return [Cell("–")] * 3
+    wins = sum(one > 0 for one in apart)
+    return [
+        Cell(", ".join(_signed(one) for one in apart)),
+        Cell(_spread(apart, 2, signed=True)),
+        Cell(f"{wins} of {len(apart)}"),
+    ]
+
+
+def _over_cases(reference: Row, row: Row, which: str, key: str) -> str:
+    """Mean over cases of the difference, and its interval."""
+    by_case: dict[str, list[float]] = {}
+    theirs = {run.place.seed: run.metrics.get(which, {}).get("cases", {}) for run in reference.runs}
+    for run in row.runs:
+        for case, scores in run.metrics.get(which, {}).get("cases", {}).items():
+            ours, other = scores[key], theirs.get(run.place.seed, {}).get(case, {}).get(key)
+            if ours is not None and other is not None:
+                by_case.setdefault(case, []).append(100 * (ours - other))
+    means = [float(np.mean(values)) for values in by_case.values()]
+    interval = case_interval(means, minimum=MINIMUM_CASES)
+    if interval is None:
+        return "–"
+    return f"{_signed(float(np.mean(means)))} [{_signed(interval[0])}, {_signed(interval[1])}]"
+
+
+def _interval(row: Row, which: str) -> str:
+    """The score and its interval: the mean over seeds of each."""
+    primary = [run.metrics[which]["primary"] for run in row.runs if which in run.metrics]
+    known = [(one["value"], *one["interval"]) for one in primary if one["interval"] is not None]
+    if not known:
+        return "–"
+    value, low, high = 100 * np.mean(known, axis=0)
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _stage_minutes(row: Row) -> str:
+    """Mean over seeds; stages of many rounds, `round-1-a`, `round-2-a`, … are taken together."""
+    minutes: dict[str, float] = {}
+    for run in row.runs:
+        for name, done in run.stages.items():
+            kind = name.partition("-")[0]
+            minutes[kind] = minutes.get(kind, 0.0) + done.get("seconds", 0.0) / 60 / len(row.runs)
+    return ", ".join(f"{name} {value:.1f}" for name, value in minutes.items())
+
+
+def _values(row: Row, column: Column) -> list[float]:
+    return list(row.values(column.which, column.where, column.key).values())
+
+
+def _spread(values: Sequence[float], digits: int, signed: bool = False) -> str:
+    if not values:
+        return "–"
+    mean, deviation = mean_and_deviation(values)
+    said = _signed(mean) if signed else f"{mean:.{digits}f}"
+    return said if deviation is None else f"{said} ± {deviation:.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    said = f"{value:+.2f}"
+    return "0.00" if float(said) == 0 else said.replace("-", "−")
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))

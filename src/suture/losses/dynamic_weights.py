@@ -1,0 +1,27 @@
+"""DMT's dynamic weights (Feng et al., 2020): how far a model believes what the other one taught it."""
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def dynamic_weights(
+    logits: Tensor, labels: Tensor, confidence: Tensor, agreed: float = 5.0, disputed: float = 5.0, ignore: int = 255
+) -> Tensor:
+    """The weight of every pixel's pseudo label, B H W; no gradient passes through it.
+
+    With p the model's probability of the pseudo label: p^agreed where that is the class it would choose itself;
+    0 where it would choose another and is surer of it than the label's confidence; else p^disputed.
+
+    logits: B C H W; labels: B H W, any integer type; confidence: B H W, 0…1.
+
+    >>> logits = torch.tensor([0.8, 0.2]).log().view(1, 2, 1, 1).expand(1, 2, 1, 3)
+    >>> dynamic_weights(logits, torch.tensor([[[0, 1, 1]]]), torch.tensor([[[0.9, 0.7, 0.9]]]), 2, 3)
+    tensor([[[0.6400, 0.0000, 0.0080]]])
+    """
+    probabilities = logits.float().softmax(1)
+    sure, chosen = probabilities.max(1)
+    label = labels.long().masked_fill(labels == ignore, 0)  # a pixel without a label has no loss, whatever its weight
+    p = probabilities.gather(1, label[:, None])[:, 0]
+    weights = torch.where(chosen == label, p**agreed, p**disputed)
+    return weights.masked_fill((chosen != label) & (sure > confidence), 0)

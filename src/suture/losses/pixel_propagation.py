@@ -1,0 +1,79 @@
+"""PixPro's pixel-to-propagation consistency (Xie et al., CVPR 2021): two views of one place should agree.
+
+Two cells of two views' feature grids are a positive pair where their centres, in the coordinates of the scene that both
+views are cut from, are closer than a share of the larger cell's diagonal. There are no negatives.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Cells(NamedTuple):
+    """Where the cells of each view's feature grid lie in the scene."""
+
+    centres: Tensor
+    """B N 2: x, y"""
+    diagonal: Tensor
+    """B: of one cell"""
+
+
+def cells(boxes: Tensor, flip: Tensor, size: tuple[int, int], stride: int) -> Cells:
+    """The cells of views that show the boxes (B 4: x, y, width, height) of a scene, mirrored where `flip` (B) says so.
+
+    The views are of `size` (height, width); a cell of the feature grid covers stride × stride of their pixels.
+
+    >>> cells(torch.tensor([[10.0, 0.0, 8.0, 4.0]]), torch.tensor([True]), (4, 8), stride=4).centres.tolist()
+    [[[16.0, 2.0], [12.0, 2.0]]]
+    """
+    height, width = size
+    u = (torch.arange(-(-width // stride), device=boxes.device) + 0.5) * stride / width
+    v = (torch.arange(-(-height // stride), device=boxes.device) + 0.5) * stride / height
+    u = torch.where(flip[:, None], 1 - u, u)
+    x, y = boxes[:, :1] + u * boxes[:, 2:3], boxes[:, 1:2] + v * boxes[:, 3:]
+    x, y = x[:, None, :].expand(-1, len(v), -1), y[:, :, None].expand(-1, -1, u.shape[1])
+    side = boxes[:, 2:] * boxes.new_tensor([stride / width, stride / height])
+    return Cells(torch.stack((x, y), -1).flatten(1, 2), side.norm(dim=1))
+
+
+def positive_pairs(a: Cells, b: Cells, distance: float = 0.7) -> Tensor:
+    """B N N: which cells of the views `a` show the same place as which of the views `b`."""
+    # Not by matrix products, which lose the small differences between large coordinates.
+    apart = torch.cdist(a.centres, b.centres, compute_mode="donot_use_mm_for_euclid_dist")
+    return apart < distance * torch.maximum(a.diagonal, b.diagonal)[:, None, None]
+
+
+def propagate(pixels: Tensor, values: Tensor, sharpness: float = 2.0) -> Tensor:
+    """Every pixel becomes a mixture of the values of the pixels it resembles, of unit length: B D h w.
+
+    z_i = Σ_j max(x_i·x_j, 0)^sharpness · g(x_j), with unit vectors x (pixels, B D h w) and g(x) (values, B D h w).
+    """
+    with _full_precision(pixels):
+        flat = pixels.float().flatten(2)
+        alike = (flat.mT @ flat).clamp(min=0) ** sharpness
+        return F.normalize(values.float().flatten(2) @ alike, dim=1, eps=1e-6).view_as(values)
+
+
+def propagation_loss(propagated: Tensor, keys: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum over the views of −(mean cosine of their positive pairs), and the number of views that have such pairs.
+
+    propagated, keys: B D h w of unit length; positive: B N N, pairs of a pixel of `propagated` and one of `keys`.
+
+    >>> z, x = torch.tensor([0.6, 0.8]).view(1, 2, 1, 1), torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
+    >>> loss, views = propagation_loss(z, x, torch.ones(1, 1, 1, dtype=torch.bool))
+    >>> round(loss.item(), 4), views.item()
+    (-0.6, 1)
+    """
+    with _full_precision(propagated):
+        # The sum of cosines with all partners is one dot product with the partners' sum.
+        partners = positive.float() @ keys.float().flatten(2).mT
+        cosines = (propagated.float().flatten(2).mT * partners).sum((1, 2))
+        pairs = positive.sum((1, 2))
+        return -(cosines / pairs.clamp(min=1)).sum(), (pairs > 0).sum()
+
+
+def _full_precision(tensor: Tensor) -> torch.autocast:
+    """Keep autocast away: a sum over thousands of pixels must not be rounded to the 8 bits of bf16."""
+    return torch.autocast(tensor.device.type, enabled=False)

@@ -1,0 +1,199 @@
+"""Dynamic mutual training (Feng et al., Pattern Recognition 2022).
+
+Two models, A and B, start differently and so err differently. In every round each is taught by the labels that the
+other, as it was a round before, gives the unlabelled frames: first by the surest of them, in the end by all. What a
+model is taught counts the less the less it believes it. A is the model that is handed on.
+"""
+
+import shutil
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from suture.data.augment import Patches, draw_view, render_confidence, render_images, render_labels
+from suture.data.classes import IGNORE
+from suture.data.training import Epochs, TrainingFrames, generator
+from suture.errors import UserError
+from suture.losses.cross_entropy import cross_entropy
+from suture.losses.dynamic_weights import dynamic_weights
+from suture.methods.method import Method, method
+from suture.methods.pseudo import Progress, PseudoLabels, PseudoSettings
+from suture.methods.stage import START, Job, Part, Settings, Stage, Total, TrainingSettings
+from suture.methods.supervised import Supervised
+from suture.models.segmenter import Segmenter
+
+DOUBT = 24.0
+"""−log₂ of the smallest doubt, 1 − p, that single precision knows."""
+
+
+class RoundSettings(TrainingSettings):
+    """One round of one model; five of them are as many steps as the other methods have after their pre-training."""
+
+    steps: int | None = Field(200, ge=1)
+    labelled: int = Field(2, ge=1)
+    """How many frames of a batch are truly labelled."""
+    agreed: float = Field(5.0, ge=0)
+    """γ₁, the power of the belief where a model would say the same."""
+    disputed: float = Field(5.0, ge=0)
+    """γ₂, the power of the belief where it would not."""
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> "RoundSettings":
+        if self.labelled >= self.batch:
+            raise ValueError(f"labelled is {self.labelled}, which leaves no room in a batch of {self.batch}")
+        return self
+
+
+@method("dmt")
+class DMT(Method):
+    """Pre-train both models; then five rounds in which each labels for the other."""
+
+    class Settings(Settings):
+        pretrain: TrainingSettings = TrainingSettings()
+        pseudo: PseudoSettings = PseudoSettings()
+        rates: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field((0.2, 0.4, 0.6, 0.8, 1.0), min_length=1)
+        """The share of each class's pseudo labels, the surest ones, that a round learns from."""
+        round: RoundSettings = RoundSettings()
+
+    def stages(self) -> Iterator[Stage | PseudoLabels]:
+        s = self.settings
+        yield Supervised("pretrain-a", s.pretrain)
+        yield OtherStart("pretrain-b", s.pretrain, start_from=START)
+        a, b = "pretrain-a", "pretrain-b"
+        for i, rate in enumerate(s.rates, 1):
+            if i < len(s.rates):  # what B learnt in the last round would reach nobody
+                yield Teaching(f"labels-{i}-a", s.pseudo, start_from=a)
+                yield Learning(f"round-{i}-b", s.round, rate, handed_on=False, start_from=b)
+            yield Teaching(f"labels-{i}-b", s.pseudo, start_from=b)
+            yield Learning(f"round-{i}-a", s.round, rate, handed_on=True, start_from=a)
+            a, b = f"round-{i}-a", f"round-{i}-b"
+
+
+class OtherStart(Supervised):
+    """B's pre-training: from another random decoder and classifier, over the frames in another order."""
+
+    def prepare(self) -> int:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(generator(self.job.seed, self.name, "weights").integers(2**62)))
+            other = Segmenter.from_description(self.segmenter.describe())
+        self.segmenter.backbone.decoder.load_state_dict(other.backbone.decoder.state_dict())
+        self.segmenter.classifier.load_state_dict(other.classifier.state_dict())
+        return super().prepare()
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"supervised_steps": 0}
+
+
+class Teaching(PseudoLabels):
+    """The labels that one model gives for the other to learn in one round; they take the place of the last ones.
+
+    Trained on few frames, a model is more than 99 % sure of most pixels. Which of them are the surest is told by the
+    logarithm of its doubt.
+    """
+
+    def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:
+        job.frames.pseudo = job.frames.confidence = {}
+        if job.rank == 0:
+            for learnt in (job.folder / "pseudo").glob("*"):
+                if learnt != self.folder(job.folder):
+                    shutil.rmtree(learnt, ignore_errors=True)
+        super().run(job, progress)
+
+    def levels(self, sure: Tensor) -> Tensor:
+        return (-(1 - sure).log2() * 255 / DOUBT).clamp(max=255).round()
+
+    def confidence(self, levels: np.ndarray) -> np.ndarray:
+        return 1 - np.exp2(-DOUBT * levels / 255)
+
+
+class Taught(NamedTuple):
+    """Views of labelled and unlabelled frames, as patches from the loader, rendered on the device."""
+
+    views: Any
+    """Images, labels (`IGNORE` where too unsure) and their confidence."""
+    true: Tensor
+    """B: which frames are truly labelled."""
+
+
+class Learning(Stage):
+    """A round of one model: the truth, and as much of what the other one says as `rate` lets through."""
+
+    settings: RoundSettings
+    thresholds: Tensor
+
+    def __init__(
+        self, name: str, settings: RoundSettings, rate: float, *, handed_on: bool, start_from: str | None = None
+    ) -> None:
+        super().__init__(name, settings, start_from=start_from)
+        self.rate = rate
+        self.handed_on = handed_on
+
+    def prepare(self) -> int:
+        frames, seed = self.job.frames, self.job.seed
+        if not len(frames.unlabelled):
+            raise UserError(
+                f"method: dmt learns from unlabelled frames and all {len(frames)} training frames are labelled: "
+                "use the method supervised, or label fewer (data.labelling)."
+            )
+        self.order = Epochs(frames.labelled, seed, self.name)
+        self.unlabelled_order = Epochs(frames.unlabelled, seed, self.name, "unlabelled")
+        thresholds = class_thresholds(level_counts(frames), self.rate)
+        self.register_buffer("thresholds", torch.from_numpy(thresholds), persistent=False)
+        return len(frames)
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | ({} if self.handed_on else {"supervised_steps": 0})
+
+    def draw(self, part: Part) -> Taught:
+        """Truly labelled frames stand at even distances in the global batch, so that processes get equal shares."""
+        s = self.settings
+        numbers, true = [], []
+        for place in part.own:
+            before, until = (place * s.labelled // s.batch, (place + 1) * s.labelled // s.batch)
+            true.append(until > before)
+            if until > before:
+                numbers.append(self.order[part.step * s.labelled + before])
+            else:
+                numbers.append(self.unlabelled_order[part.step * (s.batch - s.labelled) + place - before])
+        draws = [draw_view(self.rng(part.step, place), s.augment) for place in part.own]
+        return Taught(self.job.frames.collate(numbers, draws, confidence=True), torch.tensor(true))
+
+    def render(self, batch: Taught) -> Taught:
+        patches: Patches = batch.views
+        size, true = self.job.size, batch.true[:, None, None]
+        labels, levels = render_labels(patches, size), render_confidence(patches, size)
+        assert levels is not None
+        unsure = (levels * 255).round() < self.thresholds[labels]
+        labels = labels.masked_fill(unsure & ~true, IGNORE)
+        return batch._replace(views=(render_images(patches, size), labels, 1 - torch.exp2(-DOUBT * levels)))
+
+    def loss(self, batch: Taught) -> Total:
+        """Σ w · cross entropy / number of pixels with a label; w is 1 where it is true."""
+        (images, labels, confidence), s = batch.views, self.settings
+        logits = self.segmenter(images)
+        weights = dynamic_weights(logits, labels, confidence, s.agreed, s.disputed)
+        return Total(*cross_entropy(logits, labels, weights.masked_fill(batch.true[:, None, None], 1)))
+
+
+def level_counts(frames: TrainingFrames) -> np.ndarray:
+    """How many pseudo-labelled pixels of each label have each level of confidence: 256 × 256."""
+    counts = np.zeros(256 * 256, np.int64)
+    for number, labels in frames.pseudo.items():
+        pairs = labels.astype(np.uint16) * 256 + frames.confidence[number]
+        counts += np.bincount(pairs.ravel(), minlength=len(counts))
+    return counts.reshape(256, 256)
+
+
+def class_thresholds(counts: np.ndarray, rate: float) -> np.ndarray:
+    """The level of every class from which on up the share `rate` of its pixels, and what is as sure, is found.
+
+    >>> counts = np.array([[3, 2, 0, 5], [0, 1, 1, 0]])
+    >>> class_thresholds(counts, 0.5), class_thresholds(counts, 0.6), class_thresholds(counts, 1.0)
+    (array([3, 2]), array([1, 1]), array([0, 1]))
+    """
+    at_least = counts[:, ::-1].cumsum(1)[:, ::-1]  # falls with the level
+    return (at_least >= rate * at_least[:, :1]).sum(1) - 1

@@ -1,0 +1,93 @@
+"""What the methods in one stage share: labelled and unlabelled frames in a batch, and a loss of several terms."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from suture.data.augment import Patches, ViewDraw, collate, draw_view
+from suture.data.classes import IGNORE
+from suture.data.training import Epochs, TrainingFrames
+from suture.errors import UserError
+from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_sum
+
+
+class SemiSettings(TrainingSettings):
+    """As many supervised steps as the baseline's, each with unlabelled frames beside the labelled ones."""
+
+    steps: int | None = Field(2000, ge=1)
+    unlabelled_batch: int | None = Field(None, ge=1)
+    """Unlabelled frames per step, over all devices and accumulated parts; by default as many as labelled ones."""
+
+
+class UnlabelledFrames:
+    """Frames as they are where labels do not matter: all that is known of a pixel is whether it is in the view."""
+
+    def __init__(self, frames: TrainingFrames) -> None:
+        self.frames = frames
+        self.in_view = {
+            video.id: np.where(frames.pixels.inside(video.id), 0, IGNORE).astype(np.uint8) for video in frames.videos
+        }
+
+    def collate(self, numbers: Sequence[int], draws: Sequence[ViewDraw]) -> Patches:
+        """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
+        return collate(draws, [self.frames.image(n) for n in numbers], [self._in_view(n) for n in numbers])
+
+    def box(self, number: int, draw: ViewDraw) -> np.ndarray:
+        """The box of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
+        height, width = self._in_view(number).shape
+        return draw.box * (width, height, width, height)
+
+    def _in_view(self, number: int) -> np.ndarray:
+        return self.in_view[self.frames.places[number][0].id]
+
+
+class SemiSupervised(Stage):
+    """A stage on labelled frames, drawn as the baseline draws them, and unlabelled ones."""
+
+    settings: SemiSettings
+
+    def prepare(self) -> int:
+        s, job = self.settings, self.job
+        if not len(job.frames.unlabelled):
+            raise UserError(
+                f"method.{self.name}: all {len(job.frames)} training frames are labelled and this method learns from "
+                "unlabelled ones: use the method supervised, or label fewer (data.labelling)."
+            )
+        self.unlabelled_batch = s.unlabelled_batch or s.batch
+        if self.unlabelled_batch % (s.accumulate * job.world):
+            raise UserError(
+                f"method.{self.name}.unlabelled_batch is {self.unlabelled_batch}, which accumulate ({s.accumulate}) × "
+                f"processes ({job.world}) does not divide: change one of them."
+            )
+        self.order = Epochs(job.frames.labelled, job.seed, self.name)
+        self.unlabelled = UnlabelledFrames(job.frames)
+        self.unlabelled_order = Epochs(job.frames.unlabelled, job.seed, self.name, "unlabelled")
+        return len(job.frames.labelled)
+
+    def labelled_views(self, part: Part) -> Patches:
+        """The labelled frames of a part."""
+        numbers = [self.order[part.step * self.settings.batch + place] for place in part.own]
+        draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
+        return self.job.frames.collate(numbers, draws)
+
+    def unlabelled_places(self, labelled: range) -> range:
+        """The unlabelled places that go with labelled ones: the same share of their batch."""
+        start, stop = (end * self.unlabelled_batch // self.settings.batch for end in (labelled.start, labelled.stop))
+        return range(start, stop)
+
+    def unlabelled_numbers(self, step: int, places: range) -> list[int]:
+        """The frames at unlabelled places of a step."""
+        return [self.unlabelled_order[step * self.unlabelled_batch + place] for place in places]
+
+    def weighted_sum(self, *terms: tuple[float, Total]) -> Total:
+        """Σ weight · mean of terms that are means over different pixels.
+
+        `training_step` divides a loss by its weight summed over all processes, and one weight cannot serve several
+        terms. So each term is divided by its own global count here, and the processes' weights add up to 1: the sum
+        over all processes is then exactly what one process with the whole batch has, in value and in gradient.
+        """
+        means = [weight * term.loss / all_sum(term.weight.float()).clamp(min=1e-12) for weight, term in terms]
+        total = torch.stack(means).sum()
+        return Total(total, torch.full_like(total, 1 / self.job.world))

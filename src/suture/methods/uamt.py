@@ -1,0 +1,123 @@
+"""UA-MT, the uncertainty-aware mean teacher (Yu et al., MICCAI 2019).
+
+The teacher is the average of the student's weights. On unlabelled frames the student follows it where it is certain:
+where, over several passes with dropout and noise, its mean prediction has little entropy.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from suture.data.augment import draw_view, render_images, render_labels
+from suture.data.classes import IGNORE
+from suture.errors import UserError
+from suture.losses.consistency import certain_consistency, entropy
+from suture.losses.cross_entropy import cross_entropy
+from suture.methods.method import Method, method
+from suture.methods.semi import SemiSettings, SemiSupervised
+from suture.methods.stage import Part, Settings, Stage, Total
+from suture.models.momentum import MomentumCopy
+
+WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "dpt", "fpn", "pspnet")
+"""The architectures whose decoder has active dropout, whatever the encoder."""
+
+
+class UncertaintySettings(SemiSettings):
+    """The paper's settings; its weight and threshold rise over the whole stage."""
+
+    teacher: float = Field(0.99, ge=0, lt=1)
+    """The teacher's momentum; less in the first steps."""
+    passes: int = Field(8, ge=1)
+    """Stochastic passes that the uncertainty is estimated from."""
+    noise: float = Field(0.1, ge=0)
+    """Of the teacher's input, in standard deviations of the encoder's normalisation; at most twice that."""
+    consistency: float = Field(0.1, ge=0)
+    """The weight of the consistency at the end."""
+    threshold: float = Field(0.75, ge=0, le=1)
+    """The share of the largest entropy, ln C, below which a pixel is certain at the start; at the end all are."""
+
+
+@method("uamt")
+class UAMT(Method):
+    """The uncertainty-aware mean teacher, in one stage."""
+
+    class Settings(Settings):
+        train: UncertaintySettings = UncertaintySettings()
+
+    def stages(self) -> Iterator[Stage]:
+        yield UncertaintyAware("train", self.settings.train)
+
+
+class UncertaintyBatch(NamedTuple):
+    """Views as patches from the loader, rendered on the device."""
+
+    labelled: Any
+    """Images and labels."""
+    unlabelled: Any
+    """Images, and 0 or IGNORE for pixels inside or outside the view."""
+
+
+class UncertaintyAware(SemiSupervised):
+    """Supervised loss + λ(t) · consistency with the certain part of the teacher."""
+
+    settings: UncertaintySettings
+
+    def prepare(self) -> int:
+        if not self.segmenter.has_active_dropout:
+            raise UserError(
+                f"method: uamt measures uncertainty by dropout and {self.segmenter.architecture} with "
+                f"{self.segmenter.encoder_name} has none: set model.architecture to one of {', '.join(WITH_DROPOUT)}."
+            )
+        # Of the parameters only: in train mode, for its dropout, the teacher uses the statistics of its own batches.
+        self.teacher = MomentumCopy(self.segmenter, buffers="keep")
+        return super().prepare()
+
+    def networks(self) -> list[nn.Module]:
+        return [self.segmenter, self.teacher.module]
+
+    def draw(self, part: Part) -> UncertaintyBatch:
+        places = self.unlabelled_places(part.own)
+        draws = [draw_view(self.rng(part.step, f"unlabelled {place}"), self.settings.augment) for place in places]
+        numbers = self.unlabelled_numbers(part.step, places)
+        return UncertaintyBatch(self.labelled_views(part), self.unlabelled.collate(numbers, draws))
+
+    def render(self, batch: UncertaintyBatch) -> UncertaintyBatch:
+        size = self.job.size
+        return UncertaintyBatch(*((render_images(views, size), render_labels(views, size)) for views in batch))
+
+    def loss(self, batch: UncertaintyBatch) -> Total:
+        (images, labels), (unlabelled, in_view) = batch
+        logits, student = self.segmenter(torch.cat([images, unlabelled])).split([len(images), len(unlabelled)])
+        supervised = Total(*cross_entropy(logits, labels))
+
+        s, risen = self.settings, ramp(self.global_step, self.total_steps)
+        target = self.stochastic_pass(unlabelled)
+        mean = reduce(torch.add, (self.stochastic_pass(unlabelled) for _ in range(s.passes))) / s.passes
+        limit = (s.threshold + (1 - s.threshold) * risen) * math.log(target.shape[1])
+        certain = (entropy(mean) < limit) & (in_view != IGNORE)
+        consistency = Total(*certain_consistency(student.float().softmax(1), target, certain))
+        return self.weighted_sum((1.0, supervised), (s.consistency * risen, consistency))
+
+    def stochastic_pass(self, images: Tensor) -> Tensor:
+        """The teacher's probabilities of noisy images: each call drops other units."""
+        strength = self.settings.noise
+        noise = (strength * torch.randn_like(images)).clamp(-2 * strength, 2 * strength)
+        return self.teacher(images + noise * self.segmenter.std).float().softmax(1)
+
+    def after_step(self) -> None:
+        # A plain average of the steps so far, until the moving one remembers as many.
+        self.teacher.update(self.segmenter, min(1 - 1 / self.global_step, self.settings.teacher))
+
+
+def ramp(step: int, total: int) -> float:
+    """Rises from e⁻⁵ at step 0 to 1 at step `total`.
+
+    >>> [round(ramp(step, 100), 3) for step in (0, 50, 100)]
+    [0.007, 0.287, 1.0]
+    """
+    return math.exp(-5 * (1 - min(step, total) / total) ** 2)

@@ -1,0 +1,156 @@
+"""UniMatch V2 (Yang et al., 2024): consistency from a weak view to two strong ones.
+
+The teacher, an average of the student's weights, labels a weak view of an unlabelled frame. The student learns the
+labels of which the teacher is sure from two views with strong colours, patches of other frames (CutMix), and one half
+of the feature channels each (complementary dropout).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from suture.data.augment import COLORS, Augment, draw_view, recolor, render_images, render_labels
+from suture.data.classes import IGNORE
+from suture.losses.cross_entropy import cross_entropy
+from suture.methods.method import Method, method
+from suture.methods.semi import SemiSettings, SemiSupervised
+from suture.methods.stage import Job, Part, Settings, Stage, Total, all_gather
+from suture.models.momentum import MomentumCopy
+
+
+class UniMatchSettings(SemiSettings):
+    """The paper's settings, but for the optimiser: its learning rates are for DINOv2."""
+
+    ema: float = Field(0.996, gt=0, lt=1)
+    """The teacher's momentum; less in the first steps. The teacher is also what the stage hands on."""
+    strong: Augment = Augment(color=COLORS["strong"])
+    """Of the unlabelled frames: crop and flip, which all views of a frame share, and the colours of the strong ones."""
+    cutmix: float = Field(0.5, ge=0, le=1)
+    """The share of strong views that get a patch of another frame."""
+    confidence: float = Field(0.95, ge=0, le=1)
+    """How sure the teacher must be of a label."""
+
+
+@method("unimatch")
+class UniMatch(Method):
+    """UniMatch V2, in one stage."""
+
+    class Settings(Settings):
+        train: UniMatchSettings = UniMatchSettings()
+
+    def stages(self) -> Iterator[Stage]:
+        yield WeakToStrong("train", self.settings.train)
+
+
+class WeakToStrongBatch(NamedTuple):
+    """What has 2 × B entries is of the first strong views, then of the second ones."""
+
+    labelled: Any
+    """Images and labels, as patches from the loader."""
+    weak: Any
+    """As patches from the loader; rendered to images, and 0 or IGNORE for pixels inside or outside the view."""
+    strong: Tensor
+    """2 × B 6, the colours; rendered to 2 × B 3 H W."""
+    boxes: Tensor
+    """2 × B 4: the patch of another frame, as left, top, right, bottom in fractions of the view."""
+    channels: Tensor
+    """2 × B D: the factor of each feature channel, 0, 1 or 2."""
+
+
+UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).color
+"""The colours of a weak view."""
+
+
+class WeakToStrong(SemiSupervised):
+    """(L_supervised + (L_first strong view + L_second strong view) / 2) / 2."""
+
+    settings: UniMatchSettings
+    average: MomentumCopy
+    """The teacher: the average that every stage can keep."""
+
+    def begin(self, job: Job) -> None:
+        super().begin(job)
+        self.average.eval()
+
+    def networks(self) -> list[nn.Module]:
+        return [self.segmenter.backbone, self.segmenter.classifier, self.average.module]
+
+    def draw(self, part: Part) -> WeakToStrongBatch:
+        s, step = self.settings, part.step
+        own, everyone = self.unlabelled_places(part.own), self.unlabelled_places(part.all)
+        numbers = self.unlabelled_numbers(step, own)
+        rngs = [self.rng(step, f"unlabelled {place}") for place in own]
+        draws = [draw_view(rng, s.strong) for rng in rngs]
+        weak = [draw._replace(color=UNCHANGED) for draw in draws]
+        colors = [[draw.color for draw in draws], [draw_view(rng, s.strong).color for rng in rngs]]
+        boxes = [[draw_patch(rng, s.cutmix) for rng in rngs] for _ in range(2)]
+
+        # m and 2 − m: what the one view drops, the other keeps. Half of the samples, of all processes', drop nothing.
+        kept = np.stack([2 * rng.integers(2, size=self.segmenter.features_channels) for rng in rngs])
+        undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
+        kept[np.isin(own, undropped)] = 1
+        return WeakToStrongBatch(
+            self.labelled_views(part),
+            self.unlabelled.collate(numbers, weak),
+            torch.from_numpy(np.array(colors, np.float32)),
+            torch.from_numpy(np.array(boxes, np.float32)),
+            torch.from_numpy(np.stack([kept, 2 - kept]).astype(np.float32)),
+        )
+
+    def render(self, batch: WeakToStrongBatch) -> WeakToStrongBatch:
+        size = self.job.size
+        labelled, weak = ((render_images(x, size), render_labels(x, size)) for x in (batch.labelled, batch.weak))
+        strong = torch.stack([recolor(weak[0], color) for color in batch.strong])
+        return batch._replace(labelled=labelled, weak=weak, strong=strong)
+
+    def loss(self, batch: WeakToStrongBatch) -> Total:
+        (images, labels), (weak, in_view) = batch.labelled, batch.weak
+        supervised = Total(*cross_entropy(self.segmenter(images), labels))
+
+        limit = self.settings.confidence
+        sure, target = self.average(weak).float().softmax(1).max(1)
+        target = target.where(in_view != IGNORE, IGNORE)
+        mixed = [self.cut_mix(views, boxes) for views, boxes in zip(batch.strong, batch.boxes, strict=True)]
+        features = self.segmenter.features(torch.cat(mixed)) * batch.channels.flatten(0, 1)[..., None, None]
+        predicted = self.segmenter.classify(features, weak.shape[-2:]).chunk(2)
+        first, second = (
+            # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
+            Total(*cross_entropy(logits, self.cut_mix(target, boxes), self.cut_mix(sure, boxes) >= limit))
+            for logits, boxes in zip(predicted, batch.boxes, strict=True)
+        )
+        return self.weighted_sum((1 / 2, supervised), (1 / 4, first), (1 / 4, second))
+
+    def cut_mix(self, x: Tensor, boxes: Tensor) -> Tensor:
+        """Put the patch of another sample into each, of images (B 3 H W) or of what belongs to them (B H W).
+
+        The other one is as far from the end of the whole batch, of all processes, as this one is from its start.
+        """
+        others = all_gather(x).flip(0)[self.job.rank * len(x) :][: len(x)]
+        inside = in_boxes(boxes, x.shape[-2:])
+        return torch.where(inside[:, None] if x.ndim == 4 else inside, others, x)
+
+
+def draw_patch(rng: np.random.Generator, share: float) -> np.ndarray:
+    """A box of 2 % to 40 % of the area and an aspect of 0.3 to 1/0.3, in fractions; empty but for a share of draws."""
+    u = rng.random(5)
+    area, aspect = 0.02 + 0.38 * u[1], 0.3 ** (1 - 2 * u[2])
+    width, height = min(1.0, (area * aspect) ** 0.5), min(1.0, (area / aspect) ** 0.5)
+    left, top = u[3] * (1 - width), u[4] * (1 - height)
+    return np.array([left, top, left + width, top + height]) * (u[0] < share)
+
+
+def in_boxes(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
+    """B H W: which pixels' centres lie in the boxes (left, top, right, bottom, in fractions).
+
+    >>> in_boxes(torch.tensor([[0.5, 0.0, 1.0, 0.5]]), (2, 2)).int().tolist()
+    [[[0, 1], [0, 0]]]
+    """
+    height, width = size
+    x = (torch.arange(width, device=boxes.device) + 0.5) / width
+    y = (torch.arange(height, device=boxes.device) + 0.5) / height
+    left, top, right, bottom = boxes[..., None].unbind(1)
+    return ((y >= top) & (y < bottom))[:, :, None] & ((x >= left) & (x < right))[:, None, :]

@@ -1,0 +1,61 @@
+"""Finished runs by hand: the small files that tables are made of."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from suture.files import write_json, write_text
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Write:
+    """Writes a finished run named `NAME` into `tmp_path/runs`; `data=None` leaves data.json out."""
+
+    def write(
+        name: str,
+        metrics: dict[str, Any],
+        *,
+        stages: Mapping[str, dict[str, Any]] | None = None,
+        size: int = 64,
+        encoder: str = "resnet50",
+        data: dict[str, Any] | None = {},  # noqa: B006
+        labelled: int = 2,
+        config: dict[str, Any] | None = None,
+    ) -> Path:
+        folder = tmp_path / "runs" / name
+        said = {
+            "format": 1,
+            "seed": int(name.rpartition("-")[2]),
+            "method": {"name": "supervised"},
+            "data": {"root": "../../../data", "size": size, "labelling": {"every": 10}, "cache": None},
+            "model": {"architecture": "deeplabv3", "encoder": encoder, "output_stride": 8, "weights": None},
+            "evaluation": {"include_background": True, "flip": False, "scales": [1.0]},
+        } | (config or {})
+        write_text(folder / "config.yaml", yaml.safe_dump(said))
+        write_json(folder / "metrics.json", metrics)
+        done = stages or {"train": {"steps": 100, "batch": 8, "seconds": 60.0, "peak_memory": None}}
+        for number, (stage, result) in enumerate(done.items(), 1):
+            write_json(folder / "stages" / f"{number}-{stage}" / "done.json", result)
+        if data is not None:
+            videos = {
+                "v1": {"case": "c0", "split": "train", "frames": 22, "excluded": [3, 4], "sha256": "a"},
+                "v2": {"case": "c1", "split": "test", "frames": 10, "excluded": [], "sha256": "b"},
+            }
+            of_frames = {f"v1/{index}": f"mask {index}" for index in range(labelled)}
+            record: dict[str, Any] = {
+                "dataset": "hands",
+                "videos": videos,
+                "labelled": of_frames,
+                "weights": None,
+                "classes": [],
+            }
+            write_json(folder / "data.json", record | data)
+            write_json(folder / "environment.json", {"starts": [{"device": "an abacus", "commit": "abc"}]})
+        return folder
+
+    return write

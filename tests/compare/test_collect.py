@@ -1,0 +1,61 @@
+"""The small files of runs, for keeping."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from by_hand import scores
+
+from suture.compare.collect import collect
+from suture.compare.compare import write_tables
+from suture.errors import UserError
+from suture.files import read_yaml, write_json, write_text
+
+Write = Callable[..., Path]
+
+
+def test_what_is_kept_gives_the_same_tables(tmp_path: Path, write_run: Write) -> None:
+    data = {
+        "root": "/home/ada/patients/vocalfolds",
+        "size": 64,
+        "labelling": {"every": 10, "list": None},
+        "cache": "/c",
+    }
+    for method in ("supervised", "pgvcl"):
+        folder = write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, config={"data": data})
+        write_text(folder / "stages" / "1-train" / "metrics.csv", "step,loss\n1,2\n")
+        write_text(folder / "model.safetensors", "large")
+    (tmp_path / "runs" / "d__every-10__unfinished__seed-0").mkdir()
+    write_json(
+        tmp_path / "plan.json",
+        {"title": "kept", "reference": "pgvcl", "runs": [p.name for p in (tmp_path / "runs").iterdir()]},
+    )
+    kept = tmp_path / "kept"
+    assert collect(tmp_path, kept) == ["d__every-10__pgvcl__seed-0", "d__every-10__supervised__seed-0"]
+    run = kept / "runs" / "d__every-10__pgvcl__seed-0"
+    assert sorted(path.name for path in run.rglob("*") if path.is_file()) == [
+        "config.yaml",
+        "data.json",
+        "done.json",
+        "environment.json",
+        "metrics.csv",
+        "metrics.json",
+    ]
+    config = read_yaml(run / "config.yaml")
+    assert (config["data"]["root"], config["data"]["cache"]) == ("vocalfolds", "c")
+    assert not any("ada" in path.read_text() for path in kept.rglob("*") if path.is_file())
+    before = {path.name: path.read_bytes() for path in write_tables(tmp_path)}
+    assert {path.name: path.read_bytes() for path in write_tables(kept)} == before
+
+
+@pytest.mark.parametrize("path", ["/home/ada/x.csv", "C:\\ada", "~/x", "\\\\host\\share"])
+def test_any_other_path_of_the_machine_is_refused(tmp_path: Path, write_run: Write, path: str) -> None:
+    data = {"root": "x", "size": 64, "labelling": {}, "cache": None, "options": {"exclude": path}}
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)}, config={"data": data})
+    with pytest.raises(UserError, match=r"data.options.exclude is .* a path of this machine"):
+        collect(tmp_path, tmp_path / "kept")
+
+
+def test_nothing_to_keep(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no finished run"):
+        collect(tmp_path, tmp_path / "kept")

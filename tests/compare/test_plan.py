@@ -1,0 +1,139 @@
+"""Which runs a comparison file plans, and what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from suture.compare.plan import Place, read_plan, refuse_changed
+from suture.errors import UserError
+
+SMALL = {"datasets": {"made": {"root": "data"}}, "methods": ["supervised"], "seeds": [0]}
+
+
+def write(folder: Path, **said: Any) -> Path:
+    file = folder / "small.yaml"
+    file.write_text(yaml.safe_dump(SMALL | said, sort_keys=False))
+    return file
+
+
+def names(file: Path) -> list[str]:
+    return [run.name for run in read_plan(file).runs]
+
+
+def test_every_combination_one_seed_after_the_other(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        preset="vocalfolds",
+        datasets={"a": {"root": "x"}, "b": {"root": "y", "options": {"protocol": "patients"}}},
+        labelling=[{"every": 20}, {"ratio": 0.05}],
+        methods=["supervised", "pgvcl"],
+        seeds=[3, 1],
+    )
+    plan = read_plan(file)
+    assert plan.reference == "supervised"
+    assert [run.name for run in plan.runs[:4]] == [
+        "a__every-20__supervised__seed-3",
+        "a__ratio-0.05__supervised__seed-3",
+        "a__every-20__pgvcl__seed-3",
+        "a__ratio-0.05__pgvcl__seed-3",
+    ]
+    assert len(plan.runs) == 2 * 2 * 2 * 2
+    assert [run.place.seed for run in plan.runs] == [3] * 8 + [1] * 8
+    last = plan.runs[-1].config
+    assert (last.seed, last.method["name"], last.data.options) == (1, "pgvcl", {"protocol": "patients"})
+    assert (last.data.labelling.every, last.data.labelling.ratio) == (None, 0.05)  # instead of the preset's every 10
+    assert last.method["contrast"]["epochs"] == 20  # from the preset
+    assert last.data.root.resolve() == tmp_path / "y"
+
+
+def test_what_is_said_last_counts(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        preset="vocalfolds",
+        datasets={"made": {"root": "data", "size": 64}},
+        methods={
+            "supervised": None,
+            "short": {"method": "supervised", "set": {"method.train.epochs": 2, "model": {"encoder": "resnet18"}}},
+            "ceiling": {"method": "supervised", "labelling": {}},
+        },
+        set={"compute.workers": 2, "methods.supervised.train": {"steps": 50}, "model.encoder": "resnet34"},
+    )
+    plain, short, ceiling = (run.config for run in read_plan(file).runs)
+    assert (plain.compute.workers, plain.data.size, plain.data.labelling.every) == (2, 64, 10)
+    assert (plain.method["train"]["steps"], plain.model.encoder) == (50, "resnet34")
+    assert (short.method["train"]["steps"], short.method["train"]["epochs"]) == (None, 2)
+    assert short.model.encoder == "resnet18"
+    assert ceiling.data.labelling.every is None
+    assert names(file)[2] == "made__all__ceiling__seed-0"
+
+
+def test_a_sweep_is_of_the_methods_that_have_its_keys(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        methods=["supervised", "pgvcl"],
+        sweep={"method.contrast.keys.same_shot": [0, 1], "method.contrast.keys.other_videos": [4]},
+    )
+    assert names(file) == [
+        "made__all__supervised__seed-0",
+        "made__all__pgvcl__same_shot=0,other_videos=4__seed-0",
+        "made__all__pgvcl__same_shot=1,other_videos=4__seed-0",
+    ]
+    keys = read_plan(file).runs[1].config.method["contrast"]["keys"]
+    assert (keys["same_shot"], keys["other_videos"]) == (0, 4)
+
+
+def test_points_of_a_sweep_may_have_names(tmp_path: Path) -> None:
+    points = {"P0N0": {"method.contrast.keys": {"same_shot": 0, "other_videos": 0}}, "big": {"data.size": 512}}
+    runs = read_plan(write(tmp_path, methods=["pgvcl"], sweep=points)).runs
+    assert [run.place.point for run in runs] == ["P0N0", "big"]
+    assert runs[0].config.method["contrast"]["keys"]["same_shot"] == 0
+    assert runs[1].config.data.size == 512
+
+
+@pytest.mark.parametrize("point", ["", "other_videos=all", "same_shot=1,other_videos=4"])
+def test_a_name_tells_the_place(point: str) -> None:
+    place = Place("vocal_folds", "every-10", "pgv-cl", point, 12)
+    assert Place.of_name(place.name) == place
+    assert Place.of_name("vocalfolds-pgvcl-0") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"method": ["supervised"]}, "there is no key method"),
+        ({"datasets": {}}, "datasets: "),
+        ({"methods": ["a/b"]}, "use letters, digits"),
+        ({"methods": ["a__b"]}, "use letters, digits"),
+        ({"methods": ["supervisd"]}, "there is no 'supervisd'; the methods are"),
+        ({"seeds": [0, 0]}, "a seed stands twice"),
+        ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
+        (
+            {"set": {"model.encodr": "resnet18"}},
+            r"small.yaml, made, supervised: there is no setting model.encodr; did you",
+        ),
+        ({"sweep": {"method.contrast.keys.views": [1, 2]}}, "none of the methods has the keys of the sweep's views=1"),
+        ({"sweep": {"data.size": [64], "big": {"data.size": 128}}}, "sweep holds either"),
+        ({"labelling": [{"every": 5}, {"every": 5}]}, "planned twice"),
+        ({"format": 2}, "update Suture"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, said: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_plan(write(tmp_path, **said))
+
+
+def test_runs_made_with_other_settings_are_refused(tmp_path: Path) -> None:
+    file, out = write(tmp_path), tmp_path / "out"
+    plan = read_plan(file)
+    folder = out / "runs" / plan.runs[0].name
+    folder.mkdir(parents=True)
+    said = plan.runs[0].config.model_dump(mode="json")
+    del said["evaluation"]["flip"]  # an older version knew no such setting: its default is what it did
+    other_machine = said | {"compute": {"workers": 7}, "data": said["data"] | {"root": "../../../data"}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(other_machine))
+    refuse_changed(plan, out)
+    (folder / "config.yaml").write_text(yaml.safe_dump(other_machine | {"seed": 5}))
+    with pytest.raises(UserError, match=r"made__all__supervised__seed-0 \(seed: 5 → 0\): give another folder"):
+        refuse_changed(plan, out)

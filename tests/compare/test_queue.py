@@ -1,0 +1,59 @@
+"""What the queue knows without starting anything: devices, expected times, last words."""
+
+from pathlib import Path
+
+import pytest
+
+from suture.compare.plan import Place
+from suture.compare.queue import Device, Times, devices_of, last_error
+from suture.errors import UserError
+
+
+def test_a_run_is_expected_to_take_what_its_like_took(tmp_path: Path) -> None:
+    times = Times(tmp_path / "times.json")
+    place = Place("a", "every-10", "pgvcl", "", 5)
+    assert times.expected(place) is None
+    for name, seconds in {
+        "a__every-10__pgvcl__seed-0": 10,
+        "a__every-10__pgvcl__seed-1": 20,
+        "a__every-20__pgvcl__seed-0": 300,
+        "b__every-10__dmt__seed-0": 70,
+    }.items():
+        times.add(name, seconds)
+    times = Times(tmp_path / "times.json")
+    assert times.expected(place) == 15
+    assert times.expected(place._replace(labelling="all")) == 110
+    assert times.expected(place._replace(method="dmt")) == 70
+    assert times.expected(place._replace(method="uamt")) == 100
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "expected"),
+    [
+        (2, "stage 1 of 1\n\x1b[31merror:\x1b[0m data.size is 3: too small.\n", "data.size is 3: too small."),
+        (1, "Traceback\n  File x\nRuntimeError: no\n\n", "RuntimeError: no"),
+        (1, "", "exit code 1"),
+        (-9, "so far so good\n", "killed by SIGKILL, perhaps for want of memory"),
+        (-15, "", "killed by SIGTERM"),
+    ],
+)
+def test_the_last_words_of_a_run(tmp_path: Path, code: int, log: str, expected: str) -> None:
+    before = "error: of an earlier start\n"
+    (tmp_path / "log").write_text(before + log)
+    assert last_error(code, tmp_path / "log", len(before)) == expected
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert [device.name for device in devices_of(None)] == ["0", "1"]
+    assert [device.name for device in devices_of("1")] == ["1"]
+    assert Device("cpu").environment() == {"CUDA_VISIBLE_DEVICES": ""}
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert Device("1").environment() == {"CUDA_VISIBLE_DEVICES": "1"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")  # the second of those that are visible
+    assert Device("1").environment() == {"CUDA_VISIBLE_DEVICES": "6"}
+    for wrong in ("2", "0,0", "gpu", ""):
+        with pytest.raises(UserError, match="there are 2 GPUs here"):
+            devices_of(wrong)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert [device.name for device in devices_of(None)] == ["auto"]

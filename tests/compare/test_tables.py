@@ -1,0 +1,274 @@
+"""Tables of runs written by hand, against numbers worked out by hand."""
+
+import csv
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from by_hand import scores
+
+from suture.compare.compare import write_tables
+from suture.compare.render import latex, markdown
+from suture.compare.results import read_results, supervised_steps
+from suture.compare.tables import cost_table, interval_table, paired_table, score_table, tables_of
+from suture.errors import UserError
+from suture.files import write_json
+
+Write = Callable[..., Path]
+BASELINE = {"train": {"steps": 100, "batch": 8, "seconds": 60.0, "peak_memory": 2 * 2**30}}
+THREE_STAGES = {
+    "pretrain": {"steps": 50, "batch": 8, "seconds": 30.0, "peak_memory": 2**30},
+    "pseudo": {"seconds": 6.0, "frames": 18},
+    "contrast": {"steps": 70, "batch": 4, "seconds": 54.0, "peak_memory": 3 * 2**30},
+    "finetune": {"steps": 50, "batch": 8, "seconds": 30.0, "peak_memory": 2**30},
+}
+
+
+def per_sequence(miou: float, a: float, b: float, completion: float) -> dict:
+    return {
+        "test": scores(miou, videos={"seqA": a, "seqB": b}, per_sequence=True),
+        "completion": scores(completion, per_sequence=True),
+    }
+
+
+def two_methods(write_run: Write) -> None:
+    """Two methods, two seeds, every 10th frame labelled, and all labels as the ceiling."""
+    for seed, value in ((0, 0.50), (1, 0.54)):
+        write_run(f"d__every-10__supervised__seed-{seed}", per_sequence(value, 0.6, 0.4, 0.8), stages=BASELINE)
+    for seed, value in ((0, 0.53), (1, 0.53)):
+        write_run(f"d__every-10__pgvcl__seed-{seed}", per_sequence(value, 0.5, 0.56, 0.9), stages=THREE_STAGES)
+    write_run("d__all__ceiling__seed-0", per_sequence(0.7, 0.7, 0.7, 0.8), stages=BASELINE, labelled=20)
+
+
+def texts(rows: list) -> list[list[str]]:
+    return [[("*" if cell.bold else "") + cell.text + cell.mark for cell in row] for row in rows]
+
+
+def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    (board,) = read_results(tmp_path).boards
+    table = score_table(board)
+    assert table.title == "d (hands): scores (%)"
+    assert table.heads == [("", 1), ("Frames used", 2), ("Test mIoU", 3), ("Completion", 1)]
+    assert table.columns == ["Method", "Labelled", "Unlabelled", "Overall", "seqA", "seqB", "mIoU"]
+    all_labels, every_10 = table.groups
+    assert texts(all_labels) == [["ceiling (1 of 2 seeds)", "100.0%", "0.0%", "70.00", "70.00", "70.00", "80.00"]]
+    # 50 and 54: mean 52, deviation √(2² + 2²) = 2.83; without a plan rows are ordered by name
+    assert texts(every_10) == [
+        ["pgvcl", "10.0%", "90.0%", "*53.00 ± 0.00", "50.00 ± 0.00", "*56.00 ± 0.00", "*90.00 ± 0.00"],
+        ["supervised", "10.0%", "90.0%", "52.00 ± 2.83", "*60.00 ± 0.00", "40.00 ± 0.00", "80.00 ± 0.00"],
+    ]
+    notes = "\n".join(table.notes)
+    assert "scored by hand" in notes
+    assert "fewer than five cases (test has 1, completion has 1)" in notes
+    assert "Completion: the unlabelled frames" in notes
+    assert interval_table(board) is None
+
+
+def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Write) -> None:
+    for method, value, pa in (("supervised", 0.5, 0.75), ("uamt", 0.6, 0.70), ("dmt", 0.4, 0.75004)):
+        metrics = {which: scores(value, pa=pa, pac=0.625) for which in ("test", "val", "completion")}
+        write_run(f"d__every-10__{method}__seed-0", metrics)
+    table = score_table(read_results(tmp_path).boards[0])
+    assert table.heads == [("", 1), ("Frames used", 2), ("Validation", 3), ("Test", 3), ("Completion", 3)]
+    assert table.columns[3:] == ["mIoU", "PA", "PAC"] * 3
+    # What reads the same is equally good, and where all are there is no best.
+    assert [row[3:6] for row in texts(table.groups[0])] == [
+        ["40.00", "*75.00", "62.50"],
+        ["50.00", "*75.00", "62.50"],
+        ["*60.00", "70.00", "62.50"],
+    ]
+
+
+def test_the_plan_gives_the_order_the_reference_and_what_is_missing(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    runs = [f"d__every-10__{method}__seed-{seed}" for seed in (0, 1, 2) for method in ("supervised", "pgvcl")]
+    write_json(tmp_path / "plan.json", {"title": "mine", "reference": "pgvcl", "runs": runs})
+    results = read_results(tmp_path)
+    assert results.missing == ["d__every-10__supervised__seed-2", "d__every-10__pgvcl__seed-2"]
+    (group,) = results.boards[0].groups
+    assert [row.title for row in group.rows] == ["supervised", "pgvcl"]
+    assert group.reference.title == "pgvcl"
+
+
+def test_what_is_not_comparable_is_marked_and_never_the_best(tmp_path: Path, write_run: Write) -> None:
+    def metrics(value: float) -> dict:
+        return {"test": scores(value)}
+
+    write_run("d__every-10__supervised__seed-0", metrics(0.5), stages=BASELINE)
+    write_run("d__every-10__equal__seed-0", metrics(0.6), stages=THREE_STAGES)
+    longer = {"train": BASELINE["train"] | {"steps": 200}}
+    write_run("d__every-10__longer__seed-0", metrics(0.7), stages=longer)
+    write_run("d__every-10__larger__seed-0", metrics(0.8), size=128, encoder="resnet101")
+    write_run("d__every-10__labels__seed-0", metrics(0.9), labelled=3)
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: row.mark for row in board.rows} == {
+        "supervised": "",
+        "equal": "",  # 50 + 50 supervised steps; those of the contrast do not count
+        "labels": "†",
+        "larger": "‡",
+        "longer": "§",
+    }
+    assert list(board.differences) == ["†", "‡", "§"]
+    assert board.differences["§"] == "not comparable with supervised: supervised steps 200 instead of 100"
+    assert "encoder resnet101 instead of resnet50; size 128×128 instead of 64×64" in board.differences["‡"]
+    assert "labelled frames 3 (" in board.differences["†"]
+    for table in tables_of(board):
+        assert any(note.startswith("§ not comparable") for note in table.notes)
+    best = [row[0].text for row in score_table(board).groups[0] if row[3].bold]
+    assert best == ["equal"]
+
+
+def test_seeds_of_one_row_that_differ_are_marked(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    write_run("d__every-10__supervised__seed-1", {"test": scores(0.5)}, size=128)
+    (board,) = read_results(tmp_path).boards
+    assert board.rows[0].mark == "†"
+    assert board.differences["†"].endswith("in seed 1 size 128×128 instead of 64×64")
+
+
+def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    weights = {"name": "r50.safetensors", "sha256": "0123456789abcdef"}
+    write_run("d__every-10__other__seed-0", {"test": scores(0.5)}, data={"videos": {}, "weights": weights})
+    (board,) = read_results(tmp_path).boards
+    assert "starting weights r50.safetensors (01234567) instead of random; split" in board.differences["†"]
+
+
+def test_a_stage_may_say_how_many_of_its_steps_are_supervised() -> None:
+    stages = {"round-1-a": {"steps": 100}, "round-1-b": {"steps": 100, "supervised_steps": 0}, "labels-1-a": {}}
+    assert supervised_steps(stages) == 100
+
+
+def test_paired_differences_seed_by_seed(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    write_run("d__every-10__pgvcl__seed-2", per_sequence(0.9, 0.9, 0.9, 0.9), stages=THREE_STAGES)  # has no pair
+    table = paired_table(read_results(tmp_path).boards[0])
+    assert table is not None
+    assert table.columns == ["Method", "Labelled", "per seed", "mean", "wins", "per seed", "mean", "wins"]
+    # +3 and −1: mean 1, deviation √(2² + 2²)
+    assert texts(table.groups[0]) == [
+        [
+            "pgvcl − supervised",
+            "10.0%",
+            "+3.00, −1.00",
+            "+1.00 ± 2.83",
+            "1 of 2",
+            "+10.00, +10.00",
+            "+10.00 ± 0.00",
+            "2 of 2",
+        ]
+    ]
+
+
+def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_run: Write) -> None:
+    for seed in (0, 1):
+        for method, gain in (("supervised", 0.0), ("better", 0.1)):
+            cases = {f"c{i}": 0.5 + gain for i in range(5)}
+            four = {f"c{i}": 0.5 for i in range(4)}
+            low = 0.4 + 0.1 * seed
+            metrics = {"test": scores(0.5 + gain, cases=cases, interval=[low, 0.8]), "val": scores(0.5, cases=four)}
+            write_run(f"d__every-10__{method}__seed-{seed}", metrics)
+    (board,) = read_results(tmp_path).boards
+    table = interval_table(board)
+    assert table is not None
+    assert table.columns == ["Method", "Labelled", "Test (5 cases)"]
+    # the mean of the two seeds' lower ends, 0.4 and 0.5
+    assert texts(table.groups[0])[0] == ["better", "10.0%", "60.00 [45.00, 80.00]"]
+    assert "(validation has 4)" in "\n".join(score_table(board).notes)
+    paired = paired_table(board)
+    assert paired is not None
+    assert paired.columns[2:] == ["per seed", "mean", "wins", "per seed", "mean", "wins", "over cases"]
+    # every case gains the same: however cases are drawn, so does their mean
+    assert texts(paired.groups[0])[0][-1] == "+10.00 [+10.00, +10.00]"
+
+
+def test_cost(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    table = cost_table(read_results(tmp_path).boards[0])
+    pgvcl, supervised = texts(table.groups[1])
+    assert supervised == ["supervised", "10.0%", "1.0 ± 0.0", "2.0", "13.3 ± 0.0", "train 1.0", "an abacus"]
+    # 50·8 + 70·4 + 50·8 frames in 114 s; 120 s with the pseudo labels
+    assert pgvcl[2:6] == ["2.0 ± 0.0", "3.0", "9.5 ± 0.0", "pretrain 0.5, pseudo 0.1, contrast 0.9, finetune 0.5"]
+
+
+def test_config_scores_and_stages_are_enough(tmp_path: Path, write_run: Write) -> None:
+    folder = write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)}, data=None)
+    folder.rename(folder.with_name("my-run"))
+    (board,) = read_results(tmp_path).boards
+    assert board.title == "by-hand"
+    assert texts(score_table(board).groups[0]) == [["supervised", "every-10", "–", "50.00", "90.00", "80.00"]]
+    assert write_tables(tmp_path, tmp_path / "again")
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no finished run"):
+        write_tables(tmp_path)
+
+
+class Tags(HTMLParser):
+    """Checks that every tag is closed, and counts cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[int] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append(0)
+        if tag in ("td", "th"):
+            self.rows[-1] += int(dict(attrs).get("colspan", 1))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    write_run("d__every-10__a_b__seed-0", per_sequence(0.9, 0.9, 0.9, 0.9), size=128)
+    (board,) = read_results(tmp_path).boards
+    table = score_table(board)
+
+    text = markdown(table)
+    assert (
+        "| Method | Labelled | Unlabelled | Test mIoU Overall | Test mIoU seqA | Test mIoU seqB | Completion mIoU |"
+        in text
+    )
+    assert r"| a\_b (1 of 2 seeds)† | 10.0% | 90.0% | 90.00 | 90.00 | 90.00 | 90.00 |" in text
+    assert "| **53.00 ± 0.00** |" in text
+
+    text = latex(table)
+    assert r"\multicolumn{2}{c}{Frames used}" in text
+    assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-6}" in text
+    assert r"a\_b (1 of 2 seeds)\textsuperscript{$\dagger$} & 10.0\% &" in text
+    assert r"\textbf{53.00 $\pm$ 0.00}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {6}
+
+    written = {path.name: path for path in write_tables(tmp_path)}
+    assert set(written) == {"tables.md", "tables.tex", "tables.html", "scores.csv", "runs.csv"}
+    tags = Tags()
+    tags.feed(written["tables.html"].read_text(encoding="utf-8"))
+    assert not tags.open
+    assert set(tags.rows) == {7, 8}  # scores and cost; differences
+    with written["scores.csv"].open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    (line,) = [one for one in lines if (one["method"], one["where"], one["score"]) == ("pgvcl", "seqB", "miou")]
+    assert (float(line["mean"]), float(line["std"]), line["seeds"], line["best"]) == (0.56, 0.0, "2", "1")
+    with written["runs.csv"].open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 6 * 2
+
+
+def test_a_sweep_becomes_a_picture(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__pixpro__seed-0", {"test": scores(0.5), "completion": scores(0.7)})
+    for point, value in (("P0N0", 0.55), ("P1N4", 0.58)):
+        write_run(f"d__every-10__pgvcl__{point}__seed-0", {"test": scores(value), "completion": scores(0.8)})
+    written = {path.name: path for path in write_tables(tmp_path)}
+    assert written["sweep-d-every-10.png"].read_bytes().startswith(b"\x89PNG")
+    assert "data:image/png;base64," in written["tables.html"].read_text(encoding="utf-8")
+    assert "pgvcl · P1N4" in written["tables.md"].read_text(encoding="utf-8")

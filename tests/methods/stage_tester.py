@@ -1,0 +1,134 @@
+"""What every stage must do that learns from more than labels; its test class says how to make the stage."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from suture.data.classes import IGNORE
+from suture.methods import semi, unimatch
+from suture.methods import stage as base
+from suture.methods.method import find_method
+from suture.methods.stage import Job, Part, Stage
+from suture.models.inference import probabilities
+from suture.models.segmenter import Segmenter, set_dropout
+
+QUICK = {"lr": 3e-3, "head_factor": 1}
+EASY = {"crop": (0.9, 1.0), "color": "none"}
+
+
+def trainer(stage: Stage, folder: Path, *callbacks: L.Callback) -> L.Trainer:
+    return L.Trainer(
+        max_steps=stage.total_steps,
+        max_epochs=-1,
+        accumulate_grad_batches=stage.settings.accumulate,
+        callbacks=list(callbacks),
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+
+
+class SaveAt(L.Callback):
+    """Saves a checkpoint before a step, as a run does."""
+
+    def __init__(self, step: int, path: Path) -> None:
+        self.step, self.path = step, path
+
+    def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step == self.step and not self.path.exists():
+            trainer.save_checkpoint(self.path)
+
+
+def train_accuracy(segmenter: Segmenter, job: Job) -> float:
+    """The share of right pixels on the labelled frames, whole, as inference sees them."""
+    images = torch.stack([torch.from_numpy(job.frames.image(n)).permute(2, 0, 1) for n in job.frames.labelled]) / 255
+    labels = torch.from_numpy(np.stack([job.frames.labels(n) for n in job.frames.labelled]))
+    found = probabilities(segmenter.eval(), images).argmax(1)
+    return (found == labels)[labels != IGNORE].float().mean().item()
+
+
+def gradients(stage: Stage, part: Part) -> list[Tensor]:
+    """What a stage learns from a part of a step, without what depends on how a batch is divided."""
+    set_dropout(stage, active=False)
+    for module in stage.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    stage.training_step(stage.render(stage.draw(part)), 0).backward()
+    return [p.grad for p in stage.parameters() if p.grad is not None]
+
+
+def meet(patch: pytest.MonkeyPatch, world: int) -> None:
+    """Let threads stand for processes: collectives wait for all of them."""
+    barrier, values = threading.Barrier(world, timeout=60), [torch.empty(0)] * world
+
+    def everyones(value: Tensor) -> list[Tensor]:
+        barrier.wait()
+        values[int(threading.current_thread().name)] = value
+        barrier.wait()
+        return list(values)
+
+    for module in (base, semi):
+        patch.setattr(module, "all_sum", lambda value: torch.stack(everyones(value)).sum(0))
+    patch.setattr(unimatch, "all_gather", lambda value: torch.cat(everyones(value)))
+
+
+class StageTester:
+    """Subclasses say `make`, which gives a stage with a batch of 4 that one process or two compute alike."""
+
+    def make(self, **settings: Any) -> Stage:
+        raise NotImplementedError
+
+    def test_resumes_to_the_same_weights(self, tiny_job: Callable[..., Job], tmp_path: Path) -> None:
+        path = tmp_path / "last.ckpt"
+        whole, resumed = self.make(steps=4), self.make(steps=4)
+        whole.begin(tiny_job())
+        trainer(whole, tmp_path, SaveAt(2, path)).fit(whole)
+        resumed.begin(tiny_job())
+        trainer(resumed, tmp_path).fit(resumed, ckpt_path=path, weights_only=True)
+        a, b = whole.state_dict(), resumed.state_dict()
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[name], b[name]) for name in a)
+        first = torch.load(path, weights_only=True)["state_dict"]
+        assert not all(torch.equal(a[name], first[name]) for name in a)  # the last two steps did something
+
+    def test_two_processes_learn_what_one_does(
+        self, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def begun(**options: Any) -> Stage:
+            stage = self.make(steps=4)
+            stage.begin(tiny_job(round_view=True, **options))
+            return stage
+
+        alone = begun()
+        expected = gradients(alone, Part(1, range(4), range(4)))
+        stages = [begun(rank=rank, world=2) for rank in range(2)]
+        found: list[list[Tensor]] = [[], []]
+
+        def compute(rank: int) -> None:
+            found[rank] = gradients(stages[rank], Part(1, range(2 * rank, 2 * rank + 2), range(4)))
+
+        meet(monkeypatch, 2)
+        threads = [threading.Thread(target=compute, args=(rank,), name=str(rank)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(stage.last_loss == pytest.approx(alone.last_loss.item(), rel=1e-4) for stage in stages)
+        for one, a, b in zip(expected, *found, strict=True):
+            torch.testing.assert_close((a + b) / 2, one, rtol=1e-3, atol=1e-5)
+
+
+def supervised_steps(name: str) -> int:
+    """How many steps of a method learn from labels."""
+    stages = find_method(name)(find_method(name).Settings()).stages()
+    return sum(stage.settings.steps or 0 for stage in stages if isinstance(stage, Stage))

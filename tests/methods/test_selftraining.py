@@ -1,0 +1,82 @@
+"""Self-training: pseudo labels are learnt as if they were true."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+
+from suture.data.scene import resized
+from suture.methods.pseudo import PseudoLabels
+from suture.methods.selftraining import SelfTraining
+from suture.methods.stage import Job, Part, Stage, TrainingSettings
+from suture.methods.supervised import Supervised
+from suture.models.inference import probabilities
+
+Build = Callable[..., Job]
+
+
+def with_labels(job: Job) -> Job:
+    """The job with pseudo labels: class `number % 3` all over a frame."""
+    job.frames.pseudo = {n: np.full((8, 8), n % 3, np.uint8) for n in job.frames.unlabelled.tolist()}
+    return job
+
+
+class TestOnAllFrames(StageTester):
+    @pytest.fixture
+    def tiny_job(self, tiny_job: Build) -> Build:
+        return lambda **options: with_labels(tiny_job(**options))
+
+    def make(self, **settings: Any) -> Stage:
+        return Supervised("train", TrainingSettings(batch=4, **settings), on="all")
+
+
+def stages(**settings: Any) -> list[Any]:
+    return list(SelfTraining(SelfTraining.Settings(**settings)).stages())
+
+
+def test_stages() -> None:
+    pretrain, pseudo, train = stages()
+    assert isinstance(pseudo, PseudoLabels)
+    assert [pretrain.on, train.on] == ["labelled", "all"]
+    assert all(stage.start_from is None for stage in (pretrain, pseudo, train))
+    assert supervised_steps("selftraining") == supervised_steps("supervised")
+
+
+def test_every_frame_is_visited_once_an_epoch_with_truth_or_pseudo_label(tiny_job: Build) -> None:
+    job = with_labels(tiny_job(numbered=True))
+    train = stages(train={"batch": 4, "augment": {"color": "none"}})[-1]
+    train.begin(job)
+    assert train.epoch_frames == len(job.frames) == 12
+    seen: Counter[int] = Counter()
+    for step in range(3):
+        images, labels = train.render(train.draw(Part(step, range(4), range(4))))
+        numbers = (images.mean((1, 2, 3)) * 25.5).round().int().tolist()
+        seen += Counter(numbers)
+        for number, found in zip(numbers, labels, strict=True):
+            if number in job.frames.pseudo:
+                assert (found == number % 3).all()
+            else:
+                assert len(found.unique()) > 1  # the painted truth
+    assert seen == Counter(range(12))
+
+
+def test_overfits_a_few_frames_and_learns_its_own_labels(tiny_job: Build, fit: Any) -> None:
+    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32))
+    before = train_accuracy(job.segmenter, job)
+    shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
+    pretrain, pseudo, train = stages(pretrain={"steps": 40, **shared}, train={"steps": 20, **shared})
+    fit(pretrain, job)
+    pseudo.run(job)
+    pseudo.load(job)
+    fit(train, job)
+    assert before < 0.8
+    assert train_accuracy(job.segmenter, job) > 0.9
+    numbers = job.frames.unlabelled.tolist()
+    images = torch.from_numpy(np.stack([resized(job.frames.image(n), job.size) for n in numbers]))
+    found = probabilities(job.segmenter.eval(), images.permute(0, 3, 1, 2) / 255).argmax(1).numpy()
+    said = np.stack([job.frames.pseudo[n] for n in numbers])
+    assert (found == said).mean() > 0.9  # whether they are right or wrong

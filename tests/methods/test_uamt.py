@@ -1,0 +1,137 @@
+"""UA-MT: the student follows its teacher, where the teacher is certain and nowhere else."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+
+from suture.data.classes import IGNORE
+from suture.errors import UserError
+from suture.methods.stage import Job, Part
+from suture.methods.uamt import WITH_DROPOUT, UncertaintyAware, UncertaintySettings, ramp
+from suture.models.segmenter import ARCHITECTURES, build_segmenter, set_dropout
+
+WHOLE = Part(0, range(4), range(4))
+
+
+class TestUncertaintyAware(StageTester):
+    def make(self, **settings: Any) -> UncertaintyAware:
+        # Without noise two processes see the same; with more consistency it has a say in the first steps.
+        return UncertaintyAware("train", UncertaintySettings(batch=4, noise=0, passes=2, consistency=500, **settings))
+
+
+def begun(job: Job, **settings: Any) -> UncertaintyAware:
+    stage = UncertaintyAware("train", UncertaintySettings(steps=10, batch=4, passes=2, **settings))
+    stage.begin(job)
+    return stage
+
+
+def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
+    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="deeplabv3plus")
+    before = train_accuracy(job.segmenter, job)
+    job.segmenter.train()
+    settings = UncertaintySettings(
+        steps=40, batch=4, unlabelled_batch=2, passes=2, optimizer=QUICK, augment=EASY, consistency=1
+    )
+    stage = UncertaintyAware("train", settings)
+    fit(stage, job)
+    assert before < 0.8
+    assert train_accuracy(stage.outcome(), job) > 0.85
+
+
+def test_loss_is_the_paper_s(tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cross entropy + λ(t) Σ mask (p_s − p_t)² / (C Σ mask), with mask = U < (0.75 + 0.25 r) ln C, at step 6 of 10."""
+    stage = begun(tiny_job(round_view=True), unlabelled_batch=8)
+    set_dropout(stage, active=False)  # the student's prediction can then be had twice
+    stage.segmenter.eval()
+    monkeypatch.setattr(UncertaintyAware, "global_step", 6)
+    generator = torch.Generator().manual_seed(0)
+    passes = [(3 * torch.randn(8, 3, 32, 32, generator=generator)).softmax(1) for _ in range(3)]
+    calls = iter(passes)
+    monkeypatch.setattr(stage, "stochastic_pass", lambda images: next(calls))
+    batch = stage.render(stage.draw(WHOLE))
+    (images, labels), (unlabelled, in_view) = batch
+    total = stage.loss(batch)
+
+    r = math.exp(-5 * (1 - 6 / 10) ** 2)
+    target, mean = passes[0], (passes[1] + passes[2]) / 2
+    uncertainty = -(mean * mean.log()).sum(1)
+    mask = (uncertainty < (0.75 + 0.25 * r) * math.log(3)) & (in_view != IGNORE)
+    assert 0.1 < mask.float().mean() < 0.9 * (in_view != IGNORE).float().mean()
+    difference = ((stage.segmenter(unlabelled).softmax(1) - target) ** 2).sum(1)
+    consistency = difference[mask].sum() / (3 * mask.sum())
+    supervised = torch.nn.functional.cross_entropy(stage.segmenter(images), labels, ignore_index=IGNORE)
+    torch.testing.assert_close(total.loss / total.weight, supervised + 0.1 * r * consistency)
+
+
+def test_the_teacher_drops_units_and_sees_noise_but_no_gradient(tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job())
+    images = torch.rand(2, 3, 32, 32)
+    one, other = stage.stochastic_pass(images), stage.stochastic_pass(images)
+    assert not torch.equal(one, other)
+    assert not one.requires_grad
+    set_dropout(stage, active=False)
+    assert not torch.equal(stage.stochastic_pass(images), stage.stochastic_pass(images))  # the noise is left
+    seen = []
+    stage.teacher.module.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    stage.stochastic_pass(images)
+    noise = (seen[0] - images) / stage.segmenter.std
+    assert noise.abs().max() <= 0.2 + 1e-6
+    assert noise.std().item() == pytest.approx(0.1, rel=0.1)
+
+
+def test_the_teacher_follows_the_student(tiny_job: Callable[..., Job], fit: Any) -> None:
+    """α = min(1 − 1/(step+1), 0.99): at first the plain mean of the student's weights after each step."""
+    seen = []
+
+    class Stage(UncertaintyAware):
+        def after_step(self) -> None:
+            seen.append(self.segmenter.classifier.head.weight.detach().clone())
+            super().after_step()
+
+    stage = Stage("train", UncertaintySettings(steps=3, batch=4, passes=1))
+    fit(stage, tiny_job())
+    torch.testing.assert_close(stage.teacher.module.classifier.head.weight, torch.stack(seen).mean(0))
+    assert stage.outcome() is stage.segmenter
+    assert stage.teacher.module.training
+
+
+def test_draws_labelled_frames_as_the_baseline_and_only_unlabelled_beside_them(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job(numbered=True)
+    stage = begun(job, unlabelled_batch=8, augment={"color": "none"})
+    batch = stage.render(stage.draw(WHOLE))
+    labelled, unlabelled = ((images.mean((1, 2, 3)) * 25.5).round().int().tolist() for images, _ in batch)
+    assert sorted(labelled) == job.frames.labelled.tolist()
+    assert sorted(unlabelled) == job.frames.unlabelled.tolist()
+
+
+def test_is_refused_without_dropout(tiny_job: Callable[..., Job]) -> None:
+    with pytest.raises(UserError, match=r"unet with tu-test_resnet has none: set model.architecture to .*deeplabv3"):
+        begun(tiny_job(architecture="unet"))
+
+
+def test_is_refused_without_unlabelled_frames(tiny_job: Callable[..., Job]) -> None:
+    with pytest.raises(UserError, match="all 12 training frames are labelled"):
+        begun(tiny_job(every=1))
+
+
+def test_batches_must_be_divisible(tiny_job: Callable[..., Job]) -> None:
+    with pytest.raises(UserError, match="unlabelled_batch is 3, which accumulate"):
+        begun(tiny_job(), unlabelled_batch=3, accumulate=2)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_which_architectures_have_dropout(architecture: str) -> None:
+    segmenter = build_segmenter(architecture, "tu-test_resnet", classes=2)
+    assert segmenter.has_active_dropout == (architecture in WITH_DROPOUT)
+
+
+def test_ramp() -> None:
+    assert [ramp(step, 10) for step in (0, 5, 10, 11)] == pytest.approx([math.exp(-5), math.exp(-1.25), 1, 1])
+
+
+def test_has_as_many_supervised_steps_as_the_baseline() -> None:
+    assert supervised_steps("uamt") == supervised_steps("supervised")

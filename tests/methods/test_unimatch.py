@@ -1,0 +1,143 @@
+"""UniMatch V2: strong views learn what the teacher says of weak ones, where it is sure."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+from torch.nn import functional as F
+
+from suture.data.classes import IGNORE
+from suture.methods.stage import Job, Part
+from suture.methods.unimatch import UniMatchSettings, WeakToStrong, draw_patch, in_boxes
+from suture.models.segmenter import set_dropout
+
+WHOLE = Part(0, range(4), range(4))
+
+
+class TestWeakToStrong(StageTester):
+    def make(self, **settings: Any) -> WeakToStrong:
+        return WeakToStrong("train", UniMatchSettings(batch=4, confidence=0, **settings))
+
+
+def begun(job: Job, **settings: Any) -> WeakToStrong:
+    stage = WeakToStrong("train", UniMatchSettings(**{"steps": 10, "batch": 4} | settings))
+    stage.begin(job)
+    return stage
+
+
+def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
+    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
+    before = train_accuracy(job.segmenter, job)
+    job.segmenter.train()
+    settings = UniMatchSettings(
+        steps=45, batch=4, unlabelled_batch=2, optimizer=QUICK, augment=EASY, confidence=0.8, ema=0.8
+    )
+    stage = WeakToStrong("train", settings)
+    fit(stage, job)
+    assert before < 0.8
+    assert train_accuracy(stage.outcome(), job) > 0.9
+    assert stage.outcome() is stage.average.module
+
+
+def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
+    """(L_sup + (L_s1 + L_s2) / 2) / 2, sample by sample and pixel by pixel."""
+    stage = begun(tiny_job(round_view=True), confidence=0.55, cutmix=1.0)
+    stage.average.module.classifier.head.weight.mul_(1000)  # a teacher that is sure of some pixels
+    set_dropout(stage, active=False)
+    stage.segmenter.eval()
+    batch = stage.render(stage.draw(WHOLE))
+    with torch.no_grad():
+        total = stage.loss(batch)
+        (images, labels), (weak, in_view) = batch.labelled, batch.weak
+        probabilities = stage.average(weak).softmax(1)
+        terms = []
+        for view in range(2):
+            loss, pixels, kept = 0.0, 0, 0
+            for i in range(4):
+                left, top, right, bottom = (batch.boxes[view, i] * 32).tolist()
+                image, belief, seen = batch.strong[view, i].clone(), probabilities[i].clone(), in_view[i].clone()
+                for y in range(32):
+                    for x in range(32):
+                        if left <= x + 0.5 < right and top <= y + 0.5 < bottom:
+                            image[:, y, x] = batch.strong[view, 3 - i, :, y, x]
+                            belief[:, y, x] = probabilities[3 - i, :, y, x]
+                            seen[y, x] = in_view[3 - i, y, x]
+                features = stage.segmenter.features(image[None]) * batch.channels[view, i][:, None, None]
+                losses = -stage.segmenter.classify(features, (32, 32))[0].log_softmax(0)
+                losses = losses.gather(0, belief.argmax(0)[None])[0]
+                sure = (belief.amax(0) >= 0.55) & (seen != IGNORE)
+                loss, pixels, kept = loss + losses[sure].sum(), pixels + (seen != IGNORE).sum(), kept + sure.sum()
+            assert 0.05 * pixels < kept < 0.95 * pixels
+            terms.append(loss / pixels)
+        supervised = F.cross_entropy(stage.segmenter(images), labels, ignore_index=IGNORE)
+    torch.testing.assert_close(total.loss / total.weight, (supervised + sum(terms) / 2) / 2, rtol=1e-4, atol=1e-5)
+
+
+def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_job: Callable[..., Job]) -> None:
+    plain = {"crop": (0.5, 1.0), "color": "none"}
+    stage = begun(tiny_job(), strong=plain)
+    batch = stage.render(stage.draw(WHOLE))
+    torch.testing.assert_close(batch.strong, batch.weak[0].expand(2, -1, -1, -1, -1))
+
+    stage = begun(tiny_job(), strong=plain | {"color": "strong"})
+    strong = stage.render(stage.draw(WHOLE))
+    assert torch.equal(strong.weak[0], batch.weak[0])
+    moved = (strong.strong - batch.weak[0]).abs().amax((2, 3, 4)) > 0.02
+    assert moved.sum() >= 5  # some draws leave the colours alone
+    assert (strong.strong[0] - strong.strong[1]).abs().amax((1, 2, 3)).min() > 0.02
+
+
+def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job({"a": 12}), batch=2, unlabelled_batch=8)
+    first, second = stage.draw(Part(0, range(2), range(2))).channels
+    assert first.shape == (8, stage.segmenter.features_channels)
+    assert torch.equal(first + second, torch.full_like(first, 2.0))
+    undropped = (first == 1).all(1)
+    assert undropped.sum() == 4
+    assert set(first[~undropped].unique().tolist()) == {0.0, 2.0}
+    assert 0.4 < first[~undropped].mean() / 2 < 0.6
+
+
+def test_uses_only_unlabelled_frames_for_its_views(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job(numbered=True)
+    stage = begun(job, batch=2, unlabelled_batch=8)
+    batch = stage.render(stage.draw(Part(0, range(2), range(2))))
+    numbers = (batch.weak[0].mean((1, 2, 3)) * 25.5).round().int().tolist()
+    assert sorted(numbers) == job.frames.unlabelled.tolist()
+
+
+def test_the_teacher_is_an_average_that_predicts_as_in_inference(tiny_job: Callable[..., Job], fit: Any) -> None:
+    job = tiny_job()
+    stage = WeakToStrong("train", UniMatchSettings(steps=2, batch=4))
+    fit(stage, job)
+    assert not stage.average.training
+    assert not any(module.training for module in stage.average.modules())
+    assert job.segmenter.training
+    norm, student = (module.classifier.bn.running_mean for module in (stage.average.module, job.segmenter))
+    assert not torch.equal(norm, student)  # buffers are averaged too
+    assert norm.abs().sum() > 0
+
+
+@given(seed=st.integers(0, 2**31))
+def test_patches_lie_in_the_view(seed: int) -> None:
+    left, top, right, bottom = draw_patch(np.random.default_rng(seed), 1.0)
+    assert 0 <= left < right <= 1 + 1e-12
+    assert 0 <= top < bottom <= 1 + 1e-12
+    assert (right - left) * (bottom - top) <= 0.4 + 1e-12
+    assert not draw_patch(np.random.default_rng(seed), 0.0).any()
+
+
+def test_half_of_the_views_get_a_patch() -> None:
+    patches = np.stack([draw_patch(np.random.default_rng(seed), 0.5) for seed in range(400)])
+    assert np.any(patches, 1).mean() == pytest.approx(0.5, abs=0.08)
+    assert not in_boxes(torch.zeros(1, 4), (4, 4)).any()
+    assert in_boxes(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), (4, 4)).all()
+
+
+def test_has_as_many_supervised_steps_as_the_baseline() -> None:
+    assert supervised_steps("unimatch") == supervised_steps("supervised")

@@ -1,0 +1,209 @@
+"""Config: complete defaults, presets, overrides, paths, and mistakes that are refused by name."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from suture.errors import UserError
+from suture.methods.method import methods
+from suture.runs.config import Config, _places, differences, load_config, parse_config, presets, relocated, set_value
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def refused(**said: object) -> str:
+    with pytest.raises(UserError) as caught:
+        parse_config({"data": {"root": "x"}, **said}, "c.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_defaults_are_complete_and_survive_a_round_trip(method: str) -> None:
+    config = load_config(Path("somewhere"), overrides=[f"method={method}"])
+    text = yaml.safe_dump(config.model_dump(mode="json"))
+    assert parse_config(yaml.safe_load(text), "again") == config
+    stated = set(_places(methods()[method].Settings))
+    assert {place.split(".")[0] for place in stated} == set(config.method) - {"name"}
+    settings = config.build_method().settings.model_dump(mode="json")
+    assert settings | {"name": method} == config.method
+
+
+@pytest.mark.parametrize("preset", presets())
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_every_preset_fits_every_method(preset: str, method: str) -> None:
+    config = load_config(Path("somewhere"), preset, [f"method={method}"])
+    assert config.method["name"] == method
+    assert list(config.build_method().stages())
+
+
+def test_the_paper_presets_say_what_the_paper_says() -> None:
+    for name, every in (("endovis18", 20), ("cadis", 60)):
+        config = load_config(Path("x"), name)
+        assert config.data.height_width == (480, 480)
+        assert config.data.labelling.every == every
+        contrast = config.method["contrast"]
+        assert (contrast["epochs"], contrast["steps"], contrast["batch"]) == (140, None, 4)
+        assert contrast["optimizer"] | {"kind": "lars", "lr": 1.0, "weight_decay": 1e-5} == contrast["optimizer"]
+        assert config.method["pretrain"]["optimizer"]["kind"] == "sgd"
+
+
+def test_a_partial_section_keeps_the_rest_of_its_defaults() -> None:
+    config = load_config(Path("x"), overrides=["method.contrast.optimizer.lr=0.5"])
+    assert config.method["contrast"]["optimizer"]["kind"] == "lars"
+    assert config.method["contrast"]["optimizer"]["lr"] == 0.5
+
+
+def test_a_length_in_steps_replaces_one_in_epochs_and_a_labelling_another() -> None:
+    config = load_config(Path("x"), "endovis18", ["method.contrast.steps=7", "data.labelling.ratio=0.1"])
+    assert (config.method["contrast"]["steps"], config.method["contrast"]["epochs"]) == (7, None)
+    assert (config.data.labelling.ratio, config.data.labelling.every) == (0.1, None)
+
+
+def test_overrides_are_yaml_and_go_over_preset_and_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("preset: demo\nseed: 1\nmethod: supervised\ndata: {root: d, size: 64}\n")
+    demo = load_config(Path("x"), "demo", ["method=supervised"])
+    assert demo.data.size != 64
+    assert load_config(file).data.size == 64
+    config = load_config(file, overrides=["data.size=[32, 48]", "method.train.optimizer.lr=1e-3", "seed=5"])
+    assert config.data.height_width == (32, 48)
+    assert config.method["train"]["optimizer"]["lr"] == 1e-3  # which YAML reads as text
+    assert config.method["train"]["steps"] == demo.method["train"]["steps"]
+    assert config.seed == 5
+    assert load_config(file, "vocalfolds").model.encoder == "resnet50"  # --preset goes before the file's
+
+
+@pytest.mark.parametrize("override", ["seed", "=3", "a..b=3", ".a=3", "seed.x=3", "data.size=[", "data.root.x=1"])
+def test_a_malformed_override_is_refused(override: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"--set {override}")):
+        load_config(Path("x"), overrides=["seed=0", override])
+
+
+def test_settings_of_several_methods_in_one_file() -> None:
+    said = {
+        "data": {"root": "x"},
+        "methods": {"supervised": {"train": {"steps": 9}}, "pgvcl": {"pretrain": {"steps": 3}}},
+    }
+    assert parse_config(said | {"method": "supervised"}, "c").method["train"]["steps"] == 9
+    assert parse_config(said, "c").method["pretrain"]["steps"] == 3
+    assert parse_config(said | {"method": {"pretrain": {"steps": 4}}}, "c").method["pretrain"]["steps"] == 4
+
+
+def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> None:
+    text = refused(data={"root": "x", "sizes": 32}, method={"contrast": {"epoch": 3, "lr": 1}}, computer={}, seed=-1)
+    assert sorted(text.splitlines()) == [
+        "c.yaml: seed is -1: Input should be greater than or equal to 0.",
+        "c.yaml: there is no setting computer; did you mean compute?",
+        "c.yaml: there is no setting data.sizes; did you mean data.size?",
+        "c.yaml: there is no setting method.contrast.epoch; did you mean method.contrast.epochs?",
+        "c.yaml: there is no setting method.contrast.lr; did you mean method.contrast.optimizer.lr?",
+    ]
+
+
+def test_impossible_values_are_refused_by_name() -> None:
+    assert refused(data={"root": "x", "size": "big"}).startswith("c.yaml: data.size is 'big': Input should be")
+    assert "data.size is [8, 64]: sides below 16" in refused(data={"root": "x", "size": [8, 64]})
+    assert "data.root is missing" in refused(data={"size": 32})
+    assert "data is 7" in refused(data=7)
+    assert "method is [1]" in refused(method=[1])
+    assert "there is no 'pgvc'; the methods are" in refused(method="pgvc")
+    assert "there is no 'pgvc'" in refused(methods={"pgvc": {}})
+    assert "there is no setting methods.supervised.trian" in refused(methods={"supervised": {"trian": {}}})
+    assert "other_videos: all needs mode: bank" in refused(method={"contrast": {"keys": {"other_videos": "all"}}})
+    assert "'wild' is not one of" in refused(method={"pretrain": {"augment": {"color": "wild"}}})
+    assert "either steps or epochs" in refused(method={"pretrain": {"steps": 3, "epochs": 3}})
+    assert "batch 3 is not divisible" in refused(method={"pretrain": {"batch": 3, "accumulate": 2}})
+    assert "every and ratio are both given" in refused(data={"root": "x", "labelling": {"every": 3, "ratio": 0.2}})
+    assert "compute.logger.kind is missing" in refused(compute={"logger": {}})
+    assert "evaluation.splits.0 is 'train'" in refused(evaluation={"splits": ["train"]})
+    assert "evaluation.scales" in refused(evaluation={"scales": []})
+    assert "preset: there is no 'endovis'; the presets are" in _preset_refused("endovis")
+
+
+def _preset_refused(name: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load_config(Path("x"), name)
+    return str(caught.value)
+
+
+def test_a_section_without_lines_says_nothing() -> None:
+    said = {"data": {"root": "x"}, "compute": None, "method": None, "methods": None, "evaluation": {"scales": [1]}}
+    assert parse_config(said, "c") == load_config(Path("x"))
+
+
+def test_no_dataset_at_all_is_refused() -> None:
+    with pytest.raises(UserError, match="no dataset is named"):
+        load_config()
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("format: 2\ndata: {root: d}\n")
+    with pytest.raises(UserError, match=r"c\.yaml has format 2, but this version of Suture reads up to 1"):
+        load_config(file)
+
+
+def test_the_dataset_file_stands_for_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_text("format: 1\n")
+    assert load_config(tmp_path / "dataset.yaml").data.root == tmp_path / "dataset.yaml"
+
+
+def test_paths_are_relative_to_the_config_and_those_of_set_to_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "configs").mkdir()
+    file = tmp_path / "configs" / "c.yaml"
+    file.write_text(
+        "data: {root: ../data/d, cache: cache, labelling: {list: labels.txt}}\nmodel: {weights: weights/r50.pth}\n"
+    )
+    monkeypatch.chdir(tmp_path / "here")
+    config = load_config(Path("../configs/c.yaml"))
+    assert config.data.root == Path("../data/d")
+    assert config.data.cache == Path("../configs/cache")
+    assert config.data.labelling.list == Path("../configs/labels.txt")
+    assert config.model.weights == "../configs/weights/r50.pth"
+    assert load_config(file, overrides=["data.root=d"]).data.root == Path("d")
+    file.write_text(f"data: {{root: {tmp_path}/data}}\nmodel: {{weights: imagenet}}\n")
+    assert load_config(file).data.root == tmp_path / "data"
+    assert load_config(file).model.weights == "imagenet"
+
+
+def test_relocated_there_and_back(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    said = {"data": {"root": "d"}, "model": {"weights": "r.pth"}}
+    inside = relocated(said, tmp_path, tmp_path / "link")  # a folder on another disk, as run folders often are
+    assert inside == {"data": {"root": "../../d"}, "model": {"weights": "../../r.pth"}}
+    assert relocated(inside, tmp_path / "link", tmp_path) == said
+    assert relocated(said, tmp_path, None)["data"]["root"] == f"{tmp_path.resolve()}/d"
+    assert said == {"data": {"root": "d"}, "model": {"weights": "r.pth"}}
+
+
+def test_differences_name_the_place() -> None:
+    before, after = {"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 1, "c": 3}, "e": 4, "d": [1]}
+    assert differences(before, after) == ["a.c: 2 → 3", "e: None → 4"]
+
+
+def test_set_value_makes_sections_as_needed() -> None:
+    said: dict[str, object] = {"method": "supervised", "data": None}
+    set_value(said, "method.train.steps=3")
+    set_value(said, "data.size=64")
+    assert said == {"method": {"name": "supervised", "train": {"steps": 3}}, "data": {"size": 64}}
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    """Of a stage by the end of its name, since stages share most settings; sections by their settings."""
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    mentioned = set(re.findall(r"`([a-z0-9_.]+)`", text))
+    ends = {".".join(name.split(".")[i:]) for name in mentioned for i in range(name.count(".") + 1)}
+    sections = {name.rpartition(".")[0] for name in mentioned}
+    places = list(_places(Config))
+    for name, kind in methods().items():
+        assert name in mentioned
+        places += [place.partition(".")[2] or place for place in _places(kind.Settings)]
+    known = mentioned | sections | ends
+    assert not {place for place in places if place not in known and place.rpartition(".")[2] not in known}
+    assert set(presets()) <= mentioned

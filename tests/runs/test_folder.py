@@ -1,0 +1,157 @@
+"""The run folder: what lies there, and what may not change when a run goes on."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+import yaml
+
+from suture.errors import UserError
+from suture.runs.callbacks import read_curve
+from suture.runs.config import Config
+from suture.runs.run import Run, evaluate_run
+
+
+def test_the_files_of_a_finished_run(finished: Path) -> None:
+    files = {str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file()}
+    stages = {"1-pretrain", "3-contrast", "4-finetune"}
+    events = {name for name in files if "/tensorboard/" in name}
+    assert {Path(name).parts[1] for name in events if "tfevents" in name} == stages
+    videos = ("case01a", "case01b", "case02")
+    assert files - events == {
+        ".lock",
+        "config.yaml",
+        "data.json",
+        "environment.json",
+        "metrics.json",
+        "model.json",
+        "model.safetensors",
+        "shots.json",
+        "stages/2-pseudo/done.json",
+        *(f"stages/{stage}/{name}" for stage in stages for name in ("done.json", "metrics.csv", "weights.safetensors")),
+        *(f"pseudo/{video}.{what}.npy" for video in videos for what in ("labels", "confidence")),
+    }
+    mode = (finished / "config.yaml").stat().st_mode
+    assert (finished / "model.safetensors").stat().st_mode == mode, "weights can be read by whom the rest can"
+
+
+def test_data_json_says_what_was_trained_on_without_paths(finished: Path, dataset: Path) -> None:
+    text = (finished / "data.json").read_text()
+    data = json.loads(text)
+    assert str(dataset) not in text
+    assert str(dataset.parent) not in text
+    assert data["videos"]["case02"]["case"] == "case02"
+    assert data["videos"]["case02"]["split"] == "train"
+    assert data["videos"]["case02"]["view"]["circle"]
+    assert data["videos"]["case03"]["excluded"] == [6, 7]
+    assert all(len(video["sha256"]) == 64 and video["frames"] == 12 for video in data["videos"].values())
+    assert sorted(data["labelled"]) == sorted(f"{v}/{i}" for v in ("case01a", "case01b", "case02") for i in (0, 4, 8))
+    assert len(data["classes"]) == 10
+    assert data["weights"] is None
+
+
+def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
+    (start,) = json.loads((finished / "environment.json").read_text())["starts"]
+    assert start.keys() >= {"suture", "commit", "python", "packages", "device", "precision", "threads"}
+    assert start["packages"]["torch"]
+    model = json.loads((finished / "model.json").read_text())
+    assert model["format"] == 1
+    assert model["size"] == [32, 32]
+    assert model["segmenter"].keys() >= {"architecture", "encoder", "classes", "mean", "std"}
+    assert [one["name"] for one in model["classes"]][:2] == ["background-tissue", "liver"]
+    assert Run(finished).segmenter().classes == 10
+
+
+def test_the_curve_has_one_row_per_step(finished: Path) -> None:
+    rows = read_curve(finished / "stages/3-contrast/metrics.csv")
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert all(row["images_per_second"] > 0 for row in rows)
+
+
+@pytest.fixture
+def begun(
+    supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
+) -> tuple[Path, Callable[..., Config]]:
+    """The folder of a run on a copy of the dataset, `../data` from there, and its config with further settings."""
+    shutil.copytree(dataset, tmp_path / "data")
+
+    def config(*settings: str) -> Config:
+        return supervised(f"data.root={tmp_path}/data", *settings)
+
+    train_quietly(config(), tmp_path / "run")
+    return tmp_path / "run", config
+
+
+def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    with pytest.raises(UserError) as caught:
+        train_quietly(config("seed=3", "method.train.optimizer.lr=0.5"), folder)
+    assert str(caught.value) == (
+        f"{folder} was begun with another config (seed: 0 → 3; method.train.optimizer.lr: 0.0001 → 0.5): "
+        "start the same config again to go on, or give another folder."
+    )
+
+
+def test_compute_may_change_and_the_same_path_may_be_written_otherwise(
+    begun: Any, train_quietly: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, config = begun
+    monkeypatch.chdir(folder)
+    train_quietly(config("data.root=../data", "compute.log_every=2"), Path())
+    assert yaml.safe_load((folder / "config.yaml").read_text())["compute"]["log_every"] == 2
+    assert len(json.loads((folder / "environment.json").read_text())["starts"]) == 2
+
+
+def test_changed_data_is_refused_and_named(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    mask = folder.parent / "data/masks/case01a__frame_000004.png"
+    image = cv2.imread(str(mask), cv2.IMREAD_UNCHANGED)
+    image[:8, :8] = 1
+    cv2.imwrite(str(mask), image)
+    with pytest.raises(UserError, match=r"was begun with other data \(labelled\.case01a/4: \w{8}… → \w{8}…\): restore"):
+        train_quietly(config(), folder)
+    (folder.parent / "data/videos/case02/frame_000003.png").write_bytes(mask.read_bytes())
+    with pytest.raises(UserError, match=r"videos\.case02\.sha256: "):
+        train_quietly(config(), folder)
+
+
+def test_run_and_data_can_be_moved_together(
+    supervised: Callable[..., Config],
+    dataset: Path,
+    tmp_path: Path,
+    train_quietly: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = tmp_path / "here"
+    shutil.copytree(dataset, here / "data")
+    monkeypatch.chdir(here)
+    config = supervised("data.root=data", "evaluation.splits=[test]")
+    scores = train_quietly(config, Path("runs/one"))
+    assert yaml.safe_load(Path("runs/one/config.yaml").read_text())["data"]["root"] == "../../data"
+    shutil.move(here, tmp_path / "there")
+    monkeypatch.chdir(tmp_path)
+    assert evaluate_run(Path("there/runs/one")) == scores
+    monkeypatch.chdir("there")
+    train_quietly(config, Path("runs/one"))
+
+
+def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, finished: Path) -> None:
+    with pytest.raises(UserError, match=r"is not a run folder: it has no config\.yaml"):
+        evaluate_run(tmp_path)
+    assert not list(tmp_path.iterdir())
+    shutil.copy(finished / "config.yaml", tmp_path)
+    with pytest.raises(UserError, match="has no finished model yet"):
+        evaluate_run(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "key"), [("config.yaml", "format: 1"), ("model.json", '"format": 1')])
+def test_newer_formats_are_refused(name: str, key: str, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    file = tmp_path / "run" / name
+    file.write_text(file.read_text().replace(key, key.replace("1", "2")))
+    with pytest.raises(UserError, match=f"{name} has format 2, but this version of Suture reads up to 1"):
+        evaluate_run(tmp_path / "run")

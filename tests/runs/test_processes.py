@@ -1,0 +1,201 @@
+"""Several processes compute what one does: real ones, started by torchrun, that meet through gloo."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from distributed_script import freeze
+from rich.console import Console
+
+from suture.errors import UserError
+from suture.methods.pseudo import PseudoLabels
+from suture.models.pretrained import read_tensors
+from suture.runs import processes
+from suture.runs.callbacks import read_curve
+from suture.runs.config import ComputeSettings, Config
+from suture.runs.processes import Processes
+from suture.runs.run import train
+
+QUIET = Console(quiet=True)
+MODES = ("paper", "shared", "bank")
+
+
+@pytest.fixture(scope="module")
+def both(
+    pgvcl: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Path], dict[str, Path], Path]:
+    """The folders of the same runs in one process and in two, by the mode of their keys.
+
+    All go on from the same stage 1, in which batch norm has learnt its statistics; plain SGD, which unlike AdamW and
+    LARS would show a gradient that is off by a factor.
+    """
+    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    configs = {
+        mode: pgvcl(
+            "method.pretrain.steps=20",
+            f"method.contrast.keys.mode={mode}",
+            "method.contrast.batch=8",
+            "method.contrast.accumulate=2",
+            "method.contrast.steps=4",
+            "method.contrast.class_balanced=true",
+            "method.contrast.optimizer={kind: sgd, lr: 0.02, schedule: poly}",
+            "method.finetune.steps=4",
+            "method.finetune.keep=1",
+            "method.finetune.optimizer={kind: sgd, lr: 0.002}",
+            "evaluation.splits=[val, test]",
+            "evaluation.completion=true",
+        )
+        for mode in MODES
+    }
+    begin(configs["paper"], one / "paper")
+    for mode in MODES:
+        for folder in (one, two):
+            if (folder, mode) != (one, "paper"):
+                shutil.copytree(one / "paper/stages/1-pretrain", folder / mode / "stages/1-pretrain")
+    with pytest.MonkeyPatch.context() as patch:
+        freeze(patch.setattr)
+        for mode, config in configs.items():
+            train(config, one / mode, QUIET)
+    said = {mode: config.model_dump(mode="json") for mode, config in configs.items()}
+    shutil.copytree(one / "paper", two / "scored")
+    (two / "jobs.json").write_text(json.dumps({"train": said, "evaluate": "scored"}))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = Path(__file__).with_name("distributed_script.py")
+    result = subprocess.run([*command, str(script), str(two)], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return {mode: one / mode for mode in MODES}, {mode: two / mode for mode in MODES}, two
+
+
+def begin(config: Config, folder: Path) -> None:
+    """Do the first stage only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PseudoLabels, "run", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, folder, QUIET)
+
+
+def raise_interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def losses(folder: Path, stage: str) -> np.ndarray:
+    return np.array([row["loss"] for row in read_curve(folder / "stages" / stage / "metrics.csv")])
+
+
+@pytest.mark.parametrize("stage", ["3-contrast", "4-finetune"])
+@pytest.mark.parametrize("mode", MODES)
+def test_two_processes_see_the_losses_of_one(both: Any, mode: str, stage: str) -> None:
+    one, two, _ = both
+    expected = losses(one[mode], stage)
+    assert len(expected) == 4
+    np.testing.assert_allclose(losses(two[mode], stage), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_two_processes_end_with_the_weights_of_one(both: Any, mode: str) -> None:
+    one, two, _ = both
+    first = read_tensors(one[mode] / "stages/1-pretrain/weights.safetensors")
+    expected, found = (read_tensors(folder[mode] / "model.safetensors") for folder in (one, two))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(
+            found[name], tensor, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    moved = max(float((expected[name] - first[name]).abs().max()) for name in expected if name.endswith("weight"))
+    assert moved > 1e-3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pseudo_labels_of_two_processes_are_those_of_one(both: Any, mode: str) -> None:
+    """From the same weights, so that they are equal and not only alike; each process has some of the videos."""
+    one, two, _ = both
+    files = sorted(path.name for path in (one[mode] / "pseudo").iterdir())
+    assert len(files) == 6
+    assert files == sorted(path.name for path in (two[mode] / "pseudo").iterdir())
+    for name in files:
+        assert np.array_equal(np.load(one[mode] / "pseudo" / name), np.load(two[mode] / "pseudo" / name))
+
+
+def test_two_processes_score_like_one(both: Any) -> None:
+    one, _, folder = both
+    expected = json.loads((one["paper"] / "metrics.json").read_text())
+    assert json.loads((folder / "scored/metrics.json").read_text()) == expected
+    for rank in range(2):
+        seen = json.loads((folder / f"rank-{rank}.json").read_text())
+        assert (seen["rank"], seen["world"]) == (rank, 2)
+        assert seen["scores"] == expected, "every process knows all scores"
+
+
+def test_all_processes_end_where_the_first_one_refuses(both: Any) -> None:
+    _, _, folder = both
+    refusals = [json.loads((folder / f"rank-{rank}.json").read_text())["refused"] for rank in range(2)]
+    assert "was begun with another config (seed: 0 → 7)" in refusals[0]
+    assert refusals[1] == "exit 2"
+
+
+def test_alone_where_nobody_started_several() -> None:
+    alone = Processes.start(ComputeSettings(accelerator="cpu"))
+    assert (alone.rank, alone.world, alone.local_rank, alone.local_world) == (0, 1, 0, 1)
+    assert alone.first
+    assert alone.gather("x") == ["x"]
+    assert alone.first_then_all(lambda: 3) == 3
+    assert alone.trainer_options(ComputeSettings())["devices"] == 1
+    with pytest.raises(KeyError):
+        alone.first_only(lambda: {}["x"])
+
+
+def test_srun_says_the_same_as_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "SLURM_JOB_ID": "1234567",
+        "SLURM_STEP_NUM_TASKS": "8",
+        "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NODELIST": "gpu[03-04]",
+        "SLURM_PROCID": "6",
+        "SLURM_LOCALID": "2",
+        "SLURM_NODEID": "1",
+    }
+    with monkeypatch.context() as patch:
+        for name in (
+            "RANK",
+            "WORLD_SIZE",
+            "LOCAL_RANK",
+            "LOCAL_WORLD_SIZE",
+            "MASTER_ADDR",
+            "MASTER_PORT",
+            "GROUP_RANK",
+        ):
+            patch.setenv(name, "")  # so that they are put back
+            patch.delenv(name)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        processes._take_over_slurm()
+        assert (os.environ["RANK"], os.environ["WORLD_SIZE"]) == ("6", "8")
+        assert (os.environ["LOCAL_RANK"], os.environ["LOCAL_WORLD_SIZE"], os.environ["GROUP_RANK"]) == ("2", "4", "1")
+        assert (os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]) == ("gpu03", "19567")
+        patch.delenv("RANK")
+        patch.setenv("SLURM_STEP_NUM_TASKS", "7")
+        with pytest.raises(UserError, match="srun started 7 processes on 2 nodes"):
+            processes._take_over_slurm()
+
+
+def test_sbatch_without_srun_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("SLURM_JOB_NAME", "training")
+    assert Processes.start(ComputeSettings(accelerator="cpu")).world == 1
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"compute\.accelerator is gpu, but torch sees no GPU"):
+        Processes.start(ComputeSettings(accelerator="gpu"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match="sees 2 GPUs: start one process per GPU"):
+        processes._device(ComputeSettings(), 2)

@@ -1,0 +1,234 @@
+"""A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
+
+import multiprocessing
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from suture.errors import UserError
+from suture.models.pretrained import read_tensors
+from suture.runs.callbacks import Bar, read_curve
+from suture.runs.config import Config
+from suture.runs.run import train
+
+BANK = ("method.contrast.keys.mode=bank", "method.contrast.accumulate=2", "method.contrast.ema=0.9")
+
+
+class Crash(Exception):
+    """What ends a run where a test wants it."""
+
+
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Places (stage, batches done) still to crash at: a run that reaches one ends there, and the place is gone."""
+    places: list[tuple[str, int]] = []
+    original = Bar.on_train_batch_end
+
+    def or_crash(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (stage.name, batch_idx + 1) in places:
+            places.remove((stage.name, batch_idx + 1))
+            raise Crash
+        original(self, trainer, stage, outputs, batch, batch_idx)
+
+    monkeypatch.setattr(Bar, "on_train_batch_end", or_crash)
+    return places
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two runs ended with the same weights and saw the same losses on the way, each once."""
+    a, b = (read_tensors(folder / "model.safetensors") for folder in (one, other))
+    assert all(torch.equal(a[name], b[name]) for name in a | b)
+    for curve in sorted(one.glob("stages/*/metrics.csv")):
+        rows, others = (
+            [(row["step"], row["loss"], row["lr"]) for row in read_curve(folder / curve.relative_to(one))]
+            for folder in (one, other)
+        )
+        assert rows == others
+        assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
+    return True
+
+
+def finish(config: Config, folder: Path, crashes: list[tuple[str, int]], train: Callable[..., Any]) -> int:
+    """Start a run again and again until it goes through; give the number of starts."""
+    for starts in range(1, 100):
+        try:
+            train(config, folder)
+            return starts
+        except Crash:
+            pass
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_supervised_crashed_after_every_batch(
+    every: int,
+    supervised: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """With accumulated halves and an average of the weights, crashed in the middle of steps too."""
+    config = supervised("method.train.accumulate=2", "method.train.ema=0.9", f"compute.checkpoint_every={every}")
+    train_quietly(config, tmp_path / "whole")
+    crashes += [("train", batches) for batches in range(1, 9)]
+    assert finish(config, tmp_path / "crashed", crashes, train_quietly) == 9
+    assert same(tmp_path / "whole", tmp_path / "crashed")
+
+
+def test_contrast_with_a_bank_crashed_after_every_batch(
+    pgvcl: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """Momentum copy, bank, projector and average all have to come back."""
+    config = pgvcl(*BANK, "compute.checkpoint_every=1")
+    train_quietly(config, tmp_path / "whole")
+    crashes += [("pretrain", 2), *(("contrast", batches) for batches in range(1, 7)), ("finetune", 1)]
+    finish(config, tmp_path / "crashed", crashes, train_quietly)
+    assert not crashes
+    assert same(tmp_path / "whole", tmp_path / "crashed")
+
+
+def test_stages_that_start_from_an_earlier_one_crashed_in_each_round(
+    small: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """DMT goes back to the other model's weights, and its rounds replace each other's pseudo labels."""
+    lengths = ("method.pretrain.steps=1", "method.round.steps=2", "method.rates=[0.5, 1.0]")
+    batches = ("method.pretrain.batch=4", "method.round.batch=4", "compute.checkpoint_every=1")
+    config = small("method=dmt", *lengths, *batches)
+    train_quietly(config, tmp_path / "whole")
+    crashes += [("pretrain-b", 1), ("round-1-b", 1), ("round-1-a", 2), ("round-2-a", 1)]
+    assert finish(config, tmp_path / "crashed", crashes, train_quietly) == 5
+    assert same(tmp_path / "whole", tmp_path / "crashed")
+
+
+def test_a_checkpoint_holds_momentum_copy_bank_and_average_as_plain_tensors(
+    pgvcl: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    crashes.append(("contrast", 3))
+    with pytest.raises(Crash):
+        train_quietly(pgvcl(*BANK, "compute.checkpoint_every=1"), tmp_path)
+    saved = torch.load(tmp_path / "stages/3-contrast/last.ckpt", weights_only=True)
+    assert saved["global_step"] == 1
+    names = {name.split(".")[0] for name in saved["state_dict"]}
+    assert names == {"segmenter", "online", "momentum", "bank", "average"}
+    assert saved["state_dict"]["bank.visited"].any()
+
+
+class Killer:
+    """Starts a run in a process of its own and kills it (SIGKILL) in a given stage, at a random moment."""
+
+    def __init__(self, config: Config, folder: Path, seed: int = 0) -> None:
+        self.config = config
+        self.folder = folder
+        self.random = random.Random(seed)
+        # Forked from a server that has imported everything once: a real process, without ten seconds of imports.
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["suture.runs.run"])
+
+    def start(self) -> Any:
+        process = self.context.Process(target=train, args=(self.config, self.folder))
+        process.start()
+        return process
+
+    def kill_in(self, stage: str, ready: Callable[[Path], bool], within: float) -> bool:
+        """Kill once it is ready and a random moment later; give whether it was still in that stage."""
+        process = self.start()
+        deadline = time.monotonic() + 120
+        while not ready(self.folder):
+            assert time.monotonic() < deadline, f"{stage} was never reached"
+            assert process.is_alive(), f"{stage} was missed"
+            time.sleep(0.001)
+        time.sleep(self.random.uniform(0, within))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        return not (self.folder / "stages" / stage / "done.json").exists()
+
+
+def rows(stage: str, count: int) -> Callable[[Path], bool]:
+    """Whether a stage's curve has so many lines."""
+    return lambda folder: len(read_curve(folder / "stages" / stage / "metrics.csv")) >= count
+
+
+def test_killed_in_every_stage_at_random_moments(
+    pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = pgvcl(
+        "method.pretrain.steps=6",
+        "method.contrast.steps=6",
+        "method.finetune.steps=6",
+        "method.pseudo.batch=1",
+        "method.pseudo.flip=true",
+        "compute.checkpoint_every=2",
+        "evaluation.completion=true",
+    )
+    train_quietly(config, tmp_path / "whole")
+    step = 4 / min(row["images_per_second"] for row in read_curve(tmp_path / "whole/stages/1-pretrain/metrics.csv")[1:])
+    folder = tmp_path / "killed"
+    killer = Killer(config, folder)
+    hit = {
+        "start": killer.kill_in("1-pretrain", lambda folder: (folder / ".lock").exists(), 2 * step),
+        "pretrain": killer.kill_in("1-pretrain", rows("1-pretrain", 1), 2 * step),
+        "pretrain again": killer.kill_in("1-pretrain", rows("1-pretrain", 3), step),
+        "pseudo": killer.kill_in("2-pseudo", lambda folder: (folder / "pseudo").exists(), step),
+        "contrast": killer.kill_in("3-contrast", rows("3-contrast", 2), 2 * step),
+        "finetune": killer.kill_in("4-finetune", rows("4-finetune", 2), 2 * step),
+    }
+    assert all(hit.values()), hit
+    last = killer.start()
+    while not (folder / "model.safetensors").exists():
+        assert last.is_alive()
+        time.sleep(0.001)
+    last.kill()  # in the evaluation
+    last.join()
+    train_quietly(config, folder)
+    assert same(tmp_path / "whole", folder)
+    assert (tmp_path / "whole/metrics.json").read_text() == (folder / "metrics.json").read_text()
+    assert not [path for path in folder.rglob(".*") if path.name != ".lock"], "what kills left behind is removed"
+
+
+def test_a_second_process_on_one_folder_is_refused_and_a_killed_one_is_no_hindrance(
+    supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """With loader processes, which outlive a killed parent by seconds."""
+    config = supervised("method.train.steps=1000", "compute.workers=1")
+    killer = Killer(config, tmp_path / "run")
+    first = killer.start()
+    while not rows("1-train", 1)(tmp_path / "run"):
+        time.sleep(0.01)
+    try:
+        with pytest.raises(UserError) as caught:
+            train_quietly(config, tmp_path / "run")
+    finally:
+        first.kill()
+        first.join()
+    assert str(caught.value).startswith(f"{tmp_path / 'run'} is in use by process {first.pid} on ")
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(UserError, match="was begun with another config"):  # which is looked at under the lock
+        train_quietly(supervised(), tmp_path / "run")
+
+
+def test_a_finished_run_is_only_read(
+    finished: Path, pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    weights = (folder / "model.safetensors").read_bytes()
+    config = pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true", "compute.log_every=7")
+    assert train_quietly(config, folder).keys() == {"val", "test", "completion"}
+    assert (folder / "model.safetensors").read_bytes() == weights

@@ -1,0 +1,132 @@
+"""Training in one process: what is printed and logged, what is refused before anything starts, scores again."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from suture.errors import UserError
+from suture.runs.callbacks import progress_bar
+from suture.runs.config import Config
+from suture.runs.processes import Processes
+from suture.runs.run import evaluate_run, train
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_says_stage_k_of_n(terminal: bool, supervised: Callable[..., Config], tmp_path: Path) -> None:
+    """On a terminal with a bar; in a log file with lines, from the first step on."""
+    text = io.StringIO()
+    config = supervised("evaluation.splits=[test]")
+    train(config, tmp_path, Console(file=text, force_terminal=terminal, width=100, color_system=None))
+    assert "3 training videos of 2 cases, 36 frames, 9 labelled (25.0%); supervised, seed 0: train" in text.getvalue()
+    assert "stage 1 of 1: train" in text.getvalue()
+    assert "4/4 loss " in text.getvalue()
+    assert "img/s" in text.getvalue()
+    assert "evaluate test" in text.getvalue()
+    assert ("stage 1 of 1: train begins, 4 steps" in text.getvalue()) != terminal
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_bar_leaves_room_for_the_numbers(width: int) -> None:
+    text = io.StringIO()
+    with progress_bar(Console(file=text, force_terminal=True, width=width, color_system=None)) as progress:
+        progress.add_task("stage 3 of 4: contrast", total=78225, completed=39112, detail="loss 0.123 1234.5 img/s")
+    assert "39112/78225 loss 0.123 1234.5 img/s" in text.getvalue()
+    assert "…" not in text.getvalue()
+
+
+def test_another_logger_by_one_line(supervised: Callable[..., Config], tmp_path: Path) -> None:
+    kind = "lightning.pytorch.loggers.CSVLogger"
+    config = supervised(f"compute.logger={{kind: {kind}, arguments: {{save_dir: {tmp_path}/logs, name: mine}}}}")
+    train(config, tmp_path / "run", Console(quiet=True))
+    (file,) = (tmp_path / "logs/mine").rglob("metrics.csv")
+    assert "train/loss" in file.read_text().splitlines()[0]
+    assert len(file.read_text().splitlines()) == 5
+    assert list((tmp_path / "run/stages/1-train/tensorboard").glob("events.*"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("compute.logger.kind=lightning.pytorch.loggers.NoLogger", "compute.logger.kind is 'lightning"),
+        ("compute.logger.kind=nothing", "compute.logger.kind is 'nothing'"),
+        ("compute.logger.kind=json.JSONDecoder", "which is no logger of Lightning"),
+        ("model.encoder=resnet5O", "encoder: there is no 'resnet5O'; did you mean"),
+        ("model.architecture=deeplab", "architecture: there is no 'deeplab'"),
+        ("model.weights=missing.pth", "missing.pth is not there"),
+        ("data.root=nowhere", "nowhere does not exist"),
+        ("data.source=mine", "There is no source 'mine'"),
+        ("data.validation=[case09]", "data.validation names 'case09'"),
+        ("data.validation=[case01, case02]", "data.validation takes all training videos"),
+    ],
+)
+def test_what_is_impossible_is_refused_before_anything_is_written(
+    setting: str, message: str, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError) as caught:
+        train_quietly(supervised(setting), tmp_path / "run")
+    assert message in str(caught.value)
+    assert not [path for path in (tmp_path / "run").glob("*") if path.name != ".lock"]
+
+
+def test_a_batch_that_cannot_be_divided_is_refused(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = Processes.start(supervised().compute)
+    three = Processes(0, 3, 0, 3, alone.device)
+    monkeypatch.setattr(Processes, "start", staticmethod(lambda compute: three))
+    with pytest.raises(UserError, match=r"method\.train\.batch is 4, .* among 3 processes"):
+        train_quietly(supervised(), tmp_path)
+
+
+def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    before = (finished / "metrics.json").read_text()
+    (tmp_path / "run/metrics.json").unlink()
+    evaluate_run(tmp_path / "run", console=Console(quiet=True))
+    assert (tmp_path / "run/metrics.json").read_text() == before
+    assert json.loads(before).keys() == {"val", "test", "completion"}
+
+
+def test_evaluating_with_other_settings(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    settings = ["evaluation.splits=[test]", "evaluation.completion=false", "evaluation.flip=true", "evaluation.batch=3"]
+    assert evaluate_run(tmp_path / "run", settings, Console(quiet=True)).keys() == {"test"}
+    with pytest.raises(UserError, match="only compute and evaluation can be changed"):
+        evaluate_run(tmp_path / "run", ["seed=3"])
+
+
+def test_validation_is_carved_out_of_the_training_cases(
+    supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = supervised("data.validation=[case02]", "evaluation.splits=[val]", "evaluation.completion=true")
+    metrics = train_quietly(config, tmp_path)
+    data = json.loads((tmp_path / "data.json").read_text())
+    assert data["videos"]["case02"]["split"] == "val"
+    assert all(name.startswith("case01") for name in data["labelled"])
+    assert metrics["val"]["videos"].keys() == {"case02", "case03"}
+    assert metrics["completion"]["videos"].keys() == {"case01a", "case01b"}
+
+
+def test_without_the_store_the_outcome_is_the_same(
+    supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    for name, store in (("a", "true"), ("b", "false")):
+        train_quietly(supervised(f"data.store={store}"), tmp_path / name)
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+
+
+def test_loader_processes_change_nothing(
+    pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    for name, workers in (("a", 0), ("b", 2)):
+        train_quietly(pgvcl("method.contrast.accumulate=2", f"compute.workers={workers}"), tmp_path / name)
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()

@@ -1,0 +1,148 @@
+"""`suture train` and `suture evaluate` as a user runs them: real processes, killed, started again, misused."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from suture.cli import app, main
+from suture.data.render import SyntheticSettings
+from suture.data.sources.synthetic import write_synthetic
+from suture.errors import UserError
+from suture.runs.config import load_config
+from suture.runs.run import Run, train
+
+SETTINGS = {
+    "data.size": "32",
+    "data.labelling.every": "4",
+    "model.encoder": "tu-test_resnet",
+    "model.weights": "null",
+    "compute.accelerator": "cpu",
+    "compute.checkpoint_every": "1",
+    "compute.log_every": "1",
+    "method.pretrain.steps": "3",
+    "method.pretrain.batch": "4",
+    "method.contrast.steps": "3",
+    "method.contrast.hidden": "16",
+    "method.contrast.channels": "8",
+    "method.finetune.steps": "3",
+    "method.finetune.batch": "4",
+}
+SET = [f"{key}={value}" for key, value in SETTINGS.items()]
+OPTIONS = [part for setting in SET for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "operations"
+    settings = SyntheticSettings(cases=4, frames=12, width=64, height=64)
+    return write_synthetic(folder, settings, container="png", progress=False)
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "suture", *arguments]
+    environment = os.environ | {"COLUMNS": "100"}
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
+
+
+@pytest.fixture(scope="module")
+def trained(dataset: Path) -> tuple[Path, str, str]:
+    """The run of `suture train DATASET` without a config, killed in its third stage and started again; its output."""
+    folder = dataset.parent
+    first = start(folder, "train", dataset.name, *OPTIONS)
+    run = folder / "runs/operations-pgvcl-0"
+    deadline = time.monotonic() + 120
+    while not (run / "stages/3-contrast/last.ckpt").exists():
+        assert first.poll() is None, first.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    again = start(folder, "train", dataset.name, *OPTIONS)
+    out, err = again.communicate(timeout=200)
+    assert again.returncode == 0, err
+    return run, out, err
+
+
+def test_a_dataset_is_enough_and_a_killed_run_goes_on(
+    trained: tuple[Path, str, str], dataset: Path, tmp_path: Path
+) -> None:
+    run, out, err = trained
+    assert "stage 3 of 4: contrast goes on at step" in err
+    assert "stage 4 of 4: finetune" in err
+    assert "stage 1 of 4" not in err
+    assert re.search(r"│ test +│", out)
+    assert "completion" in out
+    assert f"Run: {run.relative_to(dataset.parent)}" in out
+    whole = tmp_path / "whole"
+    train(load_config(dataset, overrides=SET), whole)
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (run / "metrics.json").read_text() == (whole / "metrics.json").read_text()
+
+
+def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> None:
+    run, out, _ = trained
+    scores = Run(run).metrics
+    result = CliRunner().invoke(app, ["evaluate", str(run)])
+    assert result.exit_code == 0, result.output
+    assert scores == Run(run).metrics
+    for line in out.splitlines():
+        if line.startswith("│"):
+            assert line in result.output
+
+
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["suture", "train", str(dataset), "--set", "method.contrast.epoch=3"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.strip() == (
+        "error: the command line: there is no setting method.contrast.epoch; did you mean method.contrast.epochs?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "no dataset is named"),
+        (["train", "nowhere"], "nowhere does not exist"),
+        (["train", "nowhere.yaml"], "nowhere.yaml does not exist"),
+        (["train", "x", "--preset", "unknown"], "preset: there is no 'unknown'"),
+        (["train", "x", "--set", "seed"], "--set seed: expected KEY=VALUE"),
+        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+    ],
+)
+def test_mistakes_name_themselves(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, UserError)
+    assert message in str(result.exception)
+
+
+def test_a_config_of_a_few_lines(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found relative to the config; what is said on the command line goes over it."""
+    (tmp_path / "configs").mkdir()
+    file = tmp_path / "configs/mine.yaml"
+    file.write_text(
+        f"preset: demo\nmethod: supervised\ndata: {{root: {os.path.relpath(dataset, file.parent)}, size: 32}}\n"
+        "compute: {accelerator: cpu}\nevaluation: {splits: [test], completion: false}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "configs/mine.yaml", "--set", "method.train.steps=2", "--set", "seed=4", "-o", "run"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    config = Run(Path("run")).config
+    assert (config.seed, config.method["train"]["steps"], config.model.architecture) == (4, 2, "deeplabv3plus")
+    assert config.data.root.resolve() == dataset.resolve()
