@@ -13,6 +13,10 @@ from rich.table import Table
 from suture import __version__
 from suture.errors import UserError
 
+# OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
+# times slower. This has to be said before torch is imported, which the commands do themselves.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 app = typer.Typer(
     help="Label a few frames, segment every video.",
     no_args_is_help=True,

@@ -15,6 +15,7 @@ from torch.nn import functional
 from suture.errors import UserError
 from suture.methods.stage import Stage
 from suture.models.segmenter import set_dropout
+from suture.runs.callbacks import Bar
 from suture.runs.config import parse_config
 from suture.runs.processes import Processes
 from suture.runs.run import Run, evaluate_run, train
@@ -35,12 +36,34 @@ def freeze(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     patch(Stage, "begin", begin_without_dropout)
 
 
+class Crash(Exception):
+    """What ends a run in its third contrast step, once."""
+
+
+def crash_once() -> None:
+    """Let every process crash at the same place, after a checkpoint."""
+    original = Bar.on_train_batch_end
+
+    def crash(self: Bar, trainer: Any, stage: Any, *rest: Any) -> None:
+        if stage.name == "contrast" and stage.global_step == 3:
+            Bar.on_train_batch_end = original  # type: ignore[method-assign]
+            raise Crash
+        original(self, trainer, stage, *rest)
+
+    Bar.on_train_batch_end = crash  # type: ignore[method-assign]
+
+
 def main(folder: Path) -> None:
     freeze()
     jobs = json.loads((folder / "jobs.json").read_text())
     quiet = Console(quiet=True)
     for name, said in jobs["train"].items():
-        train(parse_config(said, name), folder / name, quiet)
+        config = parse_config(said, name)
+        crash_once()
+        try:
+            train(config, folder / name, quiet)
+        except Crash:
+            train(config, folder / name, quiet)
     scores = evaluate_run(folder / jobs["evaluate"], console=quiet)
     processes = Processes.start(Run(folder / jobs["evaluate"]).config.compute)
     refused = ""

@@ -1,6 +1,7 @@
 """The run folder: what lies there, and what may not change when a run goes on."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from suture.errors import UserError
 from suture.runs.callbacks import read_curve
-from suture.runs.config import Config
+from suture.runs.config import Config, load_config
 from suture.runs.run import Run, evaluate_run
 
 
@@ -58,12 +59,19 @@ def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
     (start,) = json.loads((finished / "environment.json").read_text())["starts"]
     assert start.keys() >= {"suture", "commit", "python", "packages", "device", "precision", "threads"}
     assert start["packages"]["torch"]
+    assert start["commit"] is None or re.match(r"[0-9a-f]{7}", start["commit"])
     model = json.loads((finished / "model.json").read_text())
     assert model["format"] == 1
     assert model["size"] == [32, 32]
     assert model["segmenter"].keys() >= {"architecture", "encoder", "classes", "mean", "std"}
     assert [one["name"] for one in model["classes"]][:2] == ["background-tissue", "liver"]
     assert Run(finished).segmenter().classes == 10
+
+
+def test_the_resolved_config_repeats_the_run(finished: Path) -> None:
+    config = load_config(finished / "config.yaml")
+    assert config == Run(finished).config
+    assert config.build_method().settings.contrast.steps == 3
 
 
 def test_the_curve_has_one_row_per_step(finished: Path) -> None:

@@ -34,8 +34,8 @@ def both(
 ) -> tuple[dict[str, Path], dict[str, Path], Path]:
     """The folders of the same runs in one process and in two, by the mode of their keys.
 
-    All go on from the same stage 1, in which batch norm has learnt its statistics; plain SGD, which unlike AdamW and
-    LARS would show a gradient that is off by a factor.
+    The two processes crash once in each run and go on. All start from the same stage 1, in which batch norm has learnt
+    its statistics; plain SGD, which unlike AdamW and LARS would show a gradient that is off by a factor.
     """
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     configs = {
@@ -48,6 +48,7 @@ def both(
             "method.contrast.class_balanced=true",
             "method.contrast.optimizer={kind: sgd, lr: 0.02, schedule: poly}",
             "method.finetune.steps=4",
+            "compute.checkpoint_every=2",
             "method.finetune.keep=1",
             "method.finetune.optimizer={kind: sgd, lr: 0.002}",
             "evaluation.splits=[val, test]",

@@ -129,6 +129,22 @@ def test_a_checkpoint_holds_momentum_copy_bank_and_average_as_plain_tensors(
     assert saved["state_dict"]["bank.visited"].any()
 
 
+def test_ctrl_c_is_an_interrupt_and_not_an_exit(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lightning would end the program with 1 and without a word."""
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(Bar, "on_train_batch_end", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(supervised(), tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.undo()
+    train_quietly(supervised(), tmp_path)
+
+
 class Killer:
     """Starts a run in a process of its own and kills it (SIGKILL) in a given stage, at a random moment."""
 

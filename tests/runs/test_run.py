@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from suture.errors import UserError
@@ -80,9 +81,9 @@ def test_a_batch_that_cannot_be_divided_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alone = Processes.start(supervised().compute)
-    three = Processes(0, 3, 0, 3, alone.device)
+    three = Processes(0, 3, 0, 3, torch.device("cpu"))
     monkeypatch.setattr(Processes, "start", staticmethod(lambda compute: three))
+    monkeypatch.setattr(Processes, "gather", lambda self, value: [value] * 3)
     with pytest.raises(UserError, match=r"method\.train\.batch is 4, .* among 3 processes"):
         train_quietly(supervised(), tmp_path)
 

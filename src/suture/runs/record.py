@@ -74,20 +74,22 @@ def environment(device: torch.device, precision: str) -> dict[str, Any]:
 
 def commit() -> str | None:
     """The commit of the code, with `+` where it was changed; None where it is not a checkout."""
-    folder = Path(__file__).parent
-    stated = folder.parents[2] / "COMMIT"
+    folder = Path(__file__).resolve().parent
+    repository = folder.parents[2]
+    stated = repository / "COMMIT"
     if stated.exists():  # a copy without .git says it in a file
         return stated.read_text().strip()
     try:
-        sha = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        dirty = subprocess.run(
-            ["git", "status", "--porcelain", "-uno"], cwd=folder, capture_output=True, text=True
-        ).stdout
+        top, sha = _git(folder, "rev-parse", "--show-toplevel", "HEAD").splitlines()
+        if Path(top).resolve() != repository:  # installed below somebody else's checkout
+            return None
+        return sha + ("+" if _git(folder, "status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return sha + ("+" if dirty.strip() else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version(package: str) -> str | None:

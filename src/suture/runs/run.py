@@ -49,9 +49,9 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     processes = _start(config)
     run = Run(folder)
     stages = list(config.build_method().stages())
-    _refuse_impossible(config, stages, processes)
+    processes.first_only(lambda: _refuse_impossible(config, stages, processes))
     with _locked(run, processes), explained(run.folder):
-        opened = open_data(config)
+        opened = processes.first_then_all(lambda: open_data(config))
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         processes.first_only(
             lambda: run.begin(
@@ -113,7 +113,8 @@ def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console |
     segmenter = run.segmenter()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
-        return evaluate(Session(run, config, open_data(config), processes, _console(console, processes)), segmenter)
+        opened = processes.first_then_all(lambda: open_data(config))
+        return evaluate(Session(run, config, opened, processes, _console(console, processes)), segmenter)
 
 
 def _start(config: Config) -> Processes:
