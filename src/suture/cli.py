@@ -103,8 +103,8 @@ def check(
 
         with Progress(console=err, transient=True) as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
-            written = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
-        err.print(f"{len(written)} pictures in {pictures}", highlight=False, soft_wrap=True)
+            drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
+        err.print(f"{len(drawn)} pictures in {pictures}", highlight=False, soft_wrap=True)
     if report.fatal:
         raise typer.Exit(2)
 

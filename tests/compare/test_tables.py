@@ -51,8 +51,8 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     (board,) = read_results(tmp_path).boards
     table = score_table(board)
     assert table.title == "d (hands): scores (%)"
-    assert table.heads == [("", 1), ("Frames used", 2), ("Test mIoU", 3), ("Completion", 1)]
-    assert table.columns == ["Method", "Labelled", "Unlabelled", "Overall", "seqA", "seqB", "mIoU"]
+    assert table.heads == [("", 1), ("Frames used", 2), ("Test mIoU", 4), ("Completion mIoU", 2)]
+    assert table.columns[3:] == ["Overall", "per frame", "seqA", "seqB", "mIoU", "per frame"]
     all_labels, every_10 = table.groups
     assert texts(all_labels) == [["ceiling (1 of 2 seeds)", "100.0%", "0.0%", "70.00", "70.00", "70.00", "80.00"]]
     # 50 and 54: mean 52, deviation √(2² + 2²) = 2.83; without a plan rows are ordered by name

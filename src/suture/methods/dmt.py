@@ -91,8 +91,8 @@ class OtherStart(Supervised):
 class Teaching(PseudoLabels):
     """The labels that one model gives for the other to learn in one round; they take the place of the last ones.
 
-    Confidence is written as the logarithm of the doubt: a model that is nearly sure of most pixels would have all of them
-    on one level otherwise, and the surest could not be told from the rest.
+    Confidence is written as the logarithm of the doubt: otherwise a model that is nearly sure of most pixels would have
+    them all on one level, and the surest could not be told from the rest.
     """
 
     def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:

@@ -60,6 +60,8 @@ class TrainingSettings(Settings):
     """Parts a batch is divided into, one after the other, to fit a smaller card."""
     optimizer: OptimizerSettings = OptimizerSettings()
     augment: Augment = Augment()
+    best_every: int | None = Field(None, ge=1)
+    """Score the validation videos every so many steps, and hand on the best weights instead of the last."""
     ema: float | None = Field(None, gt=0, lt=1)
     """Keep an average of the weights with this momentum, and hand it on instead of the last weights."""
 

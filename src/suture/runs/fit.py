@@ -7,50 +7,30 @@ import importlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
-from rich.console import Console
 
-from suture.data.dataset import Dataset
-from suture.data.labelling import Labelling
 from suture.data.shots import shots_of_frames
 from suture.data.store import DecodedFrames, FrameStore, storage_size
 from suture.data.training import TrainingFrames
 from suture.errors import UserError
+from suture.evaluation.evaluate import frames_to_score
 from suture.files import read_json, write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import START, Job, Stage
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import load_model, save_model
+from suture.runs.best import Best
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
 from suture.runs.config import Config, LoggerSettings
-from suture.runs.folder import Run
 from suture.runs.processes import Processes
+from suture.runs.session import Session
 
 AnyStage = Stage | PseudoLabels
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A run's data: the dataset with validation carved out, and which frames are labelled."""
-
-    dataset: Dataset
-    labelling: Labelling
-
-
-@dataclass(frozen=True)
-class Session:
-    """One start of a run, in one process."""
-
-    run: Run
-    config: Config
-    opened: Opened
-    processes: Processes
-    console: Console
 
 
 def starting_segmenter(config: Config, classes: int, processes: Processes) -> Segmenter:
@@ -176,12 +156,14 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     stage.begin(job)
+    best = _best(session, stage, folder)
     trainer = L.Trainer(
         max_steps=stage.total_steps,
         max_epochs=-1,
         accumulate_grad_batches=stage.settings.accumulate,
         gradient_clip_val=stage.settings.optimizer.clip,
         callbacks=[
+            *([best] if best else []),
             Checkpoint(checkpoint, compute.checkpoint_every),
             Curve(folder / "metrics.csv", compute.log_every, checkpoint),
             Bar(title, session.console),
@@ -203,12 +185,30 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         raise
     refuse_nan(stage, checkpoint, weights=True)
     if processes.first:
-        save_model(stage.outcome(), folder / "weights.safetensors")
-        seconds = round(time.perf_counter() - began, 3)
-        outcome = {"loss": float(stage.last_loss), "seconds": seconds, "peak_memory": memory_peak()}
+        segmenter = stage.outcome()
+        outcome: dict[str, Any] = {"loss": float(stage.last_loss), "peak_memory": memory_peak()}
+        if best:
+            outcome["best"] = best.take(segmenter)
+        save_model(segmenter, folder / "weights.safetensors")
+        outcome["seconds"] = round(time.perf_counter() - began, 3)
         write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
+
+
+def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
+    """Who watches for the best weights, where a stage asks for them."""
+    every = stage.settings.best_every
+    if every is None:
+        return None
+    opened = session.opened
+    frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)
+    if not frames:
+        raise UserError(
+            f"method.{stage.name}.best_every is {every}, but there are no validation videos with masks to choose by: "
+            "name some training cases or videos in data.validation."
+        )
+    return Best(folder, every, lambda segmenter: session.score(segmenter, frames["val"])["primary"]["value"])
 
 
 def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:

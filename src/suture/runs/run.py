@@ -18,17 +18,17 @@ from suture.data.labelling import choose
 from suture.data.sources import load_dataset
 from suture.data.training import carve_validation
 from suture.errors import UserError
-from suture.evaluation.evaluate import frames_to_score, score_frames, scores
+from suture.evaluation.evaluate import frames_to_score
 from suture.files import write_json
 from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
-from suture.runs.callbacks import bar
 from suture.runs.config import Config, parse_config, set_value
 from suture.runs.failures import explained
-from suture.runs.fit import AnyStage, Opened, Session, logger_class, make_job, run_stages, starting_segmenter
+from suture.runs.fit import AnyStage, logger_class, make_job, run_stages, starting_segmenter
 from suture.runs.folder import Run
 from suture.runs.processes import Processes
 from suture.runs.record import data_record, environment
+from suture.runs.session import Opened, Session
 
 __all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "train"]
 
@@ -71,31 +71,12 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
 
 def evaluate(session: Session, segmenter: Segmenter) -> dict[str, Any]:
     """Score new videos and completion, and write `metrics.json`."""
-    config, processes, dataset = session.config, session.processes, session.opened.dataset
-    settings = config.evaluation
+    processes, opened, settings = session.processes, session.opened, session.config.evaluation
     segmenter.to(processes.device).eval()
     metrics: dict[str, Any] = {}
-    sets = frames_to_score(dataset, session.opened.labelling, settings.splits, settings.completion)
+    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     for name, frames in sets.items():
-        with bar(f"evaluate {name}", sum(map(len, frames.values())), session.console) as (progress, task):
-            scorer = score_frames(
-                dataset,
-                segmenter,
-                frames,
-                config.data.height_width,
-                include_background=settings.include_background,
-                progress=lambda done, progress=progress, task=task: progress.advance(task, done),  # type: ignore[misc]
-                rank=processes.rank,
-                world=processes.world,
-                batch=settings.batch,
-                flip=settings.flip,
-                scales=settings.scales,
-                autocast=processes.autocast(config.compute),
-            )
-        whole, *others = processes.gather(scorer)
-        for other in others:
-            whole = whole + other
-        metrics[name] = scores(dataset, whole, settings.include_background)
+        metrics[name] = session.score(segmenter, frames, f"evaluate {name}")
     if processes.first:
         write_json(session.run.folder / "metrics.json", metrics)
     return metrics
