@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from suture import __version__
 from suture.errors import UserError
@@ -137,6 +136,7 @@ def train(
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
+    from suture.report.scores import scores_table
     from suture.runs.config import load_config
     from suture.runs.run import train as train_run
 
@@ -144,18 +144,20 @@ def train(
     folder = run or Path("runs") / f"{config.data.root.resolve().name}-{config.method['name']}-{config.seed}"
     metrics = train_run(config, folder, err)
     if _first():
-        out.print(scores_table(metrics))
+        if metrics:
+            out.print(scores_table([folder]))
         out.print(f"Run: {folder}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def evaluate(run: Path, set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
+    from suture.report.scores import scores_table
     from suture.runs.run import evaluate_run
 
-    metrics = evaluate_run(run, set or [], err)
+    evaluate_run(run, set or [], err)
     if _first():
-        out.print(scores_table(metrics))
+        out.print(scores_table([run]))
 
 
 @app.command()
@@ -204,19 +206,6 @@ def compare(
         out.print(f"{len(copied)} runs collected in {collect}", highlight=False, soft_wrap=True)
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
-
-
-def scores_table(metrics: dict[str, Any]) -> Table:
-    """The scores of each set of frames, in percent."""
-    table = Table(title="Scores (%)", title_justify="left")
-    columns = {"miou": "mIoU", "miou_frames": "mIoU per frame", "dice": "Dice", "pa": "PA", "pac": "PAC", "nsd": "NSD"}
-    table.add_column("")
-    for column in columns.values():
-        table.add_column(column, justify="right")
-    for name, scores in metrics.items():
-        values = [scores["overall"].get(key) for key in columns]
-        table.add_row(name, *("–" if value is None else f"{100 * value:.1f}" for value in values))
-    return table
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:

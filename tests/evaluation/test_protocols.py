@@ -51,12 +51,6 @@ def test_both_means_by_hand() -> None:
     assert result["primary"] == {"score": "miou", "value": overall["miou"], "interval": None}
 
 
-def test_classes_that_occur_in_the_truth_only() -> None:
-    protocol = Protocol("strict", occurs="truth")
-    result = score(protocol, filled(protocol, ("a", "b", "c"), *TWO_FRAMES))
-    assert result["overall"]["miou"] == pytest.approx((5 / 7 + 1 / 2) / 2)
-
-
 def test_endovis18_averages_frames_not_sequences() -> None:
     protocol = protocol_named("endovis18")
     names = ("background-tissue", "tool")

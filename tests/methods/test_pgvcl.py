@@ -476,6 +476,7 @@ def test_the_state_holds_all_that_a_resumed_stage_needs(tiny_job: Build) -> None
     [
         {"symmetric": True, "keys": {"views": 0}},
         {"symmetric": True, "confidence_weighted": True},
+        {"best_every": 10},
         {"temperature": 0},
         {"negatives": "median"},
         {"momentum": 1.1},

@@ -8,6 +8,7 @@ import yaml
 
 from suture.errors import UserError
 from suture.methods.method import methods
+from suture.methods.stage import Stage
 from suture.runs.config import Config, _places, differences, load_config, parse_config, presets, relocated, set_value
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -49,6 +50,23 @@ def test_the_paper_presets_say_what_the_paper_says() -> None:
         assert config.method["pretrain"]["optimizer"]["kind"] == "sgd"
 
 
+@pytest.mark.parametrize("preset", [None, *presets()])
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_every_method_has_as_many_supervised_steps_as_the_baseline(preset: str | None, method: str) -> None:
+    """Otherwise a preset would favour the methods it forgets, or those it does not."""
+    between = ("contrast", "propagation")  # these learn from no label
+    total = {}
+    for name in ("supervised", method):
+        stages = load_config(Path("x"), preset, [f"method={name}"]).build_method().stages()
+        total[name] = sum(
+            stage.settings.steps or 0
+            for stage in stages
+            # Of the two models of DMT, A is handed on.
+            if isinstance(stage, Stage) and stage.name not in between and not stage.name.endswith("-b")
+        )
+    assert total[method] == total["supervised"]
+
+
 def test_a_partial_section_keeps_the_rest_of_its_defaults() -> None:
     config = load_config(Path("x"), overrides=["method.contrast.optimizer.lr=0.5"])
     assert config.method["contrast"]["optimizer"]["kind"] == "lars"
@@ -72,6 +90,7 @@ def test_overrides_are_yaml_and_go_over_preset_and_file(tmp_path: Path) -> None:
     assert config.method["train"]["optimizer"]["lr"] == 1e-3  # which YAML reads as text
     assert config.method["train"]["steps"] == demo.method["train"]["steps"]
     assert config.seed == 5
+    assert load_config(file, overrides=["compute.precision=32"]).compute.precision == "32"  # which it reads as a number
     assert load_config(file, "vocalfolds").model.encoder == "resnet50"  # --preset goes before the file's
 
 
@@ -115,6 +134,8 @@ def test_impossible_values_are_refused_by_name() -> None:
     assert "'wild' is not one of" in refused(method={"pretrain": {"augment": {"color": "wild"}}})
     assert "either steps or epochs" in refused(method={"pretrain": {"steps": 3, "epochs": 3}})
     assert "batch 3 is not divisible" in refused(method={"pretrain": {"batch": 3, "accumulate": 2}})
+    assert "method.contrast: best_every needs a class" in refused(method={"contrast": {"best_every": 5}})
+    assert "best_every needs a class" in refused(methods={"pixpro": {"propagation": {"best_every": 5}}})
     assert "every and ratio are both given" in refused(data={"root": "x", "labelling": {"every": 3, "ratio": 0.2}})
     assert "compute.logger.kind is missing" in refused(compute={"logger": {}})
     assert "evaluation.splits.0 is 'train'" in refused(evaluation={"splits": ["train"]})

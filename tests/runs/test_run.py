@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from suture.errors import UserError
+from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import progress_bar
 from suture.runs.config import Config
 from suture.runs.processes import Processes
@@ -100,7 +101,9 @@ def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) 
 def test_evaluating_with_other_settings(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     settings = ["evaluation.splits=[test]", "evaluation.completion=false", "evaluation.flip=true", "evaluation.batch=3"]
+    before = (finished / "metrics.json").read_text()
     assert evaluate_run(tmp_path / "run", settings, Console(quiet=True)).keys() == {"test"}
+    assert (tmp_path / "run/metrics.json").read_text() == before, "which are the scores by the run's own settings"
     with pytest.raises(UserError, match="only compute and evaluation can be changed"):
         evaluate_run(tmp_path / "run", ["seed=3"])
 
@@ -123,6 +126,24 @@ def test_without_the_store_the_outcome_is_the_same(
     for name, store in (("a", "true"), ("b", "false")):
         train_quietly(supervised(f"data.store={store}"), tmp_path / name)
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+
+
+def test_bf16_and_clipped_gradients(
+    pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Every stage in mixed precision, the bank too; and SGD by a gradient of hardly any length stays where it is."""
+    settings = ("compute.precision=bf16", "method.contrast.keys.mode=bank", "method.pretrain.optimizer.kind=sgd")
+    for name, clip in (("free", "null"), ("clipped", "1e-12")):
+        clipped = ("method.pretrain.optimizer.weight_decay=0", f"method.pretrain.optimizer.clip={clip}")
+        train_quietly(pgvcl(*settings, "method.pretrain.optimizer.lr=0.1", *clipped), tmp_path / name)
+    free, still = (
+        read_tensors(tmp_path / name / "stages/1-pretrain/weights.safetensors") for name in ("free", "clipped")
+    )
+    moved = [(free[name] - still[name]).abs().max() for name in free if name.startswith("classifier.head")]
+    assert max(moved) > 1e-4
+    assert json.loads((tmp_path / "free/environment.json").read_text())["starts"][0]["precision"] == "bf16"
+    final = read_tensors(tmp_path / "free/model.safetensors")
+    assert all(t.isfinite().all() and t.dtype != torch.bfloat16 for t in final.values())
 
 
 def test_loader_processes_change_nothing(

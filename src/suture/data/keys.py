@@ -1,8 +1,8 @@
 """Keys: which frames a query frame is contrasted with.
 
-Four levels, as in the paper: other views of the query frame, frames of its *shot*, frames of other *videos*. Draws are
-plans for the whole global batch and pure functions of their generator, so every rank can make the same plan and encode
-its own part of it.
+The paper's four levels are the query frame itself and three kinds of keys: other *views* of it, frames of its *shot*,
+frames of other *videos*. Draws are plans for the whole global batch and pure functions of their generator, so every
+rank can make the same plan and encode its own part of it.
 """
 
 from collections.abc import Sequence

@@ -48,8 +48,6 @@ class Protocol:
     primary: Literal["miou", "miou_frames"] = "miou"
     per_sequence: bool = False
     """Whether tables show every video beside the overall score."""
-    occurs: Literal["either", "truth"] = "either"
-    """When a class enters the means over classes: in the truth or predicted somewhere, or in the truth."""
     left_out: tuple[str, ...] = ()
     background: str = "background"
     include_background: bool = True
@@ -170,23 +168,23 @@ class _Rules:
         self.protocol = protocol
         self.names = names
         outside = {*protocol.left_out, *(() if protocol.include_background else (protocol.background,))}
+        # Which classes enter the means; one that is neither true nor predicted is NaN, which `mean` leaves out.
         self.counted = np.array([name not in outside for name in names])
 
     def summary(self, frames: Sequence[FrameScore]) -> dict[str, Any]:
         matrices, boundaries = self._stack(frames)
         total = matrices.sum(0)
-        entering = self._entering(total)
         steady = np.array([frame.steadiness for frame in frames if frame.steadiness]).reshape(-1, 2)
         prediction_steadiness, truth_steadiness = mean(steady, axis=0)
         return {
             "frames": len(frames),
             "miou": self._miou(total),
             "miou_frames": mean(self._frame_mious(matrices)),
-            "dice": mean(dice(total)[entering]),
+            "dice": mean(dice(total)[self.counted]),
             "pa": pixel_accuracy(total),
-            "pac": mean(class_accuracy(total)[entering]),
-            "nsd": mean(mean(surface_dice(boundaries), axis=0)[entering]),
-            "boundary_f": mean(mean(boundary_f(boundaries), axis=0)[entering]),
+            "pac": mean(class_accuracy(total)[self.counted]),
+            "nsd": mean(mean(surface_dice(boundaries), axis=0)[self.counted]),
+            "boundary_f": mean(mean(boundary_f(boundaries), axis=0)[self.counted]),
             "consistency": prediction_steadiness,
             "consistency_truth": truth_steadiness,
         }
@@ -220,14 +218,10 @@ class _Rules:
         return case_interval(values, lambda drawn: float(mean(np.concatenate(drawn))), minimum=minimum)
 
     def _miou(self, total: np.ndarray) -> float:
-        return float(mean(iou(total)[self._entering(total)]))
+        return float(mean(iou(total)[self.counted]))
 
     def _frame_mious(self, matrices: np.ndarray) -> np.ndarray:
         return mean(np.where(present(matrices) & self.counted, iou(matrices), np.nan), axis=-1)
-
-    def _entering(self, total: np.ndarray) -> np.ndarray:
-        """Which classes enter the means; what is NaN there (neither true nor predicted) is left out by `mean`."""
-        return self.counted & present(total) if self.protocol.occurs == "truth" else self.counted
 
     def _stack(self, frames: Sequence[FrameScore]) -> tuple[np.ndarray, np.ndarray]:
         classes = len(self.names)

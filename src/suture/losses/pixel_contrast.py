@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from suture.losses.precision import full_precision
+
 
 class ClassSums(NamedTuple):
     """All that the loss needs to know of key frames: a few kB per frame, whatever its size."""
@@ -66,7 +68,7 @@ def class_sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
     [[[3.0], [0.0]]]
     """
     members = _members(labels, classes)
-    with _full_precision(features):
+    with full_precision(features):
         return ClassSums(members @ features.float().flatten(2).mT, members.sum(-1))
 
 
@@ -83,7 +85,7 @@ def contrasts(keys: ClassSums, weights: Tensor | None = None) -> Contrasts:
         weights = counts.new_ones(counts.shape[:2])
     others = 1 - torch.eye(counts.shape[-1], device=counts.device)
     pool = "bk,bk...->b..." if counts.ndim == 3 else "bk,k...->b..."
-    with _full_precision(sums):
+    with full_precision(sums):
         # A product with ones and zeros, not `total - own`: where one class fills the frame, that difference is noise.
         negatives = _mean(others @ sums, (counts @ others)[..., None])
         positive_sums, positive_counts, negatives = (torch.einsum(pool, weights, x) for x in (sums, counts, negatives))
@@ -122,7 +124,7 @@ def pixel_contrast(
     labels = labels.flatten(1).long()
     valid = (labels >= 0) & (labels < classes)
     own = labels.where(valid, 0)
-    with _full_precision(query):
+    with full_precision(query):
         negative = against.negatives
         if negatives == "mean":
             negative = _mean(negative, against.key_frames[:, None, None])
@@ -151,8 +153,3 @@ def _members(labels: Tensor, classes: int) -> Tensor:
 def _mean(total: Tensor, count: Tensor) -> Tensor:
     """The mean, which is 0 of nothing."""
     return total / count.clamp(min=torch.finfo(count.dtype).tiny)
-
-
-def _full_precision(tensor: Tensor) -> torch.autocast:
-    """Keep autocast away: a sum over thousands of pixels must not be rounded to the 8 bits of bf16."""
-    return torch.autocast(tensor.device.type, enabled=False)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from suture.losses.precision import full_precision
+
 
 class Cells(NamedTuple):
     """Where the cells of each view's feature grid lie in the scene."""
@@ -50,7 +52,7 @@ def propagate(pixels: Tensor, values: Tensor, sharpness: float = 2.0) -> Tensor:
 
     z_i = Σ_j max(x_i·x_j, 0)^sharpness · g(x_j), with unit vectors x (pixels, B D h w) and g(x) (values, B D h w).
     """
-    with _full_precision(pixels):
+    with full_precision(pixels):
         flat = pixels.float().flatten(2)
         alike = (flat.mT @ flat).clamp(min=0) ** sharpness
         return F.normalize(values.float().flatten(2) @ alike, dim=1, eps=1e-6).view_as(values)
@@ -66,14 +68,9 @@ def propagation_loss(propagated: Tensor, keys: Tensor, positive: Tensor) -> tupl
     >>> round(loss.item(), 4), views.item()
     (-0.6, 1)
     """
-    with _full_precision(propagated):
+    with full_precision(propagated):
         # The sum of cosines with all partners is one dot product with the partners' sum.
         partners = positive.float() @ keys.float().flatten(2).mT
         cosines = (propagated.float().flatten(2).mT * partners).sum((1, 2))
         pairs = positive.sum((1, 2))
         return -(cosines / pairs.clamp(min=1)).sum(), (pairs > 0).sum()
-
-
-def _full_precision(tensor: Tensor) -> torch.autocast:
-    """Keep autocast away: a sum over thousands of pixels must not be rounded to the 8 bits of bf16."""
-    return torch.autocast(tensor.device.type, enabled=False)

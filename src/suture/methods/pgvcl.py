@@ -51,7 +51,9 @@ class ContrastSettings(TrainingSettings):
     """Whether the query and its first other view also change places."""
 
     @model_validator(mode="after")
-    def _symmetric_needs_views(self) -> "ContrastSettings":
+    def _possible(self) -> "ContrastSettings":
+        if self.best_every is not None:
+            raise ValueError("best_every needs a classifier that learns with the features, and here it rests")
         if self.symmetric and (not self.keys.views or self.confidence_weighted):
             raise ValueError("symmetric needs keys.views of at least 1 and confidence_weighted: false")
         return self
@@ -117,7 +119,7 @@ class Contrast(Stage):
         s, job = self.settings, self.job
         self.pool = KeyPool(job.frames.cases, job.shots)
         self.order = Epochs(np.arange(len(job.frames)), job.seed, self.name)
-        # The classifier rests: it is learnt anew in fine-tuning.
+        # The classifier rests: the projector stands in its place, and fine-tuning goes on with it as it was.
         self.segmenter.classifier.requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)

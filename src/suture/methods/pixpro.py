@@ -5,25 +5,23 @@ each pixel of the one has been smoothed over the pixels that resemble it; fine-t
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from suture.data.augment import Augment, Patches, draw_view, render_images, render_labels
 from suture.data.classes import IGNORE
 from suture.data.training import Epochs
-from suture.losses.hard_pixels import hard_pixels
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
 from suture.methods.method import Method, method
 from suture.methods.optim import momentum_schedule
-from suture.methods.pgvcl import ContrastSettings, Embedder, OhemSettings
+from suture.methods.pgvcl import ContrastSettings, Embedder
 from suture.methods.semi import UnlabelledFrames
 from suture.methods.stage import OptimizerSettings, Part, Settings, Stage, Total, TrainingSettings
-from suture.methods.supervised import Supervised
+from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.momentum import MomentumCopy
 from suture.models.projector import Projector
 from suture.models.segmenter import set_dropout
@@ -49,6 +47,12 @@ class PropagationSettings(TrainingSettings):
     sharpness: float = Field(2.0, ge=1)
     """The power of the similarity by which pixels are propagated."""
 
+    @model_validator(mode="after")
+    def _possible(self) -> "PropagationSettings":
+        if self.best_every is not None:
+            raise ValueError("best_every needs a classifier that learns with the features, and here it rests")
+        return self
+
 
 @method("pixpro")
 class PixPro(Method):
@@ -63,9 +67,7 @@ class PixPro(Method):
         s = self.settings
         yield Supervised("pretrain", s.pretrain)
         yield Propagation("propagation", s.propagation)
-        yield Supervised(
-            "finetune", s.finetune, partial(hard_pixels, threshold=s.finetune.threshold, keep=s.finetune.keep)
-        )
+        yield finetune(s.finetune)
 
 
 class Views(NamedTuple):

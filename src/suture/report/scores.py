@@ -40,6 +40,12 @@ COLUMNS = (
 )
 
 
+# The terminal's table has what 80 columns hold.
+_SHOWN = 6
+_SHORT = {"test": "test", "val": "validation", COMPLETION: COMPLETION}
+_CAPTION = f"test, validation: {NEW_VIDEOS}; {COMPLETION}: the unlabelled frames of labelled videos"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One score of one run beside the others'."""
@@ -162,15 +168,15 @@ def scores_table(runs: Sequence[Path]) -> Table:
     >>> Console().print(scores_table([Path("runs/supervised"), Path("runs/pgvcl")]))  # doctest: +SKIP
     """
     facts = read_runs(runs)
-    table = Table(title="Scores (%)", title_justify="left")
-    table.add_column("scored on")
-    table.add_column("run")
-    for column in COLUMNS:
+    table = Table(title="Scores (%)", title_justify="left", caption=_CAPTION, caption_justify="left")
+    table.add_column("scored on", no_wrap=True)
+    table.add_column("run", overflow="fold")
+    for column in COLUMNS[:_SHOWN]:
         table.add_column(column.title, justify="right")
     for which in sets(facts):
         for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
-            shown = [Text(cell.text, "bold" if cell.best else "") for cell in cells]
+            shown = [Text(cell.text, "bold" if cell.best and len(facts) > 1 else "") for cell in cells[:_SHOWN]]
             table.add_row(
-                SETS[which] if place == 0 else "", Text(run.name), *shown, end_section=place == len(facts) - 1
+                _SHORT[which] if place == 0 else "", Text(run.name), *shown, end_section=place == len(facts) - 1
             )
     return table

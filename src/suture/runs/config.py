@@ -91,6 +91,12 @@ class ComputeSettings(Settings):
     log_every: int = Field(10, ge=1)
     logger: LoggerSettings | None = None
 
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _as_text(cls, precision: Any) -> Any:
+        """YAML reads 16 and 32 without quotes as numbers."""
+        return str(precision) if type(precision) is int else precision
+
 
 class EvaluationSettings(Settings):
     """What is evaluated when the training is done."""

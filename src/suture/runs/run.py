@@ -69,23 +69,28 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         return processes.agreed(run.metrics) or evaluate(session, job.segmenter)
 
 
-def evaluate(session: Session, segmenter: Segmenter) -> dict[str, Any]:
-    """Score new videos and completion, and write `metrics.json`."""
+def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:
+    """Score new videos and completion, and if they are to be kept write them into `metrics.json`."""
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
     segmenter.to(processes.device).eval()
     metrics: dict[str, Any] = {}
     sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     for name, frames in sets.items():
         metrics[name] = session.score(segmenter, frames, f"evaluate {name}")
-    if processes.first:
+    if keep and processes.first:
         write_json(session.run.folder / "metrics.json", metrics)
     return metrics
 
 
 def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
-    """Score a finished run again, with other settings of `compute` and `evaluation` if wanted."""
+    """Score a finished run again, with other settings of `compute` and `evaluation` if wanted.
+
+    `metrics.json` holds the scores by the run's own `evaluation` settings; those by others are only given back, so that
+    a report or a comparison never mixes them.
+    """
     run = Run(folder)
-    said = run.config.model_dump(mode="json")
+    own = run.config
+    said = own.model_dump(mode="json")
     for override in overrides:
         if override.split(".")[0] not in ("compute", "evaluation"):
             raise UserError(f"--set {override}: only compute and evaluation can be changed on a finished run.")
@@ -95,7 +100,11 @@ def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console |
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
         opened = processes.first_then_all(lambda: open_data(config))
-        return evaluate(Session(run, config, opened, processes, _console(console, processes)), segmenter)
+        session = Session(run, config, opened, processes, _console(console, processes))
+        keep = config.evaluation == own.evaluation
+        if not keep:
+            session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
+        return evaluate(session, segmenter, keep=keep)
 
 
 def _start(config: Config) -> Processes:
