@@ -53,7 +53,7 @@ def test_looking_changes_nothing_but_the_choice(supervised: Make, tmp_path: Path
 def test_without_validation_videos_there_is_no_best(supervised: Make, tmp_path: Path) -> None:
     config = supervised("method.train.best_every=2")
     with (
-        patch("suture.runs.fit.frames_to_score", return_value={}),
-        pytest.raises(UserError, match=r"method.train.best_every is 2, but there are no validation videos"),
+        patch("suture.runs.run.frames_to_score", return_value={}),
+        pytest.raises(UserError, match=r"method.train.best_every is set, but there are no validation videos"),
     ):
         train(config, tmp_path / "run", QUIET)

@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from suture.errors import UserError
 from suture.files import read_json, write_json
 from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model, save_model
@@ -19,7 +20,7 @@ class Best(Callback):
     again and come out the same.
     """
 
-    def __init__(self, folder: Path, every: int, score: Callable[[Segmenter], float]) -> None:
+    def __init__(self, folder: Path, every: int, score: Callable[[Segmenter], float | None]) -> None:
         self.weights = folder / "best.safetensors"
         self.record = folder / "best.json"
         self.every = every
@@ -37,6 +38,10 @@ class Best(Callback):
         modes = [(module, module.training) for module in stage.modules()]
         segmenter = stage.outcome()
         value = self.score(segmenter)
+        if value is None:
+            raise UserError(
+                f"method.{stage.name}.best_every has nothing to choose by: the validation masks are ignored throughout."
+            )
         for module, training in modes:
             module.training = training
         best = read_json(self.record)["score"] if self.record.exists() else float("-inf")

@@ -67,6 +67,9 @@ class ModelSettings(Settings):
     weights: str | None = "imagenet"
     """A name on the hub, or a file (.safetensors, .pth); null starts from random weights."""
     layout: Literal["torchvision", "caffe"] = "torchvision"
+    origin: str | None = None
+    """Where the weights come from, and under which licence: for the run's records."""
+    licence: str | None = None
 
 
 class LoggerSettings(Settings):

@@ -202,13 +202,8 @@ def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
     if every is None:
         return None
     opened = session.opened
-    frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)
-    if not frames:
-        raise UserError(
-            f"method.{stage.name}.best_every is {every}, but there are no validation videos with masks to choose by: "
-            "name some training cases or videos in data.validation."
-        )
-    return Best(folder, every, lambda segmenter: session.score(segmenter, frames["val"])["primary"]["value"])
+    frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
+    return Best(folder, every, lambda segmenter: session.score(segmenter, frames)["primary"]["value"])
 
 
 def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:

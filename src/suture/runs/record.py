@@ -1,5 +1,6 @@
 """What a run leaves behind about its data and its machine, and how it is compared when the run goes on."""
 
+import hashlib
 import importlib.metadata
 import platform
 import subprocess
@@ -13,8 +14,9 @@ from suture.data.dataset import Dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
 from suture.models.pretrained import is_file
+from suture.models.segmenter import Segmenter
 from suture.models.weights import fingerprint
-from suture.runs.config import Config
+from suture.runs.config import Config, ModelSettings
 
 PACKAGES = (
     "torch",
@@ -28,13 +30,15 @@ PACKAGES = (
 )
 
 
-def data_record(dataset: Dataset, labelling: Labelling, config: Config) -> dict[str, Any]:
-    """Every video with case, split, frame count, view and SHA-256, every labelled frame with its mask's; no paths."""
+def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: Segmenter) -> dict[str, Any]:
+    """Every video with case, split, frame count, view and SHA-256, every labelled frame with its mask's; no paths.
+
+    And what the encoder of `start` was filled with: by name, hash, and the origin and licence that the config states.
+    """
     prints = Fingerprints(config.data.cache)
     labelled = [(dataset[video], index) for video, index in labelling]
     masks = [video.frames[index].mask for video, index in labelled]
     hashes = prints.masks([mask for mask in masks if mask is not None])
-    weights = config.model.weights
     return {
         "dataset": dataset.name,
         "protocol": dataset.protocol,
@@ -53,8 +57,20 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config) -> dict[
             for video in dataset
         },
         "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},
-        "weights": None if weights is None else fingerprint(Path(weights)) if is_file(weights) else {"hub": weights},
+        "weights": _weights(config.model, start),
     }
+
+
+def _weights(model: ModelSettings, start: Segmenter) -> dict[str, Any] | None:
+    if model.weights is None:
+        return None
+    stated = {"origin": model.origin, "licence": model.licence}
+    if is_file(model.weights):
+        return fingerprint(Path(model.weights)) | stated
+    digest = hashlib.sha256()
+    for name, tensor in sorted(start.backbone.encoder.state_dict().items()):
+        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+    return {"hub": model.weights, "sha256": digest.hexdigest()} | stated
 
 
 def environment(device: torch.device, precision: str) -> dict[str, Any]:

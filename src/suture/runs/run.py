@@ -52,11 +52,12 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
     with _locked(run, processes), explained(run.folder):
         opened = processes.first_then_all(lambda: open_data(config))
+        _refuse_unchoosable(opened, stages)
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         processes.first_only(
             lambda: run.begin(
                 config,
-                data_record(opened.dataset, opened.labelling, config),
+                data_record(opened.dataset, opened.labelling, config, segmenter),
                 environment(processes.device, processes.precision(config.compute)),
             )
         )
@@ -143,6 +144,16 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
                     f"method.{stage.name}.batch is {batch}, which cannot be divided among {processes.world} processes "
                     f"× accumulate {stage.settings.accumulate}: choose a multiple of {parts}."
                 )
+
+
+def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
+    """The best weights can only be chosen where there are validation videos to choose by."""
+    asking = [stage.name for stage in stages if isinstance(stage, Stage) and stage.settings.best_every]
+    if asking and not frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False):
+        raise UserError(
+            f"method.{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
+            "name some training cases or videos in data.validation."
+        )
 
 
 def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
