@@ -104,9 +104,7 @@ def score_table(board: Board) -> Table:
 def _title(board: Board, column: Column) -> str:
     if not board.runs[0].per_sequence or column.where != OVERALL:
         return column.title
-    if column.key != board.primary:
-        return "per frame"
-    return "Overall" if column.which == "test" else column.title
+    return "Overall" if column.key == board.primary else "per frame"
 
 
 def best_rows(group: Group, column: Column) -> list[Row]:
