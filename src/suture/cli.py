@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.progress import Progress
+from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError
@@ -67,7 +68,7 @@ def synthetic(
     except ValueError as error:
         raise UserError(f"These settings make no video: {error}") from None
     write_synthetic(folder, settings, container=container, workers=os.cpu_count() or 1)
-    out.print(f"Written: {folder}. Next: suture check {folder}", highlight=False, soft_wrap=True)
+    _say(out, f"Written: {folder}. Next: suture check {folder}")
 
 
 @app.command()
@@ -86,11 +87,8 @@ def check(
     from suture.data.sources import load_dataset
 
     if write:
-        written = write_draft(path, force=force)
-        out.print(
-            f"Drafted {written}: read it, answer its questions, then check again.", highlight=False, soft_wrap=True
-        )
-        return
+        drafted = write_draft(path, force=force)
+        _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.")
     dataset = load_dataset(path, source, **_options(option))
     report = check_dataset(dataset, progress=not json, on_quick=None if json else lambda quick: quick.print(err))
     if json:
@@ -103,7 +101,7 @@ def check(
         with Progress(console=err, transient=True) as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
-        err.print(f"{len(drawn)} pictures in {pictures}", highlight=False, soft_wrap=True)
+        _say(err, f"{len(drawn)} pictures in {pictures}")
     if report.fatal:
         raise typer.Exit(2)
 
@@ -125,7 +123,7 @@ def select(
 
     dataset = load_dataset(path, source, **_options(option))
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, force=force)
-    out.print(f"{chosen.count} frames of {len(chosen.frames)} videos in {output}", highlight=False, soft_wrap=True)
+    _say(out, f"{chosen.count} frames of {len(chosen.frames)} videos in {output}")
 
 
 @app.command()
@@ -146,7 +144,7 @@ def train(
     if _first():
         if metrics:
             out.print(scores_table([folder]))
-        out.print(f"Run: {folder}", highlight=False, soft_wrap=True)
+        _say(out, f"Run: {folder}")
 
 
 @app.command()
@@ -172,7 +170,7 @@ def report(
 
     path = write_report(runs, output, frames=not no_frames, console=err)
     out.print(scores_table(runs))
-    out.print(f"Report: {path}", highlight=False, soft_wrap=True)
+    _say(out, f"Report: {path}")
 
 
 @app.command()
@@ -198,24 +196,31 @@ def compare(
     outcome = None
     if tables or file.is_dir():
         written = comparisons.write_tables(folder, output if file.is_dir() else None)
-        out.print(f"Tables: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+        _say(out, f"Tables: {', '.join(map(str, written))}")
     else:
         outcome = comparisons.compare(file, output, devices, jobs, minutes, err)
     if collect is not None:
         copied = collect_runs(folder, collect)
-        out.print(f"{len(copied)} runs collected in {collect}", highlight=False, soft_wrap=True)
+        _say(out, f"{len(copied)} runs collected in {collect}")
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:
     """`KEY=VALUE` options of a source, values as YAML."""
-    from suture.runs.config import set_value
-
     options: dict[str, Any] = {}
-    for option in said or []:
+    if not said:
+        return options
+    from suture.runs.config import set_value  # brings torch, for which the other commands need not wait
+
+    for option in said:
         set_value(options, option)
     return options
+
+
+def _say(console: Console, line: str) -> None:
+    """One line as it is: paths are there to be copied, and may hold what Rich takes for markup."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _first() -> bool:
@@ -230,7 +235,7 @@ def main() -> None:
     except UserError as error:
         if "--debug" in sys.argv:
             raise
-        err.print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         err.print("Stopped; start the same command again to go on.")

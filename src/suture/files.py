@@ -4,7 +4,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def read_json(path: Path) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds a mapping; anything else is a `UserError` that names the place."""
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        value = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 text file.") from error
     except yaml.YAMLError as error:
@@ -74,8 +74,24 @@ def read_yaml(path: Path) -> dict[str, Any]:
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise UserError(f"{path} is not valid YAML{place}: {_one_line(error)}.") from error
     if not isinstance(value, dict):
-        raise UserError(f"{path} holds {type(value).__name__}, expected a mapping of keys to values.")
+        found = "nothing" if value is None else f"a {type(value).__name__}"
+        raise UserError(f"{path} holds {found}, expected a mapping of keys to values.")
     return value
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Safe YAML in which no key occurs twice: of two, one would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.constructor.ConstructorError(
+                        problem=f"the key {key.value!r} occurs twice", problem_mark=key.start_mark
+                    )
+                seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep)
 
 
 def check_format(path: Path, found: object, newest: int) -> None:

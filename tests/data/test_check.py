@@ -1,6 +1,7 @@
 """`suture check`: a healthy dataset has no problems, and each kind of problem is found, counted, placed and mended."""
 
 import json
+import shutil
 import struct
 import zlib
 from collections.abc import Iterable
@@ -375,7 +376,15 @@ def test_masks_without_a_dataset_file_are_fatal(root: Path) -> None:
     assert report.fatal
 
 
+def test_masks_that_the_dataset_file_does_not_name_are_fatal_and_no_video(root: Path) -> None:
+    describe(root, masks=None, classes=[], videos=".", split=None)
+    report = run(root)
+    assert "--write --force" in find(report, "no-dataset-file").mend
+    assert {video.id.partition("_")[0] for video in report.summary.videos} == {"videos"}
+
+
 def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:
+    shutil.rmtree(root / "masks")
     describe(root, masks=None, classes=[])
     problem = only(root, "no-masks")
     assert problem.severity == "note"

@@ -1,3 +1,4 @@
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -56,6 +57,14 @@ def test_a_header_that_promises_too_much(tmp_path: Path, size: int) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gone\.png is not an image that can be read"):
         read_image(tmp_path / "gone.png")
+
+
+def test_something_that_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "folder.png").mkdir()
+    for name in ("pipe.png", "folder.png"):
+        with pytest.raises(UserError, match=f"{name} is not a file"):
+            read_image(tmp_path / name)
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 7], [0, 1, 255]])

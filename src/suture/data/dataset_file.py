@@ -218,7 +218,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
 
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
-    where = ".".join(str(part) for part in error["loc"] if part not in ("str", "[key]"))
+    where = ".".join(str(part) for part in error["loc"] if part not in ("str", "[key]")) or "the whole"
     if error["type"] == "extra_forbidden":
         known = _keys_at(model, error["loc"])
         key = str(error["loc"][-1])

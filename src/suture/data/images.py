@@ -78,6 +78,8 @@ def raw_mask(image: Image.Image, by_color: bool, name: str) -> np.ndarray:
 
 def open_image(path: Path | BinaryIO, name: str) -> Image.Image:
     """Open an image without decoding it; `name` is for messages."""
+    if isinstance(path, Path) and path.exists() and not path.is_file():
+        raise UserError(f"{name} is not a file: replace it.")  # a pipe would be waited for without end
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)

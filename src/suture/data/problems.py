@@ -142,7 +142,8 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     dataset = evidence.dataset
     labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
     if unused := _unused_masks(dataset):
-        mend = "`suture check PATH --write` drafts it: say there what the values of the masks mean"
+        again = " --force" if (dataset.root / FILE_NAME).exists() else ""
+        mend = f"`suture check PATH --write{again}` drafts it: say there what the values of the masks mean"
         what = "Masks are here, but no dataset.yaml says what their values mean: they are left out"
         yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
     elif not any(video.with_mask for video in dataset):
@@ -394,7 +395,7 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
 
 def _unused_masks(dataset: Dataset) -> list[str]:
     """Folders of masks that nothing explains."""
-    if not dataset.root.is_dir() or (dataset.root / FILE_NAME).exists() or any(video.with_mask for video in dataset):
+    if not dataset.root.is_dir() or any(video.with_mask for video in dataset):
         return []
     return sorted(str(place) for place in guess(dataset.root)[1])
 

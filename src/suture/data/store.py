@@ -13,10 +13,7 @@ import math
 import multiprocessing
 import os
 import shutil
-import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +30,7 @@ from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
+from suture.data.workers import start_worker
 from suture.errors import UserError
 from suture.files import check_format, read_json, write_json
 
@@ -406,16 +404,7 @@ _work: tuple[Dataset, Mapping[str, Fit], Sequence[_Part]]
 def _start_worker(parent: int, dataset: Dataset, fits: Mapping[str, Fit], parts: Sequence[_Part]) -> None:
     global _work
     _work = dataset, fits, parts
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
-    cv2.setNumThreads(1)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-
-
-def _die_with(parent: int) -> None:
-    """End this worker when its parent was killed; it would wait for work for ever, holding the parent's lock."""
-    while os.getppid() == parent:
-        time.sleep(0.2)
-    os._exit(1)
+    start_worker(parent)
 
 
 def _build_chunk(number: int, first: int, last: int) -> None:

@@ -142,9 +142,10 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, _Image
         labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
         shapes: dict[Any, list[Shape]] = {}
         for annotation in data["annotations"]:
-            shapes.setdefault(annotation["image_id"], []).append(
-                (labels[annotation["category_id"]], annotation["segmentation"])
-            )
+            label = labels.get(annotation["category_id"])
+            if label is None:
+                raise UserError(f"{where} has shapes of the category id {annotation['category_id']}, not listed in it.")
+            shapes.setdefault(annotation["image_id"], []).append((label, annotation["segmentation"]))
         images: dict[str, _Image] = {}
         for entry in data["images"]:
             frame = os.path.splitext(str(entry["file_name"]).replace("\\", "/"))[0]

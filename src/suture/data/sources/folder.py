@@ -34,7 +34,7 @@ def load(root: Path) -> Dataset:
     file, skip, notes = DatasetFile(), set[Path](), list[str]()
     if path.is_file():
         file = DatasetFile.read(path)
-        skip = {Path(os.path.normpath(place)) for place in _mask_places(root, file, path)}
+        skip = {Path(os.path.normpath(place)) for place in _mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess(root)
         notes = ["There is no dataset.yaml: `suture check PATH --write` drafts one."]
@@ -65,6 +65,12 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
     folders = listing(root)[0]
     videos = next((name for name in VIDEO_FOLDERS if name in folders), ".")
     return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
+
+
+def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
+    """Folders that seem to hold masks, where the file names none: they must not become videos."""
+    videos = Path(os.path.normpath(root / file.videos))
+    return {place for place in guess(root)[1] if place != videos} if file.masks is None else set()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from rich.progress import Progress
 from suture.data.labelling import frame_name
 from suture.data.render import Image, render_video
 from suture.data.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
+from suture.data.workers import start_worker
 from suture.errors import UserError
 from suture.files import write_json, write_text
 
@@ -146,7 +147,8 @@ def _write_videos(
                 for _ in _write_video(folder, video, container):
                     advance(1)
             return
-        with ProcessPoolExecutor(min(workers, len(videos)), get_context("spawn")) as pool:
+        context = get_context("spawn")
+        with ProcessPoolExecutor(min(workers, len(videos)), context, start_worker, (os.getpid(),)) as pool:
             jobs = {pool.submit(_write_whole_video, folder, video, container): video for video in videos}
             try:
                 for job in as_completed(jobs):

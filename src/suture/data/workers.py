@@ -1,0 +1,22 @@
+"""Processes that work for this one, and end with it."""
+
+import os
+import signal
+import threading
+import time
+
+import cv2
+
+
+def start_worker(parent: int) -> None:
+    """What a pool's process does first; `parent` is the process that made the pool."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
+    cv2.setNumThreads(1)
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def _die_with(parent: int) -> None:
+    """End this worker when its parent was killed; it would wait for work for ever, holding the parent's locks."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)

@@ -1,0 +1,63 @@
+"""The command line of the data commands: what is printed, and the exit codes."""
+
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from suture.cli import main
+
+
+def suture(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The exit code of a command."""
+    monkeypatch.setattr(sys, "argv", ["suture", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two videos of three frames, with masks."""
+    for number, name in enumerate(("videos/a", "videos/b")):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        masks = tmp_path / "masks" / folder.name
+        masks.mkdir(parents=True)
+        for index in range(3):
+            frame = np.random.default_rng([number, index]).integers(0, 255, (48, 64, 3), np.uint8)
+            cv2.imwrite(str(folder / f"{index}.png"), frame)
+            cv2.imwrite(str(masks / f"{index}.png"), np.tri(48, 64, dtype=np.uint8))
+    return tmp_path
+
+
+def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "dataset.yaml").write_text("videos: videos\nview: [1, 2]\n")
+    assert suture(monkeypatch, "check", str(root)) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert "[x, y, w, h]" in said.err  # which Rich would take for markup
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err
+    assert suture(monkeypatch, "check", str(root / "[/none]")) == 2
+    assert "[/none] does not exist" in capsys.readouterr().err
+
+
+def test_write_drafts_and_then_checks(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert suture(monkeypatch, "check", str(root), "--write") == 2  # nobody has said what unpainted pixels mean
+    said = capsys.readouterr()
+    assert "Drafted" in said.err
+    assert "meaning is not stated" in " ".join(said.out.split())
+    file = root / "dataset.yaml"
+    file.write_text(file.read_text().replace("# unpainted:", "unpainted:"))
+    assert suture(monkeypatch, "check", str(root)) == 0
+    before = file.read_text()
+    assert suture(monkeypatch, "check", str(root), "--write") == 2
+    assert "--force" in capsys.readouterr().err
+    assert file.read_text() == before

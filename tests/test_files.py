@@ -1,0 +1,34 @@
+"""YAML files: a mapping, whole, and without a key that occurs twice."""
+
+from pathlib import Path
+
+import pytest
+
+from suture.errors import UserError
+from suture.files import read_yaml
+
+
+def test_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("base: &base {a: 1}\nother: {<<: *base, b: [x, y]}\n")
+    assert read_yaml(path) == {"base": {"a": 1}, "other": {"a": 1, "b": ["x", "y"]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds nothing"),
+        ("- a", "holds a list"),
+        ("a: [1,", "line 1"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' occurs twice"),
+        ("split: {train: [x], test: [y], train: [z]}", "'train' occurs twice"),
+        ("a: !!python/object:os.system {}", "not valid YAML"),
+    ],
+)
+def test_anything_else_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        read_yaml(path)
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)
