@@ -77,7 +77,7 @@ def test_a_dataset_is_enough_and_a_killed_run_goes_on(
     assert "stage 3 of 4: contrast goes on at step" in err
     assert "stage 4 of 4: finetune" in err
     assert "stage 1 of 4" not in err
-    assert "new videos (test)" in out
+    assert "test, validation: new videos" in out
     assert "completion" in out
     assert f"Run: {run.relative_to(dataset.parent)}" in out
     whole = tmp_path / "whole"

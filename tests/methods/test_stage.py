@@ -188,7 +188,7 @@ def test_hands_on_the_average_of_the_weights_if_asked(tiny_job: Build, fit: Any)
     last = stage.segmenter.backbone.weight.detach()
     average, *moved = [*seen, last]  # the average begins as the weights do
     for step, weight in enumerate(moved, 1):
-        momentum = min(step / (step + 1), 0.7)
+        momentum = min(1 - 1 / step, 0.7)
         average = momentum * average + (1 - momentum) * weight
     outcome = stage.outcome()
     assert outcome is not stage.segmenter

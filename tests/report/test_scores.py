@@ -45,4 +45,5 @@ def test_table_for_the_terminal(runs: Runs) -> None:
     out = Console(file=io.StringIO(), width=200)
     out.print(scores_table([runs.supervised, runs.pgvcl]))
     said = out.file.getvalue()  # type: ignore[attr-defined]
-    assert [said.count(name) for name in ("supervised", "pgvcl", "new videos (test)", "completion")] == [3, 3, 1, 1]
+    assert [said.count(name) for name in ("supervised", "pgvcl", "│ test ", "│ completion ")] == [3, 3, 1, 1]
+    assert "test, validation: new videos" in said

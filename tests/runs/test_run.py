@@ -152,3 +152,11 @@ def test_loader_processes_change_nothing(
     for name, workers in (("a", 0), ("b", 2)):
         train_quietly(pgvcl("method.contrast.accumulate=2", f"compute.workers={workers}"), tmp_path / name)
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+
+
+def test_one_frame_at_a_time_is_refused_before_anything_starts(
+    supervised: Callable[..., Config], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"method\.train: deeplabv3 cannot learn from one frame at a time"):
+        train(supervised("method.train.accumulate=4"), tmp_path / "run", Console(quiet=True))
+    assert not (tmp_path / "run" / "config.yaml").exists()

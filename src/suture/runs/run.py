@@ -144,6 +144,13 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
                     f"method.{stage.name}.batch is {batch}, which cannot be divided among {processes.world} processes "
                     f"× accumulate {stage.settings.accumulate}: choose a multiple of {parts}."
                 )
+            # DeepLab's batch norm on pooled features needs two values; synchronised over several GPUs, it has them.
+            alone = batch == parts and (processes.world == 1 or processes.device.type != "cuda")
+            if alone and config.model.architecture.startswith("deeplab"):
+                raise UserError(
+                    f"method.{stage.name}: {config.model.architecture} cannot learn from one frame at a time: raise "
+                    "batch, lower accumulate, or use fewer processes."
+                )
 
 
 def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
