@@ -61,3 +61,14 @@ def test_write_drafts_and_then_checks(
     assert suture(monkeypatch, "check", str(root), "--write") == 2
     assert "--force" in capsys.readouterr().err
     assert file.read_text() == before
+
+
+def test_ctrl_c_says_how_to_go_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("suture.data.sources.load_dataset", interrupted)
+    assert suture(monkeypatch, "check", str(root)) == 130
+    assert capsys.readouterr().err.strip() == "Stopped; start the same command again to go on."

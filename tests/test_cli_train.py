@@ -98,6 +98,15 @@ def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> Non
     assert first == again
 
 
+def test_evaluate_prints_the_scores_of_other_settings_without_keeping_them(trained: tuple[Path, str, str]) -> None:
+    run = trained[0]
+    kept = (run / "metrics.json").read_bytes()
+    result = CliRunner().invoke(app, ["evaluate", str(run), "--set", "evaluation.splits=[val]"])
+    assert "│ validation " in result.output
+    assert "│ test " not in result.output
+    assert (run / "metrics.json").read_bytes() == kept
+
+
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     dataset: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

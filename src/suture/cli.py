@@ -27,8 +27,12 @@ app = typer.Typer(
 out = Console()
 err = Console(stderr=True)
 
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be given several times.")
+]
+Source = Annotated[str, typer.Option(help="How the folder is read: auto, folder, endovis18, cadis or vocalfolds.")]
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
+DATASET = "A folder of videos or frames, a video file, or a dataset."
 
 
 def _version(value: bool) -> None:
@@ -40,19 +44,21 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of mistakes.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
 
 @app.command()
 def synthetic(
-    folder: Annotated[Path, typer.Argument(help="Where to write it.")],
-    cases: Annotated[int, typer.Option(min=1)] = 8,
+    folder: Annotated[Path, typer.Argument(help="Where to write it; must not exist yet.")],
+    cases: Annotated[int, typer.Option(min=1, help="Operations; some come as several videos.")] = 8,
     frames: Annotated[int, typer.Option(min=1, help="Frames per video.")] = 100,
     size: Annotated[str, typer.Option(help="WIDTHxHEIGHT.")] = "256x256",
-    fps: float = 5.0,
-    seed: int = 0,
+    fps: Annotated[float, typer.Option(help="Frames per second.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="Another number renders other video.")] = 0,
     container: Annotated[Literal["mp4", "png"], typer.Option(help="Video files, or folders of frames.")] = "mp4",
 ) -> None:
     """Generate surgical-looking video with masks, to try everything without data."""
@@ -73,15 +79,15 @@ def synthetic(
 
 @app.command()
 def check(
-    path: Path,
-    source: str = "auto",
+    path: Annotated[Path, typer.Argument(help=DATASET)],
+    source: Source = "auto",
     option: Options = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Draft dataset.yaml, every guess marked.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing dataset.yaml.")] = False,
     pictures: Annotated[Path | None, typer.Option(help="Draw each video's view and shots into this folder.")] = None,
 ) -> None:
-    """Say what is here, and what would ruin a night of training."""
+    """Say what is here, and what would ruin a night of training; exit code 2 if something would."""
     from suture.data.check import check as check_dataset
     from suture.data.draft import write_draft
     from suture.data.sources import load_dataset
@@ -108,16 +114,16 @@ def check(
 
 @app.command()
 def select(
-    path: Annotated[Path, typer.Argument(help="A folder of videos or frames, a video file, or a dataset.")],
+    path: Annotated[Path, typer.Argument(help=DATASET)],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the frames go.")],
-    every: Annotated[int | None, typer.Option(help="One frame in so many.")] = None,
-    ratio: Annotated[float | None, typer.Option(help="This share of the frames.")] = None,
+    every: Annotated[int | None, typer.Option(help="One frame in so many of each video.")] = None,
+    ratio: Annotated[float | None, typer.Option(help="This share of each video's frames, such as 0.05.")] = None,
     budget: Annotated[int | None, typer.Option(help="So many frames in all.")] = None,
-    source: str = "auto",
+    source: Source = "auto",
     option: Options = None,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")] = False,
 ) -> None:
-    """Choose the frames to label, and write them out."""
+    """Choose the frames to label, by --every, --ratio or --budget, and write them out."""
     from suture.annotate.select import select_frames
     from suture.data.sources import load_dataset
 
@@ -129,8 +135,12 @@ def select(
 @app.command()
 def train(
     target: Annotated[Path | None, typer.Argument(help="A config file, or a dataset's folder.")] = None,
-    run: Annotated[Path | None, typer.Option("-o", "--run", help="The run folder.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Settings to start from.")] = None,
+    run: Annotated[
+        Path | None, typer.Option("-o", "--run", help="The run folder; else runs/DATASET-METHOD-SEED.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Settings to start from: cadis, demo, endovis18 or vocalfolds.")
+    ] = None,
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
@@ -148,20 +158,22 @@ def train(
 
 
 @app.command()
-def evaluate(run: Path, set: Overrides = None) -> None:
+def evaluate(run: Annotated[Path, typer.Argument(help="A run folder.")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
     from suture.report.scores import scores_table
     from suture.runs.run import evaluate_run
 
-    evaluate_run(run, set or [], err)
+    metrics = evaluate_run(run, set or [], err)
     if _first():
-        out.print(scores_table([run]))
+        out.print(scores_table([run], [metrics]))
 
 
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="One run folder, or several to set side by side.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="The HTML file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The HTML file; else report.html in the run folder.")
+    ] = None,
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
 ) -> None:
     """Write one HTML page about finished runs, and print their scores."""
@@ -175,9 +187,11 @@ def report(
 
 @app.command()
 def compare(
-    file: Annotated[Path, typer.Argument(help="A comparison file, or with --tables a folder of finished runs.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where runs and tables go.")] = None,
-    devices: Annotated[str | None, typer.Option(help="GPU numbers such as 0,1, or cpu.")] = None,
+    file: Annotated[Path, typer.Argument(help="A comparison file; or a folder of finished runs, to write its tables.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where runs and tables go; else runs/NAME.")
+    ] = None,
+    devices: Annotated[str | None, typer.Option(help="GPU numbers such as 0,1, or cpu; else all GPUs.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on each device.")] = 1,
     minutes: Annotated[float | None, typer.Option(help="Start no run that would not end within so many.")] = None,
     list: Annotated[bool, typer.Option("--list", help="Only say which runs there are, and which are done.")] = False,
@@ -237,9 +251,10 @@ def main() -> None:
             raise
         err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("Stopped; start the same command again to go on.")
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # Typer's answer to Ctrl-C
+            err.print("Stopped; start the same command again to go on.")
+        raise
 
 
 if __name__ == "__main__":

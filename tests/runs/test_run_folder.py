@@ -104,6 +104,21 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
     )
 
 
+def test_what_failed_before_its_first_stage_may_be_mended(
+    supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
+) -> None:
+    data, folder = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "run"
+    file = data / "dataset.yaml"
+    file.write_text(file.read_text().replace("value: 0\n", "value: 200\n").replace("unpainted: ignore\n", ""))
+    settings = (f"data.root={data}", "method.train.steps=1")
+    with pytest.raises(UserError, match="holds the value 0 "):
+        train_quietly(supervised(*settings), folder)
+    assert (folder / "config.yaml").exists()
+    shutil.copy(dataset / "dataset.yaml", file)
+    train_quietly(supervised(*settings, "seed=3"), folder)
+    assert Run(folder).config.seed == 3
+
+
 def test_compute_may_change_and_the_same_path_may_be_written_otherwise(
     begun: Any, train_quietly: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

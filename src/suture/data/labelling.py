@@ -205,7 +205,7 @@ def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
     if not labelled.count:
         raise UserError(
             f"The labelling '{name}' chooses {wanted.count} frames, of which none is a training frame with a mask "
-            f"({available.count} are): choose others, or leave it out to take all masks."
+            f"({available.count} are): choose others, or set data.labelling.{name.split()[0]}=null to take all."
         )
     return labelled
 

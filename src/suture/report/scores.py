@@ -1,7 +1,7 @@
 """Scores of runs side by side: which is best, and how far it is from the first."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +162,16 @@ def _first(values: Sequence[Any] | Iterator[Any]) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def scores_table(runs: Sequence[Path]) -> Table:
+def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None = None) -> Table:
     """The scores of runs for the terminal: new videos and completion, a row per run, the best of each bold.
+
+    They are those in the run folders, unless others are given.
 
     >>> Console().print(scores_table([Path("runs/supervised"), Path("runs/pgvcl")]))  # doctest: +SKIP
     """
     facts = read_runs(runs)
+    if metrics is not None:
+        facts = [replace(run, metrics=own) for run, own in zip(facts, metrics, strict=True)]
     table = Table(title="Scores (%)", title_justify="left", caption=_CAPTION, caption_justify="left")
     table.add_column("scored on", no_wrap=True)
     table.add_column("run", overflow="fold")

@@ -80,8 +80,14 @@ class Run:
                 file.truncate(0)
 
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any]) -> None:
-        """Write down config, data and machine before anything starts; refuse to go on if config or data changed."""
-        self._refuse_changes(config, data)
+        """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
+
+        Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
+        """
+        if any(self.folder.glob("stages/*/*")):
+            self._refuse_changes(config, data)
+        else:
+            (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
         said = relocated(config.model_dump(mode="json"), Path(), self.folder)
         write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
