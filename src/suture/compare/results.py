@@ -19,7 +19,7 @@ SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 """The sets of frames that are scored, in the order of the paper's columns."""
 OVERALL = "overall"
 UNSUPERVISED = ("contrast", "propagation")
-"""Stages that learn from no label, where their `done.json` does not say how many supervised steps they made."""
+"""Stages that learn from no label, in runs made before their `done.json` said so itself."""
 MARKS = "†‡§¶‖"
 
 

@@ -77,8 +77,8 @@ def contrasts(keys: ClassSums, weights: Tensor | None = None) -> Contrasts:
 
     The keys are either each query's own (B K C …), or a pool for all queries (K C …) with `weights` (B K) that say how
     often each key frame counts for each query: 1 for its keys, 0 for the others. A pool of M frames with weights N/M
-    gives the expectation, over draws of N of the M frames, of all that is summed here: so a bank of the whole dataset
-    stands in for N frames of other videos and S⁻ does not grow with the bank and drown S⁺.
+    gives the expectation, over draws of N of the M frames, of all that is summed here: so M frames can stand in for N
+    of other videos and S⁻ does not grow with M and drown S⁺. (The bank keeps running totals that come to the same.)
     """
     sums, counts = keys
     if weights is None:

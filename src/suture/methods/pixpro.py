@@ -142,6 +142,9 @@ class Propagation(Stage):
         shown = batch.in_view[:, :, None] & _other_view(batch.in_view)[:, None, :]
         return positive_pairs(batch.cells, other, self.settings.distance) & shown
 
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"supervised_steps": 0}
+
     def after_step(self) -> None:
         m = momentum_schedule(self.global_step, self.total_steps, self.settings.momentum)
         self.momentum.update(self.online, m)
