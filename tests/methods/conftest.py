@@ -8,6 +8,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
+from stage_tester import trainer
 
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -133,20 +134,8 @@ def fit(tmp_path: Path) -> Callable[..., L.Trainer]:
 
     def run(stage: Stage, job: Job, *callbacks: L.Callback) -> L.Trainer:
         stage.begin(job)
-        trainer = L.Trainer(
-            max_steps=stage.total_steps,
-            max_epochs=-1,
-            accumulate_grad_batches=stage.settings.accumulate,
-            gradient_clip_val=stage.settings.optimizer.clip,
-            callbacks=list(callbacks),
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=tmp_path,
-        )
-        trainer.fit(stage)
-        return trainer
+        made = trainer(stage, tmp_path, *callbacks)
+        made.fit(stage)
+        return made
 
     return run

@@ -24,10 +24,12 @@ EASY = {"crop": (0.9, 1.0), "color": "none"}
 
 
 def trainer(stage: Stage, folder: Path, *callbacks: L.Callback) -> L.Trainer:
+    """Lightning as a run has it, but without its files and bars."""
     return L.Trainer(
         max_steps=stage.total_steps,
         max_epochs=-1,
         accumulate_grad_batches=stage.settings.accumulate,
+        gradient_clip_val=stage.settings.optimizer.clip,
         callbacks=list(callbacks),
         accelerator="cpu",
         logger=False,
