@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from suture.data.augment import Patches, ViewDraw, collate, draw_view
 from suture.data.classes import IGNORE
@@ -81,7 +82,7 @@ class SemiSupervised(Stage):
         """The frames at unlabelled places of a step."""
         return [self.unlabelled_order[step * self.unlabelled_batch + place] for place in places]
 
-    def weighted_sum(self, *terms: tuple[float, Total]) -> Total:
+    def weighted_sum(self, *terms: tuple[float | Tensor, Total]) -> Total:
         """Σ weight · mean of terms that are means over different pixels.
 
         `training_step` divides a loss by its weight summed over all processes, and one weight cannot serve several

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from suture.data.augment import Augment
 from suture.data.training import TrainingFrames, generator
 from suture.errors import UserError
+from suture.methods.capture import CapturedStep
 from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
 from suture.models.momentum import MomentumCopy
 from suture.models.segmenter import Segmenter
@@ -102,6 +103,8 @@ class Job:
     """What inference computes in; None is full precision."""
     workers: int = 0
     compile: bool = False
+    capture: bool = False
+    """Whether a step is recorded and replayed as a CUDA graph."""
     rank: int = 0
     world: int = 1
 
@@ -114,9 +117,12 @@ class Stage(L.LightningModule, ABC):
     """A training stage."""
 
     settings: TrainingSettings
+    clock: Tensor
+    """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
 
     def __init__(self, name: str, settings: TrainingSettings, *, start_from: str | None = None) -> None:
         super().__init__()
+        self.register_buffer("clock", torch.zeros(()), persistent=False)
         self.name = name
         self.settings = settings
         self.start_from = start_from
@@ -162,6 +168,10 @@ class Stage(L.LightningModule, ABC):
         if job.compile:
             for network in self.networks():
                 network.compile()
+        # Accumulated parts would each have gradients of their own in the graph.
+        self.captured: CapturedStep | None = None
+        if job.capture and self.settings.accumulate == 1:
+            self.captured = CapturedStep(self, self.step)
 
     def networks(self) -> list[nn.Module]:
         """What torch.compile is applied to."""
@@ -199,7 +209,8 @@ class Stage(L.LightningModule, ABC):
         s = self.settings.optimizer
         optimizer: torch.optim.Optimizer
         if s.kind == "adamw":
-            optimizer = torch.optim.AdamW(self.groups(), s.lr, weight_decay=s.weight_decay)
+            fused = self.job.device.type == "cuda"
+            optimizer = torch.optim.AdamW(self.groups(), s.lr, weight_decay=s.weight_decay, fused=fused)
         elif s.kind == "sgd":
             optimizer = torch.optim.SGD(self.groups(), s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
         else:
@@ -224,11 +235,19 @@ class Stage(L.LightningModule, ABC):
         torch.manual_seed(
             int(generator(self.job.seed, self.name, self.global_step, part, self.job.rank).integers(2**62))
         )
+        self.clock.fill_(self.global_step / self.total_steps)
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         return self.render(batch)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        replayed = self.captured(batch) if self.captured else None
+        self.replayed = replayed is not None
+        loss, self.last_loss = replayed or self.step(batch)
+        return loss
+
+    def step(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """The loss to descend, and the same for people to read."""
         try:
             total = self.loss(batch)
         except ValueError as error:
@@ -241,8 +260,13 @@ class Stage(L.LightningModule, ABC):
             ) from error
         # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
         count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
-        self.last_loss = all_sum(total.loss.detach()) / count
-        return total.loss * (self.job.world / count)
+        return total.loss * (self.job.world / count), all_sum(total.loss.detach()) / count
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        if self.captured and self.replayed:
+            self.captured.take_gradients()
+        else:
+            super().backward(loss, *args, **kwargs)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if (batch_idx + 1) % self.settings.accumulate:

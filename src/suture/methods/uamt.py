@@ -95,7 +95,7 @@ class UncertaintyAware(SemiSupervised):
         logits, student = self.segmenter(torch.cat([images, unlabelled])).split([len(images), len(unlabelled)])
         supervised = Total(*cross_entropy(logits, labels))
 
-        s, risen = self.settings, ramp(self.global_step, self.total_steps)
+        s, risen = self.settings, ramp(self.clock)
         target = self.stochastic_pass(unlabelled)
         mean = reduce(torch.add, (self.stochastic_pass(unlabelled) for _ in range(s.passes))) / s.passes
         limit = (s.threshold + (1 - s.threshold) * risen) * math.log(target.shape[1])
@@ -114,10 +114,10 @@ class UncertaintyAware(SemiSupervised):
         self.teacher.update(self.segmenter, min(1 - 1 / self.global_step, self.settings.teacher))
 
 
-def ramp(step: int, total: int) -> float:
-    """Rises from e⁻⁵ at step 0 to 1 at step `total`.
+def ramp(progress: Tensor) -> Tensor:
+    """Rises from e⁻⁵ at the start of the stage, 0, to 1 at its end, 1.
 
-    >>> [round(ramp(step, 100), 3) for step in (0, 50, 100)]
+    >>> [round(risen, 3) for risen in ramp(torch.tensor([0, 0.5, 1])).tolist()]
     [0.007, 0.287, 1.0]
     """
-    return math.exp(-5 * (1 - min(step, total) / total) ** 2)
+    return torch.exp(-5 * (1 - progress) ** 2)

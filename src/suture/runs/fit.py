@@ -66,6 +66,10 @@ def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter)
         autocast=processes.autocast(config.compute),
         workers=workers,
         compile=config.compute.compile,
+        # The gradients of a step in fp16 are scaled by what Lightning finds out from step to step.
+        capture=processes.device.type == "cuda"
+        and processes.world == 1
+        and processes.precision(config.compute) != "16",
         rank=processes.rank,
         world=processes.world,
     )
@@ -183,6 +187,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
             raise KeyboardInterrupt from error
         raise
+    stage.captured = None  # a graph keeps the memory of a whole step
     refuse_nan(stage, checkpoint, weights=True)
     if processes.first:
         segmenter = stage.outcome()

@@ -1,0 +1,79 @@
+"""Every stage's step can be a CUDA graph, and as one it learns the same."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import lightning as L
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
+
+from suture.methods.method import find_method, methods
+from suture.methods.pseudo import PseudoLabels
+from suture.methods.stage import Job, Part, Stage
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+
+
+def stages(name: str, job: Job) -> Iterator[Stage]:
+    """A method's training stages, with pseudo labels where they need some."""
+    for stage in find_method(name)(find_method(name).Settings()).stages():
+        if isinstance(stage, PseudoLabels):
+            stage.run(job)
+            stage.load(job)
+        else:
+            yield stage
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_no_step_waits_for_values(name: str, tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job()
+    for stage in stages(name, job):
+        stage.begin(job)
+        batch = stage.render(stage.draw(Part(0, range(4), range(4))))
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:  # refuses whatever needs a tensor's values
+            loss, _ = stage.step(tree_map_only(torch.Tensor, mode.from_tensor, batch))
+        assert loss.shape == ()
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_recorded_step_learns_the_same(name: str, tiny_job: Callable[..., Job], tmp_path: Path) -> None:
+    def losses(capture: bool) -> list[float]:
+        job = replace(tiny_job(), device=torch.device("cuda"), capture=capture)
+        seen = Losses()
+        for stage in stages(name, job):
+            stage.settings = stage.settings.model_copy(update={"steps": 5, "epochs": None, "batch": 4})
+            job.segmenter.cpu()
+            stage.begin(job)
+            trainer = L.Trainer(
+                max_steps=5,
+                max_epochs=-1,
+                callbacks=[seen],
+                accelerator="gpu",
+                devices=1,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                default_root_dir=tmp_path,
+            )
+            trainer.fit(stage)
+            assert (stage.captured is not None) == capture
+            assert not capture or stage.replayed
+        return seen.losses
+
+    eager, recorded = losses(False), losses(True)
+    assert recorded == pytest.approx(eager, rel=2e-2)
+
+
+class Losses(L.Callback):
+    """Notes the loss of every step."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def on_train_batch_end(self, trainer: L.Trainer, stage: Stage, *args: object) -> None:
+        self.losses.append(float(stage.last_loss))
