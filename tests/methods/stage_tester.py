@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.methods import semi, unimatch
+from suture.methods import cutmix, semi, stitch, strong
 from suture.methods import stage as base
 from suture.methods.method import find_method
 from suture.methods.stage import Job, Part, Stage
@@ -79,9 +79,10 @@ def meet(patch: pytest.MonkeyPatch, world: int) -> None:
         barrier.wait()
         return list(values)
 
-    for module in (base, semi):
+    for module in (base, semi, stitch):
         patch.setattr(module, "all_sum", lambda value: torch.stack(everyones(value)).sum(0))
-    patch.setattr(unimatch, "all_gather", lambda value: torch.cat(everyones(value)))
+    for module in (cutmix, stitch, strong):
+        patch.setattr(module, "all_gather", lambda value: torch.cat(everyones(value)))
 
 
 class StageTester:

@@ -1,6 +1,7 @@
 """Every stage's step can be a CUDA graph, and as one it learns the same."""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,10 +44,11 @@ def test_no_step_waits_for_values(name: str, tiny_job: Callable[..., Job]) -> No
 def test_a_recorded_step_learns_the_same(name: str, tiny_job: Callable[..., Job], tmp_path: Path) -> None:
     def losses(capture: bool) -> list[float]:
         job = replace(tiny_job(), device=torch.device("cuda"), capture=capture)
+        start = deepcopy(job.segmenter.state_dict())
         seen = Losses()
         for stage in stages(name, job):
             stage.settings = stage.settings.model_copy(update={"steps": 5, "epochs": None, "batch": 4})
-            job.segmenter.cpu()
+            job.segmenter.cpu().load_state_dict(start)
             stage.begin(job)
             trainer = L.Trainer(
                 max_steps=5,

@@ -115,6 +115,7 @@ def test_says_which_steps_teach_the_model_that_is_handed_on(tiny_job: Build) -> 
         if isinstance(stage, Stage):
             stage.total_steps = stage.settings.steps
             told[stage.name] = stage.facts()
+            assert stage.key == ("method.pretrain" if "pretrain" in stage.name else "method.round")
     assert told["pretrain-a"] == {"steps": 1000, "batch": 8}
     assert told["pretrain-b"] == {"steps": 1000, "batch": 8, "supervised_steps": 0}
     assert told["round-1-a"] == {"steps": 200, "batch": 8}

@@ -12,8 +12,9 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
+from suture.methods.cutmix import draw_patch, in_boxes
 from suture.methods.stage import Job, Part
-from suture.methods.unimatch import UniMatchSettings, WeakToStrong, draw_patch, in_boxes
+from suture.methods.unimatch import UniMatchSettings, WeakToStrong
 from suture.models.segmenter import set_dropout
 
 WHOLE = Part(0, range(4), range(4))

@@ -75,7 +75,7 @@ class CapturedStep:
         with torch.cuda.stream(beside):
             for _ in range(WARM_UP):
                 self._forget_gradients()
-                self.step(static)[0].backward()  # type: ignore[no-untyped-call]
+                self.step(static)[0].backward()
         torch.cuda.current_stream().wait_stream(beside)
         _copy(self.module.buffers(), before)
         torch.cuda.set_rng_state(generator)
@@ -85,7 +85,7 @@ class CapturedStep:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
             outputs = self.step(static)
-            outputs[0].backward()  # type: ignore[no-untyped-call]
+            outputs[0].backward()
         torch.clear_autocast_cache()
         self.pool = graph.pool()
         gradients = [parameter.grad for parameter in self.module.parameters()]

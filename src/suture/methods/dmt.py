@@ -61,8 +61,8 @@ class DMT(Method):
 
     def stages(self) -> Iterator[Stage | PseudoLabels]:
         s = self.settings
-        yield Supervised("pretrain-a", s.pretrain)
-        yield OtherStart("pretrain-b", s.pretrain, start_from=START)
+        yield Supervised("pretrain-a", s.pretrain, key="pretrain")
+        yield OtherStart("pretrain-b", s.pretrain, start_from=START, key="pretrain")
         a, b = "pretrain-a", "pretrain-b"
         for i, rate in enumerate(s.rates, 1):
             if i < len(s.rates):  # what B learnt in the last round would reach nobody
@@ -128,7 +128,7 @@ class Learning(Stage):
     def __init__(
         self, name: str, settings: RoundSettings, rate: float, *, handed_on: bool, start_from: str | None = None
     ) -> None:
-        super().__init__(name, settings, start_from=start_from)
+        super().__init__(name, settings, start_from=start_from, key="round")
         self.rate = rate
         self.handed_on = handed_on
 

@@ -1,6 +1,7 @@
 """What the methods in one stage share: labelled and unlabelled frames in a batch, and a loss of several terms."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,19 +54,22 @@ class SemiSupervised(Stage):
         s, job = self.settings, self.job
         if not len(job.frames.unlabelled):
             raise UserError(
-                f"method.{self.name}: all {len(job.frames)} training frames are labelled and this method learns from "
+                f"{self.key}: all {len(job.frames)} training frames are labelled and this method learns from "
                 "unlabelled ones: use the method supervised, or label fewer (data.labelling)."
             )
         self.unlabelled_batch = s.unlabelled_batch or s.batch
         if self.unlabelled_batch % (s.accumulate * job.world):
             raise UserError(
-                f"method.{self.name}.unlabelled_batch is {self.unlabelled_batch}, which accumulate ({s.accumulate}) × "
+                f"{self.key}.unlabelled_batch is {self.unlabelled_batch}, which accumulate ({s.accumulate}) × "
                 f"processes ({job.world}) does not divide: change one of them."
             )
         self.order = Epochs(job.frames.labelled, job.seed, self.name)
         self.unlabelled = UnlabelledFrames(job.frames)
         self.unlabelled_order = Epochs(job.frames.unlabelled, job.seed, self.name, "unlabelled")
         return len(job.frames.labelled)
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"unlabelled_batch": self.unlabelled_batch}
 
     def labelled_views(self, part: Part) -> Patches:
         """The labelled frames of a part."""

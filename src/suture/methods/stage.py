@@ -120,11 +120,15 @@ class Stage(L.LightningModule, ABC):
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
 
-    def __init__(self, name: str, settings: TrainingSettings, *, start_from: str | None = None) -> None:
+    def __init__(
+        self, name: str, settings: TrainingSettings, *, start_from: str | None = None, key: str | None = None
+    ) -> None:
         super().__init__()
         self.register_buffer("clock", torch.zeros(()), persistent=False)
         self.name = name
         self.settings = settings
+        self.key = f"method.{key or name}"
+        """Where the config has the settings, if not under the stage's name."""
         self.start_from = start_from
         """The earlier stage whose outcome this one starts from, or START; None is the stage before."""
 
@@ -255,7 +259,7 @@ class Stage(L.LightningModule, ABC):
                 raise
             # Batch norm on what DeepLab's ASPP pools to one value per frame.
             raise UserError(
-                f"method.{self.name}: {self.segmenter.architecture} cannot learn from one frame at a time: "
+                f"{self.key}: {self.segmenter.architecture} cannot learn from one frame at a time: "
                 "raise batch, lower accumulate, or use fewer processes."
             ) from error
         # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
@@ -296,7 +300,7 @@ class Batches(IterableDataset[Any]):
         s, job = stage.settings, stage.job
         if s.batch % (s.accumulate * job.world):
             raise UserError(
-                f"method.{stage.name}.batch is {s.batch}, which accumulate ({s.accumulate}) × processes ({job.world}) "
+                f"{stage.key}.batch is {s.batch}, which accumulate ({s.accumulate}) × processes ({job.world}) "
                 "does not divide: change one of them."
             )
         self.first, self.last, self.parts = first, stage.total_steps, s.accumulate

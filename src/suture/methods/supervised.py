@@ -32,8 +32,9 @@ class Supervised(Stage):
         *,
         on: Literal["labelled", "all"] = "labelled",
         start_from: str | None = None,
+        key: str | None = None,
     ) -> None:
-        super().__init__(name, settings, start_from=start_from)
+        super().__init__(name, settings, start_from=start_from, key=key)
         self.pixel_loss = loss
         self.on = on
 

@@ -13,12 +13,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from suture.data.augment import COLORS, Augment, draw_view, recolor, render_images, render_labels
+from suture.data.augment import COLORS, UNCHANGED, Augment, draw_view, recolor, render_images, render_labels
 from suture.data.classes import IGNORE
 from suture.losses.cross_entropy import cross_entropy
+from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
-from suture.methods.stage import Job, Part, Settings, Stage, Total, all_gather
+from suture.methods.stage import Job, Part, Settings, Stage, Total
 from suture.models.momentum import MomentumCopy
 
 
@@ -59,10 +60,6 @@ class WeakToStrongBatch(NamedTuple):
     """2 × B 4: the patch of another frame, as left, top, right, bottom in fractions of the view."""
     channels: Tensor
     """2 × B D: the factor of each feature channel, 0, 1 or 2."""
-
-
-UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).color
-"""The colours of a weak view."""
 
 
 class WeakToStrong(SemiSupervised):
@@ -125,32 +122,5 @@ class WeakToStrong(SemiSupervised):
         return self.weighted_sum((1 / 2, supervised), (1 / 4, first), (1 / 4, second))
 
     def cut_mix(self, x: Tensor, boxes: Tensor) -> Tensor:
-        """Put the patch of another sample into each, of images (B 3 H W) or of what belongs to them (B H W).
-
-        The other one is as far from the end of the whole batch, of all processes, as this one is from its start.
-        """
-        others = all_gather(x).flip(0)[self.job.rank * len(x) :][: len(x)]
-        inside = in_boxes(boxes, x.shape[-2:])
-        return torch.where(inside[:, None] if x.ndim == 4 else inside, others, x)
-
-
-def draw_patch(rng: np.random.Generator, share: float) -> np.ndarray:
-    """A box of 2 % to 40 % of the area and an aspect of 0.3 to 1/0.3, in fractions; empty but for a share of draws."""
-    u = rng.random(5)
-    area, aspect = 0.02 + 0.38 * u[1], 0.3 ** (1 - 2 * u[2])
-    width, height = min(1.0, (area * aspect) ** 0.5), min(1.0, (area / aspect) ** 0.5)
-    left, top = u[3] * (1 - width), u[4] * (1 - height)
-    return np.array([left, top, left + width, top + height]) * (u[0] < share)
-
-
-def in_boxes(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
-    """B H W: which pixels' centres lie in the boxes (left, top, right, bottom, in fractions).
-
-    >>> in_boxes(torch.tensor([[0.5, 0.0, 1.0, 0.5]]), (2, 2)).int().tolist()
-    [[[0, 1], [0, 0]]]
-    """
-    height, width = size
-    x = (torch.arange(width, device=boxes.device) + 0.5) / width
-    y = (torch.arange(height, device=boxes.device) + 0.5) / height
-    left, top, right, bottom = boxes[..., None].unbind(1)
-    return ((y >= top) & (y < bottom))[:, :, None] & ((x >= left) & (x < right))[:, None, :]
+        """Put the patches of other samples into images or what belongs to them."""
+        return cut_mix(x, in_boxes(boxes, x.shape[-2:]), self.job.rank)

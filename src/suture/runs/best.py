@@ -40,7 +40,7 @@ class Best(Callback):
         value = self.score(segmenter)
         if value is None:
             raise UserError(
-                f"method.{stage.name}.best_every has nothing to choose by: the validation masks are ignored throughout."
+                f"{stage.key}.best_every has nothing to choose by: the validation masks are ignored throughout."
             )
         for module, training in modes:
             module.training = training

@@ -58,7 +58,7 @@ def refuse_nan(stage: Stage, checkpoint: Path, weights: bool = False) -> None:
         return
     kept = f"the last good checkpoint is {checkpoint}" if checkpoint.exists() else "there was no checkpoint yet"
     raise UserError(
-        f"{what} at step {stage.global_step}; {kept}. In another run folder, lower method.{stage.name}.optimizer.lr or "
+        f"{what} at step {stage.global_step}; {kept}. In another run folder, lower {stage.key}.optimizer.lr or "
         "set its clip; if compute.precision is 16, go on here with bf16 or 32."
     )
 

@@ -15,11 +15,8 @@ from suture.data.dataset import Dataset
 from suture.errors import UserError
 from suture.files import check_format, read_json, read_yaml, remove_leftovers, write_json, write_text
 from suture.models.segmenter import Segmenter
-from suture.models.weights import load_model, save_model
+from suture.models.weights import Model
 from suture.runs.config import Config, differences, parse_config, relocated
-
-MODEL_FORMAT = 1
-"""The newest `model.json` this version reads."""
 
 
 class Run:
@@ -48,14 +45,13 @@ class Run:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
         return self.folder / "stages" / f"{number}-{name}"
 
+    def model(self) -> Model:
+        """The finished model, with its class table and size."""
+        return Model.load(self.folder)
+
     def segmenter(self) -> Segmenter:
-        """The finished model."""
-        path = self.folder / "model.json"
-        if not path.exists():
-            raise UserError(f"{self.folder} has no finished model yet: run `suture train` on it to the end.")
-        description = read_json(path)
-        check_format(path, description.get("format"), MODEL_FORMAT)
-        return load_model(self.folder / "model.safetensors", description["segmenter"])
+        """The finished model's network."""
+        return self.model().segmenter
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -78,6 +74,9 @@ class Run:
                 yield
             finally:
                 file.truncate(0)
+                if [path.name for path in self.folder.iterdir()] == [".lock"]:  # nothing came of it
+                    (self.folder / ".lock").unlink()
+                    self.folder.rmdir()
 
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any]) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
@@ -115,17 +114,8 @@ class Run:
 
     def write_model(self, segmenter: Segmenter, dataset: Dataset, size: tuple[int, int]) -> None:
         """Write the finished model, and all that a predictor needs to use it."""
-        save_model(segmenter, self.folder / "model.safetensors", {"dataset": dataset.name})
-        classes = zip(dataset.classes.names, dataset.classes.colors, strict=True)
-        write_json(
-            self.folder / "model.json",
-            {
-                "format": MODEL_FORMAT,
-                "segmenter": segmenter.describe(),
-                "classes": [{"name": name, "color": list(color)} for name, color in classes],
-                "size": list(size),
-            },
-        )
+        classes = dataset.classes
+        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {"dataset": dataset.name})
 
 
 def _without_compute(said: Mapping[str, Any]) -> dict[str, Any]:

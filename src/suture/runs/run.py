@@ -97,15 +97,26 @@ def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console |
             raise UserError(f"--set {override}: only compute and evaluation can be changed on a finished run.")
         set_value(said, override)
     config = parse_config(said, "the command line")
-    segmenter = run.segmenter()
+    model = run.model()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
         opened = processes.first_then_all(lambda: open_data(config))
+        _refuse_other_classes(run, model.names, opened)
         session = Session(run, config, opened, processes, _console(console, processes))
         keep = config.evaluation == own.evaluation
         if not keep:
             session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
-        return evaluate(session, segmenter, keep=keep)
+        return evaluate(session, model.segmenter, keep=keep)
+
+
+def _refuse_other_classes(run: Run, names: Sequence[str], opened: Opened) -> None:
+    """A model's class 3 must be the labels' class 3, or its scores mean nothing."""
+    labels = opened.dataset.classes.names
+    if tuple(names) != labels:
+        raise UserError(
+            f"{run.folder} knows the classes {', '.join(names)}, but the labels of {opened.dataset.root} have "
+            f"{', '.join(labels)}: restore the class table that it was trained with, or train another run."
+        )
 
 
 def _start(config: Config) -> Processes:
@@ -141,24 +152,24 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
             batch, parts = stage.settings.batch, stage.settings.accumulate * processes.world
             if batch % parts:
                 raise UserError(
-                    f"method.{stage.name}.batch is {batch}, which cannot be divided among {processes.world} processes "
+                    f"{stage.key}.batch is {batch}, which cannot be divided among {processes.world} processes "
                     f"× accumulate {stage.settings.accumulate}: choose a multiple of {parts}."
                 )
             # DeepLab's batch norm on pooled features needs two values; synchronised over several GPUs, it has them.
             alone = batch == parts and (processes.world == 1 or processes.device.type != "cuda")
             if alone and config.model.architecture.startswith("deeplab"):
                 raise UserError(
-                    f"method.{stage.name}: {config.model.architecture} cannot learn from one frame at a time: raise "
+                    f"{stage.key}: {config.model.architecture} cannot learn from one frame at a time: raise "
                     "batch, lower accumulate, or use fewer processes."
                 )
 
 
 def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
     """The best weights can only be chosen where there are validation videos to choose by."""
-    asking = [stage.name for stage in stages if isinstance(stage, Stage) and stage.settings.best_every]
+    asking = [stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every]
     if asking and not frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False):
         raise UserError(
-            f"method.{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
+            f"{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
             "name some training cases or videos in data.validation."
         )
 
