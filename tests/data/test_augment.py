@@ -17,12 +17,16 @@ from suture.data.augment import (
     Patches,
     ViewDraw,
     collate,
+    color_statistics,
     cut,
     draw_view,
+    move_onto,
     recolor,
     render_confidence,
     render_images,
     render_labels,
+    resample,
+    restyle,
 )
 from suture.data.classes import IGNORE
 from suture.data.training import generator
@@ -349,3 +353,57 @@ def test_draws_are_as_frequent_as_said() -> None:
 def test_refuses_impossible_settings(wrong: dict) -> None:
     with pytest.raises(ValidationError):
         Augment(**wrong)
+
+
+@given(seed=st.integers(0, 2**31), x=st.floats(0, 1), y=st.floats(0, 1))
+def test_a_moved_box_shows_the_point_and_stays_in_the_scene(seed: int, x: float, y: float) -> None:
+    rng = generator(seed)
+    draw = draw_view(rng, Augment(crop=(0.2, 1.0)))
+    moved = move_onto(draw, x, y, rng)
+    left, top, width, height = moved.box
+    assert (width, height) == tuple(draw.box[2:])
+    assert -1e-9 <= left <= x + 1e-9
+    assert x - 1e-9 <= left + width <= 1 + 1e-9
+    assert -1e-9 <= top <= y + 1e-9
+    assert y - 1e-9 <= top + height <= 1 + 1e-9
+    assert moved.flip == draw.flip
+
+
+def test_a_moved_box_is_anywhere_around_the_point() -> None:
+    draw = WHOLE._replace(box=np.array([0.0, 0.0, 0.4, 0.4]))
+    lefts = np.array([move_onto(draw, 0.5, 0.9, generator(n)).box[:2] for n in range(500)])
+    assert lefts.min(0) == pytest.approx([0.1, 0.5], abs=0.01)
+    assert lefts.max(0) == pytest.approx([0.5, 0.6], abs=0.01)
+    assert lefts.mean(0) == pytest.approx([0.3, 0.55], abs=0.02)
+
+
+def test_resampling_keeps_the_colours() -> None:
+    patches = collate([WHOLE._replace(color=np.array([1.4, 0.7, 1.1, 0.1, 1, 0.5]))], [noise(9, 9)], [None])
+    assert torch.equal(recolor(resample(patches, (8, 8)), patches.color), render_images(patches, (8, 8)))
+    unchanged = patches._replace(color=torch.tensor(UNCHANGED[None], dtype=torch.float32))
+    torch.testing.assert_close(resample(patches, (8, 8)), render_images(unchanged, (8, 8)), atol=1e-5, rtol=0)
+
+
+def test_colour_statistics_are_those_inside_the_view() -> None:
+    images = torch.rand(2, 3, 6, 7, generator=torch.Generator().manual_seed(0))
+    inside = torch.rand(2, 6, 7, generator=torch.Generator().manual_seed(1)) < 0.5
+    inside[1] = False  # a crop beside the view: all of it
+    found = color_statistics(images, inside)
+    for n in range(2):
+        pixels = images[n][:, inside[n]] if n == 0 else images[n].flatten(1)
+        torch.testing.assert_close(found[n, 0], pixels.mean(1))
+        torch.testing.assert_close(found[n, 1], pixels.std(1, correction=0))
+
+
+def test_restyled_images_have_the_other_s_colours_inside_the_view() -> None:
+    images = 0.4 + 0.2 * torch.rand(2, 3, 6, 7, generator=torch.Generator().manual_seed(0))
+    inside = torch.rand(2, 6, 7, generator=torch.Generator().manual_seed(1)) < 0.5
+    own = color_statistics(images, inside)
+    torch.testing.assert_close(restyle(images, inside, own, own), images)
+    other = own.flip(0) + 0.01
+    found = restyle(images, inside, own, other)
+    torch.testing.assert_close(color_statistics(found, inside), other, rtol=1e-4, atol=1e-5)
+    outside = ~inside[:, None].expand_as(images)
+    assert torch.equal(found[outside], images[outside])
+    even = restyle(torch.full((1, 3, 2, 2), 0.5), torch.ones(1, 2, 2, dtype=torch.bool), own[:1] * 0 + 0.5, other[:1])
+    assert even.isfinite().all()

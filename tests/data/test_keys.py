@@ -41,22 +41,24 @@ def batches(count: int, size: int, seed: int = 0) -> Iterator[tuple[np.random.Ge
 def test_never_the_wrong_video_and_never_across_a_cut(
     cases: list[int], data: st.DataObject, views: int, same_shot: int, other_videos: int, mode: str, seed: int
 ) -> None:
-    if views + same_shot == 0:
-        views = 1
+    if mode == "bank" or views + same_shot == 0:
+        views = max(views, 1)
     # A shot is of one case: its number is made of the case's and of a part within it.
     shots = [2 * case + data.draw(st.integers(0, 1)) for case in cases]
     queries = data.draw(st.lists(st.integers(0, len(cases) - 1), min_size=1, max_size=5))
     settings = KeySettings(views=views, same_shot=same_shot, other_videos=other_videos, mode=mode)
     plan = KeyPool(cases, shots).draw(np.random.default_rng(seed), queries, settings)
 
-    assert plan.own.shape == (len(queries), views + same_shot)
+    of_shot, none = (plan.recalled, plan.own[:, views:]) if mode == "bank" else (plan.own[:, views:], plan.recalled)
+    assert of_shot.shape == (len(queries), same_shot)
+    assert not none.size
     several = len(set(cases)) > 1
     assert plan.others.shape == (len(queries), other_videos if several and mode != "bank" else 0)
     for b, query in enumerate(queries):
         assert (plan.own[b, :views] == query).all()
-        assert all(shots[key] == shots[query] for key in plan.own[b])
+        assert all(shots[key] == shots[query] for key in of_shot[b])
         alone = shots.count(shots[query]) == 1
-        assert all((key == query) == alone for key in plan.own[b, views:])
+        assert all((key == query) == alone for key in of_shot[b])
         assert all(cases[key] != cases[query] for key in other_frames(plan)[b])
         # Every further key is met by the query it was drawn for, and by no other.
         met = set(plan.others[b][plan.others[b] >= plan.own.size] - plan.own.size)
@@ -105,7 +107,7 @@ def test_bank_encodes_no_other_video_keys() -> None:
 def test_one_case_has_no_other_videos(mode: str) -> None:
     pool = KeyPool([0] * 6, [0, 0, 0, 1, 1, 1])
     plan = pool.draw(np.random.default_rng(0), [0, 5], KeySettings(other_videos=4, mode=mode))
-    assert plan.own.shape == (2, 2)
+    assert plan.own.size + plan.recalled.size == 4
     assert plan.others.shape == (2, 0)
     assert plan.extra.size == 0
 
@@ -152,7 +154,16 @@ def test_draws_are_a_function_of_the_generator() -> None:
     assert not np.array_equal(other_frames(one), other_frames(another))
 
 
-@pytest.mark.parametrize("wrong", [{"other_videos": "all"}, {"views": 0, "same_shot": 0}, {"views": -1}, {"mode": "x"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"other_videos": "all"},
+        {"views": 0, "same_shot": 0},
+        {"views": 0, "mode": "bank"},
+        {"views": -1},
+        {"mode": "x"},
+    ],
+)
 def test_refuses_impossible_settings(wrong: dict) -> None:
     with pytest.raises(ValidationError):
         KeySettings(**wrong)

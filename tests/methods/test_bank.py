@@ -129,3 +129,13 @@ def test_goes_on_exactly_from_its_state() -> None:
     assert torch.equal(before.negatives, after.negatives)
     assert torch.equal(before.positive_sums, after.positive_sums)
     assert torch.equal(before.positive_counts, after.positive_counts)
+
+
+def test_recalls_single_frames_as_they_were_at_their_last_visit() -> None:
+    visits = Visits([0, 0, 1, 1], [[0, 1], [1, 2]], seed=1)
+    met = visits.bank.recall(torch.tensor([[1, 2], [3, 0]]))  # frame 3 was never visited
+    for b, frames in enumerate([[1, 2], [0]]):
+        expected = slow_sum([visits.last[frame] for frame in frames])
+        assert torch.allclose(met.positive_sums[b], expected.positive_sums[0])
+        assert torch.allclose(met.negatives[b], expected.negatives[0], atol=1e-6)
+        assert met.key_frames[b] == len(frames)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import pytest
@@ -18,9 +19,13 @@ from suture.methods.stage import Job, Part, Stage
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
 
-def stages(name: str, job: Job) -> Iterator[Stage]:
+METHODS = [(name, {}) for name in sorted(methods())]
+METHODS += [("pgvcl", {"contrast": {"keys": {"mode": mode}}}) for mode in ("shared", "bank")]
+
+
+def stages(name: str, settings: dict[str, Any], job: Job) -> Iterator[Stage]:
     """A method's training stages, with pseudo labels where they need some."""
-    for stage in find_method(name)(find_method(name).Settings()).stages():
+    for stage in find_method(name)(find_method(name).Settings(**settings)).stages():
         if isinstance(stage, PseudoLabels):
             stage.run(job)
             stage.load(job)
@@ -28,10 +33,10 @@ def stages(name: str, job: Job) -> Iterator[Stage]:
             yield stage
 
 
-@pytest.mark.parametrize("name", sorted(methods()))
-def test_no_step_waits_for_values(name: str, tiny_job: Callable[..., Job]) -> None:
+@pytest.mark.parametrize(("name", "settings"), METHODS)
+def test_no_step_waits_for_values(name: str, settings: dict[str, Any], tiny_job: Callable[..., Job]) -> None:
     job = tiny_job()
-    for stage in stages(name, job):
+    for stage in stages(name, settings, job):
         stage.begin(job)
         batch = stage.render(stage.draw(Part(0, range(4), range(4))))
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:  # refuses whatever needs a tensor's values
@@ -40,13 +45,15 @@ def test_no_step_waits_for_values(name: str, tiny_job: Callable[..., Job]) -> No
 
 
 @needs_cuda
-@pytest.mark.parametrize("name", sorted(methods()))
-def test_a_recorded_step_learns_the_same(name: str, tiny_job: Callable[..., Job], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "settings"), METHODS)
+def test_a_recorded_step_learns_the_same(
+    name: str, settings: dict[str, Any], tiny_job: Callable[..., Job], tmp_path: Path
+) -> None:
     def losses(capture: bool) -> list[float]:
         job = replace(tiny_job(), device=torch.device("cuda"), capture=capture)
         start = deepcopy(job.segmenter.state_dict())
         seen = Losses()
-        for stage in stages(name, job):
+        for stage in stages(name, settings, job):
             stage.settings = stage.settings.model_copy(update={"steps": 5, "epochs": None, "batch": 4})
             job.segmenter.cpu().load_state_dict(start)
             stage.begin(job)

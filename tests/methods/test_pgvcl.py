@@ -135,12 +135,14 @@ def test_queries_meet_their_own_shots_and_other_cases(
         queries, encoded = numbers_of(batch.queries.images), numbers_of(batch.keys.images)
         seen += queries
         assert queries == batch.query_numbers.tolist()
-        per_query = 1 + same_shot
+        per_query = 1 + (same_shot if mode != "bank" else 0)
         own = np.array(encoded[: 4 * per_query]).reshape(4, per_query)
         assert own.tolist() == batch.own_numbers.tolist()
         for b, query in enumerate(queries):
             assert own[b, 0] == query
-            assert all(shots[key] == shots[query] for key in own[b])
+            of_shot = batch.recalled[b].tolist() if mode == "bank" else own[b, 1:].tolist()
+            assert len(of_shot) == same_shot
+            assert all(shots[key] == shots[query] for key in of_shot)
             others = [encoded[place] for place in batch.others[b]]
             assert len(others) == (0 if mode == "bank" else other_videos)
             assert all(cases[key] != cases[query] for key in others)
@@ -265,7 +267,7 @@ def test_two_processes_are_one(tiny_job: Build, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_the_bank_meets_a_query_with_the_mean_of_other_cases(tiny_job: Build) -> None:
-    """After two passes, N_v times the mean over what the frames of other cases gave at their last visit."""
+    """N_v times the mean over what the frames of other cases gave at their last visit, and what its shot's gave."""
     job = tiny_job(VIDEOS, **LIGHT)
     stage = begun(job, keys={"mode": "bank", "other_videos": 3})
     last: dict[int, ClassSums] = {}
@@ -273,12 +275,13 @@ def test_the_bank_meets_a_query_with_the_mean_of_other_cases(tiny_job: Build) ->
         batch = stage.render(stage.draw(ALL._replace(step=step)))
         sums = stage.sums_of(batch.keys)
         met = stage.against(batch, sums)
-        own = 2 * torch.arange(4)[:, None] + torch.arange(2)
         for b, query in enumerate(batch.query_numbers.tolist()):
             others = [value for n, value in last.items() if job.frames.cases[n] != job.frames.cases[query]]
-            counts = sums.counts[own[b]].sum(0) + sum(3 / len(others) * other.counts for other in others)
+            of_shot = [last[n] for n in batch.recalled[b].tolist() if n in last]
+            counts = sums.counts[b] + sum(key.counts for key in of_shot)
+            counts = counts + sum(3 / len(others) * other.counts for other in others)
             torch.testing.assert_close(met.positive_counts[b], counts, rtol=1e-4, atol=1e-4)
-            assert met.key_frames[b] == pytest.approx(2 + (3 if others else 0))
+            assert met.key_frames[b] == pytest.approx(1 + len(of_shot) + (3 if others else 0))
         for place, number in enumerate(batch.own_numbers.flatten().tolist()):
             last[number] = ClassSums(sums.sums[place], sums.counts[place])
     assert stage.bank.visited[:-1].all()

@@ -89,6 +89,17 @@ def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
     return ViewDraw(box, bool(augment.flip and u[3] < 0.5), np.array([*moves, float(u[9] < c.grey), blur]))
 
 
+UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).color
+"""The colours of a view that keeps them."""
+
+
+def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
+    """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places."""
+    point, side = np.array([x, y]), draw.box[2:]
+    low, high = np.maximum(point - side, 0), np.minimum(point, 1 - side)
+    return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]))
+
+
 class Layer(NamedTuple):
     """Padded uint8 patches (N H W or N 3 H W) and, for each, where in it the sample lies: x, y, width, height."""
 
@@ -124,9 +135,9 @@ def collate(
 ) -> Patches:
     """Cut every sample out of its arrays and pad them to one size; None labels are all ignore, None confidence sure."""
     return Patches(
-        _layer(draws, images),
-        _layer(draws, [_PIXEL if label is None else label for label in labels]),
-        None if confidence is None else _layer(draws, [_PIXEL if sure is None else sure for sure in confidence]),
+        layer(draws, images),
+        layer(draws, [_PIXEL if label is None else label for label in labels]),
+        None if confidence is None else layer(draws, [_PIXEL if sure is None else sure for sure in confidence]),
         torch.tensor([draw.flip for draw in draws]),
         torch.from_numpy(np.stack([draw.color for draw in draws]).astype(np.float32)),
     )
@@ -135,7 +146,8 @@ def collate(
 _PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence: all sure
 
 
-def _layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray]) -> Layer:
+def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray]) -> Layer:
+    """Cut every sample out of its array and pad them to one size."""
     cuts = [cut(array, draw.box) for array, draw in zip(arrays, draws, strict=True)]
     pixels = torch.from_numpy(_padded([patch for patch, _ in cuts]))
     boxes = torch.from_numpy(np.stack([box for _, box in cuts]))
@@ -156,10 +168,14 @@ def _padded(patches: Sequence[np.ndarray]) -> np.ndarray:
 
 def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
     """Resize every box to height × width and recolour: N 3 H W, float, 0…1."""
+    return recolor(resample(patches, size), patches.color)
+
+
+def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
+    """Resize every box to height × width, colours as they are: N 3 H W, float, 0…1."""
     images = patches.images.pixels.float() / 255
     grid = _grid(patches.images.boxes, patches.flip, size, images.shape[-2:])
-    sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    return recolor(sampled, patches.color)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor:
@@ -168,15 +184,16 @@ def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> T
     With a stride: at the cells of a feature grid, N h w with h = ceil(H / stride), where a cell's label is the one at
     its middle.
     """
-    return _nearest(patches.labels, patches.flip, size, stride).long()
+    return nearest(patches.labels, patches.flip, size, stride).long()
 
 
 def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor | None:
     """The labels' confidence under the same geometry: N H W, 0…1."""
-    return None if patches.confidence is None else _nearest(patches.confidence, patches.flip, size, stride) / 255
+    return None if patches.confidence is None else nearest(patches.confidence, patches.flip, size, stride) / 255
 
 
-def _nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int) -> Tensor:
+def nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
+    """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid."""
     height, width = layer.pixels.shape[-2:]
     x, y = _positions(layer.boxes, flip, size, stride)
     columns = x.floor().long().clamp_(0, width - 1)
@@ -245,3 +262,25 @@ def _blurred(images: Tensor, amount: Tensor) -> Tensor:
     blurred = F.conv2d(padded, weight[:, :, None, :], groups=n * channels)
     blurred = F.conv2d(blurred, weight[:, :, :, None], groups=n * channels)
     return blurred.reshape(images.shape)
+
+
+def color_statistics(images: Tensor, inside: Tensor) -> Tensor:
+    """Mean and standard deviation of every channel over the pixels `inside` (N H W) the view: N 2 3.
+
+    >>> grey = torch.tensor([0.0, 1.0, 9.0]).expand(1, 3, 1, 3)
+    >>> color_statistics(grey, torch.tensor([[[True, True, False]]]))[0, :, 0].tolist()
+    [0.5, 0.5]
+    """
+    inside = inside | ~inside.any(2, keepdim=True).any(1, keepdim=True)  # a crop beside the view: all of it
+    weights = (inside / inside.sum((1, 2), keepdim=True))[:, None]
+    mean = (images * weights).sum((2, 3))
+    variance = ((images - mean[..., None, None]) ** 2 * weights).sum((2, 3))
+    return torch.stack([mean, variance.sqrt()], 1)
+
+
+def restyle(images: Tensor, inside: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """Give images, inside the view, other colour statistics in the place of their own (both N 2 3)."""
+    (mean, spread), (new_mean, new_spread) = own[..., None, None].unbind(1), other[..., None, None].unbind(1)
+    least = 1 / 255  # below it there is only noise, which would be blown up
+    moved = (images - mean) * (new_spread.clamp(min=least) / spread.clamp(min=least)) + new_mean
+    return torch.where(inside[:, None], moved.clamp(0, 1), images)

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validat
 
 
 class KeySettings(BaseModel):
-    """How many keys of each level a query has, and where other-video keys come from.
+    """How many keys of each level a query has, and where those of other frames come from.
 
-    `paper`: each query draws its own. `shared`: they are the other queries' keys in the batch. `bank`: the class sums
-    of every training frame from its last visit stand for them.
+    `paper`: each query draws its own. `shared`: other videos' are the other queries' keys in the batch. `bank`: the
+    class sums of every training frame from its last visit stand for all frames but the query's own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,6 +34,8 @@ class KeySettings(BaseModel):
             raise ValueError("other_videos: all needs mode: bank")
         if self.views + self.same_shot == 0:
             raise ValueError("views and same_shot are both 0: a query needs at least one key of its own")
+        if self.mode == "bank" and not self.views:
+            raise ValueError("mode: bank needs views of at least 1: they are what it remembers of a frame")
         return self
 
 
@@ -42,7 +44,9 @@ class KeyPlan:
     """Which frames are encoded as keys, and which of them each query is contrasted with."""
 
     own: np.ndarray
-    """B × (views + same_shot): frame numbers of each query's own keys."""
+    """B × (views + same_shot), in bank mode B × views: frame numbers of each query's own keys."""
+    recalled: np.ndarray
+    """B × same_shot in bank mode, else B × 0: frames of the query's shot that the bank remembers."""
     extra: np.ndarray
     """E: frame numbers of further other-video keys to encode, in the order of the queries they were drawn for."""
     extra_of: np.ndarray
@@ -91,10 +95,10 @@ class KeyPool:
 
     def draw(self, rng: np.random.Generator, queries: Sequence[int], settings: KeySettings) -> KeyPlan:
         """Plan the keys of a batch of queries."""
-        own = np.array(
-            [[q] * settings.views + [self.same_shot(rng, q) for _ in range(settings.same_shot)] for q in queries],
-            np.int64,
-        ).reshape(len(queries), -1)
+        views = np.array([[q] * settings.views for q in queries], np.int64).reshape(len(queries), -1)
+        shot = np.array([[self.same_shot(rng, q) for _ in range(settings.same_shot)] for q in queries], np.int64)
+        shot = shot.reshape(len(queries), -1)
+        own, recalled = (views, shot) if settings.mode == "bank" else (np.hstack([views, shot]), shot[:, :0])
         drawn = isinstance(settings.other_videos, int) and settings.mode != "bank" and self.several_cases
         wanted = int(settings.other_videos) if drawn else 0
         others = np.zeros((len(queries), wanted), np.int64)
@@ -111,4 +115,4 @@ class KeyPool:
                 others[b, place] = own.size + len(extra)
                 extra.append(self.other_video(rng, query))
                 extra_of.append(b)
-        return KeyPlan(own, np.array(extra, np.int64), np.array(extra_of, np.int64), others)
+        return KeyPlan(own, recalled, np.array(extra, np.int64), np.array(extra_of, np.int64), others)

@@ -131,8 +131,10 @@ def pixel_contrast(
         direction = negative - _mean(against.positive_sums, against.positive_counts[..., None])
         if temperature is not None:
             direction = direction / temperature
-        difference = direction.to(query.dtype) @ query.flatten(2)  # S⁻ − S⁺ of every pixel as if of class c: B C hw
-        losses = functional.softplus(difference.gather(1, own[:, None]).squeeze(1).float())
+        # S⁻ − S⁺ of every pixel as if of class c: B hw C. Pixels are the rows: features with channels last, as networks
+        # give them, and their gradient are then not copied into another layout.
+        difference = query.flatten(2).mT @ direction.to(query.dtype).mT
+        losses = functional.softplus(difference.gather(2, own[..., None]).squeeze(2).float())
 
         has_positives = (against.positive_counts > 0).gather(1, own)
         weights = (valid & has_positives).float()

@@ -1,4 +1,4 @@
-"""The bank: the class sums of every training frame from its last visit, in place of other-video keys."""
+"""The bank: the class sums of every training frame from its last visit, in place of keys of other frames."""
 
 from typing import Literal
 
@@ -45,7 +45,8 @@ class Bank(nn.Module):
         kept = (~repeated).double()
         self._add(rows, ClassSums(self.sums[rows], self.counts[rows]), -kept * self.visited[rows])
         self._add(rows, keys, kept)
-        self.sums[rows], self.counts[rows], self.visited[rows] = keys.sums, keys.counts, True
+        self.sums[rows], self.counts[rows] = keys.sums, keys.counts
+        self.visited.index_fill_(0, rows, True)
 
     def _add(self, rows: Tensor, keys: ClassSums, weight: Tensor) -> None:
         each = contrasts(ClassSums(keys.sums[:, None], keys.counts[:, None]))
@@ -57,6 +58,11 @@ class Bank(nn.Module):
             (self.frames, each.key_frames),
         ):
             total.index_add_(0, cases, value.double() * weight.reshape(-1, *[1] * (value.ndim - 1)))
+
+    @torch.no_grad()
+    def recall(self, numbers: Tensor) -> Contrasts:
+        """What the frames (B × K) of each query gave at their last visit; those not yet visited are none."""
+        return contrasts(ClassSums(self.sums[numbers], self.counts[numbers]), self.visited[numbers].float())
 
     @torch.no_grad()
     def expected(self, queries: Tensor, draws: int | Literal["all"]) -> Contrasts:

@@ -83,7 +83,8 @@ class CapturedStep:
         self._forget_gradients()
         torch.clear_autocast_cache()  # a cast from before would be read by the graph and never be made again
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # Of this thread only: the loader's goes on pinning memory meanwhile, which a recording of all would refuse.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             outputs = self.step(static)
             outputs[0].backward()
         torch.clear_autocast_cache()

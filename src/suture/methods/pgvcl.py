@@ -98,6 +98,8 @@ class ContrastBatch(NamedTuple):
     """B: the numbers of the query frames."""
     own_numbers: Tensor
     """B × own keys: the numbers of each query's own key frames; their views come first in `keys`."""
+    recalled: Tensor
+    """B × K: the numbers of frames of each query's shot that the bank stands for."""
     others: Tensor
     """B × N_v: other-video keys, as positions in the own keys of all processes followed by this one's further keys."""
 
@@ -162,6 +164,7 @@ class Contrast(Stage):
             frames.collate([*own.ravel().tolist(), *extra.tolist()], own_draws + extra_draws),
             torch.tensor(numbers[mine]),
             torch.from_numpy(own.copy()),
+            torch.from_numpy(plan.recalled[mine].copy()),
             torch.from_numpy(others),
         )
 
@@ -211,11 +214,12 @@ class Contrast(Stage):
         return Total(loss, weight)
 
     def against(self, batch: ContrastBatch, keys: ClassSums) -> Contrasts:
-        """What each query is contrasted with: its own keys, and the keys that stand for other videos."""
+        """What each query is contrasted with: its own keys, and what stands for other frames and other videos."""
         queries, per_query = batch.own_numbers.shape
         own = ClassSums(*(x[: queries * per_query] for x in keys))
         met = contrasts(ClassSums(*(x.unflatten(0, (queries, per_query)) for x in own)))
         if self.bank is not None:
+            met = met + self.bank.recall(batch.recalled)
             met = met + self.bank.expected(batch.query_numbers, self.settings.keys.other_videos)
             self.bank.put(all_gather(batch.own_numbers.flatten()), ClassSums(*map(all_gather, own)))
         elif batch.others.shape[1]:

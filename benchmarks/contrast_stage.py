@@ -1,0 +1,197 @@
+"""The contrast stage, whole steps with loading from disk: `python benchmarks/contrast_stage.py`.
+
+P1N4 (a view, a frame of the same shot and four of other videos for every query) on generated footage of EndoVis18's
+size, trained by the code that a run uses:
+
+- `shared`, `bank`, `own`: our stage with its three ways to other-video keys;
+- `paper`: the paper's way, each query with keys of its own, the loss from all pixel pairs, fp32, no graph;
+- `12gb`: `shared` in accumulated parts, in a process that may take 12 GB of the card.
+
+Each of ours is timed three times: loading from disk, on a drawn batch that already sits on the device, and on a batch
+that is rendered there too. The floor is what the bare networks take for the same frames, in the same run.
+"""
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from common import CUDA, DEVICE, gpu_seconds, parser, report, table
+from contrast_loss import pairwise_contrast
+from stages import Bench, Pace, flops, footage_options, full_float32, loader_pace, pace, tidy
+
+from suture.data.keys import KeySettings
+from suture.methods.pgvcl import Contrast, ContrastBatch, ContrastSettings
+from suture.methods.stage import Total
+
+PROMISED = {"shared": 180.0, "bank": 200.0}
+PROMISED_LOADING, PROMISED_MEMORY = 0.95, 24e9
+PAPER = 12.4
+"""Query frames per second of the paper, on two Titan Xp."""
+KEYS = {"own": 6, "paper": 6, "shared": 2, "12gb": 2, "bank": 2}
+"""Frames that the momentum branch encodes for each query."""
+
+
+class PairwiseContrast(Contrast):
+    """The paper's way: the similarities of all pixel pairs."""
+
+    def loss(self, batch: ContrastBatch) -> Total:
+        queries, per_query = batch.own_numbers.shape
+        keys, labels = self.momentum(batch.keys.images), batch.keys.labels
+        own = queries * per_query
+        # Each query's own keys, then those that were drawn for it from other videos.
+        order = torch.cat([torch.arange(own, device=keys.device).view(queries, per_query), batch.others], 1)
+        return Total(
+            *pairwise_contrast(self.online(batch.queries.images), batch.queries.labels, keys[order], labels[order])
+        )
+
+
+def contrast(options: argparse.Namespace, mode: str, steps: int) -> Contrast:
+    """The stage of a mode."""
+    settings = ContrastSettings(
+        steps=options.warmup + steps,
+        epochs=None,
+        batch=options.batch,
+        accumulate=options.accumulate if mode == "12gb" else 1,
+        keys=KeySettings(mode={"own": "paper", "12gb": "shared"}.get(mode, mode)),
+    )
+    return (PairwiseContrast if mode == "paper" else Contrast)("contrast", settings)
+
+
+def train(bench: Bench, mode: str, steps: int, resident: str | None = None) -> Pace:
+    """The pace of a mode."""
+    plain = {"precision": "32", "capture": False, "compile": False} if mode == "paper" else {}
+    job, trainer_options = bench.job(**plain)
+    with tidy():
+        return pace(contrast(bench.options, mode, steps), job, trainer_options, bench.options.warmup, resident)
+
+
+def floor(bench: Bench) -> dict[str, float]:
+    """What the bare networks take: one query forward and backward, one key forward; and their operations."""
+    options = bench.options
+    stage = contrast(options, "shared", 1)
+    job, _ = bench.job()
+    stage.begin(job)
+    stage.to(DEVICE).train()
+    images = torch.rand(options.batch, 3, *bench.size, device=DEVICE)
+
+    def query() -> None:
+        with torch.autocast(DEVICE.type, job.autocast or torch.bfloat16, enabled=job.autocast is not None):
+            loss = stage.online(images).mean()
+        loss.backward()
+        stage.zero_grad(set_to_none=True)
+
+    def key() -> None:
+        with torch.autocast(DEVICE.type, job.autocast or torch.bfloat16, enabled=job.autocast is not None):
+            stage.momentum(images)
+
+    torch.backends.cudnn.benchmark = CUDA
+    repeats = 10 if CUDA else 2
+    figures = {
+        "query_seconds": gpu_seconds(query, repeats) / options.batch,
+        "key_seconds": gpu_seconds(key, repeats) / options.batch,
+    }
+    if not options.compile:
+        figures |= {"query_flops": flops(query) / options.batch, "key_flops": flops(key) / options.batch}
+    return figures
+
+
+def checkpoint_seconds(bench: Bench) -> float:
+    """What one checkpoint costs: a run writes one every 200 steps."""
+    stage = contrast(bench.options, "shared", 1)
+    job, _ = bench.job(capture=False, compile=False)
+    stage.begin(job)
+    stage.to(DEVICE)
+    state = {"state_dict": stage.state_dict(), "optimizer": [p.clone() for p in stage.online.parameters()]}
+    start = time.perf_counter()
+    torch.save(state, bench.folder / "checkpoint")
+    took = time.perf_counter() - start
+    (bench.folder / "checkpoint").unlink()
+    return took
+
+
+def main() -> None:
+    options = parser(__doc__)
+    footage_options(options)
+    options.add_argument("--batch", type=int, default=16 if CUDA else 4)
+    options.add_argument("--accumulate", type=int, default=2, help="parts of the batch on a 12 GB card")
+    options.add_argument("--steps", type=int, default=120 if CUDA else 4, help="timed steps with loading from disk")
+    options.add_argument("--resident-steps", type=int, default=40 if CUDA else 4)
+    options.add_argument("--paper-steps", type=int, default=5 if CUDA else 2)
+    options.add_argument("--modes", nargs="+", default=["shared", "bank", "own", "12gb", "paper"], choices=list(KEYS))
+    options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
+    chosen = options.parse_args()
+
+    bench = Bench(chosen)
+    with tidy():
+        bare = floor(bench)
+    rows: dict[str, dict[str, Any]] = {}
+    for mode in chosen.modes:
+        row = rows[mode] = {
+            "bare": 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"]),
+            "by_flops": None,
+        }
+        if "query_flops" in bare and CUDA:
+            row["by_flops"] = chosen.tflops * 1e12 / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
+        if mode == "paper":
+            warmup, chosen.warmup = chosen.warmup, 2
+            with full_float32():
+                row["loaded"] = asdict(train(bench, mode, chosen.paper_steps))
+            chosen.warmup = warmup
+        elif mode == "12gb":
+            if CUDA:
+                total = torch.cuda.get_device_properties(0).total_memory
+                torch.cuda.set_per_process_memory_fraction(min(1.0, 11.5 * 2**30 / total))
+            row["loaded"] = asdict(train(bench, mode, chosen.resident_steps))
+            if CUDA:
+                torch.cuda.set_per_process_memory_fraction(1.0)
+        else:
+            row["rendered"] = asdict(train(bench, mode, chosen.resident_steps, "rendered"))
+            if mode != "own":
+                row["drawn"] = asdict(train(bench, mode, chosen.resident_steps, "drawn"))
+            row["loaded"] = asdict(train(bench, mode, chosen.resident_steps if mode == "own" else chosen.steps))
+        print(f"{mode}: {row['loaded']['frames_per_second']:.1f} query frames/s", flush=True)
+    job, _ = bench.job(capture=False, compile=False)
+    loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
+    saving = checkpoint_seconds(bench)
+
+    plain = rows["paper"]["loaded"]["frames_per_second"] if "paper" in rows else None
+
+    def cells(mode: str) -> list[Any]:
+        row = rows[mode]
+        speed = row["loaded"]["frames_per_second"]
+        drawn, rendered = (row.get(key, {}).get("frames_per_second") for key in ("drawn", "rendered"))
+        return [
+            mode,
+            speed,
+            drawn,
+            drawn and f"{speed / drawn:.1%}",
+            rendered,
+            rendered and f"{speed / rendered:.1%}",
+            row["bare"],
+            row["by_flops"],
+            plain and f"{speed / plain:.1f}x",
+            row["loaded"]["peak_bytes"] and row["loaded"]["peak_bytes"] / 1e9,
+            row["loaded"]["reserved_bytes"] and row["loaded"]["reserved_bytes"] / 1e9,
+        ]
+
+    print(f"batch {chosen.batch}, {chosen.size}×{chosen.size}, {chosen.workers} workers, query frames per second:")
+    head = ("keys", "from disk", "drawn batch", "ratio", "rendered batch", "ratio", "bare networks", "by FLOPs")
+    print(table(map(cells, rows), (*head, "paper's way", "peak GB", "reserved GB")))
+    print(f"loader alone: {loader:.0f} query frames/s; one checkpoint: {saving:.2f} s")
+    for mode, promised in PROMISED.items():
+        if mode in rows:
+            speed = rows[mode]["loaded"]["frames_per_second"]
+            hours = 140 * 2235 / speed / 3600
+            print(
+                f"{mode}: {speed:.0f} (promised {promised:.0f}); EndoVis18's 140 epochs in {hours:.2f} h, "
+                f"{speed / PAPER:.0f}x the paper's pace on its two Titan Xp"
+            )
+    figures = {"rows": rows, "loader": loader, "checkpoint_seconds": saving, "floor": bare}
+    settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
+    report("contrast_stage", {"settings": settings, **figures}, chosen.json)
+
+
+if __name__ == "__main__":
+    main()

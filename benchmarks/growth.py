@@ -1,0 +1,241 @@
+"""How cost grows with key frames and with the dataset: `python benchmarks/growth.py`.
+
+Keys: the step of the contrast stage on a resident batch with the bank, where 6, 64 and all frames stand for the keys of
+a query.
+
+Frames: a folder of 32×32 frames, small and a hundred times as large, whose frame store, shots and pseudo labels are
+there already. A fresh process starts a run on it up to its first batch, as `suture train` does when it goes on; printed
+are the seconds from the start of the process, its private memory (anonymous pages: mapped files do not count), and how
+long it draws a batch, which times the number of batches is an epoch.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+PROMISED_STEP, PROMISED_START, PROMISED_MEMORY = 1.10, 2.0, 200e6
+SIDE, EVERY, VIDEOS = 32, 20, 20
+CLASSES = ("tissue", "tool", "vessel")
+
+
+def make_folder(root: Path, frames: int) -> None:
+    """A folder of frames: few images under many names, since their content does not matter."""
+    import cv2
+    import numpy as np
+    import yaml
+
+    rng = np.random.default_rng(0)
+    per_video = frames // VIDEOS
+    (root / "masks").mkdir(parents=True)
+    for v in range(VIDEOS):
+        folder = root / "videos" / f"case{v:02d}"
+        folder.mkdir(parents=True)
+        image = mask = Path()
+        for index in range(per_video):
+            if index % 1000 == 0:  # file systems limit the number of links to a file
+                image = folder / f"frame_{index:06d}.png"
+                cv2.imwrite(str(image), rng.integers(0, 256, (SIDE, SIDE, 3), np.uint8))
+            else:
+                os.link(image, folder / f"frame_{index:06d}.png")
+            if index % EVERY == 0:
+                named = root / "masks" / f"case{v:02d}__frame_{index:06d}.png"
+                if index == 0:
+                    mask = named
+                    cv2.imwrite(str(mask), rng.integers(0, len(CLASSES), (SIDE, SIDE), np.uint8))
+                else:
+                    os.link(mask, named)
+    facts = {
+        "format": 1,
+        "videos": "videos",
+        "masks": "masks",
+        "classes": [{"name": name, "value": value} for value, name in enumerate(CLASSES)],
+        "view": "none",
+        "split": {"train": [f"case{v:02d}" for v in range(VIDEOS)]},
+    }
+    (root / "dataset.yaml").write_text(yaml.safe_dump(facts), encoding="utf-8")
+
+
+def begin_run(root: Path, started: float) -> dict[str, float]:
+    """In a fresh process: all that `suture train` does before its first batch of the contrast stage."""
+    marks = {"process": started}
+
+    def mark(name: str) -> None:
+        marks[name] = time.time()
+
+    import numpy as np
+    from rich.console import Console
+
+    from suture.methods.pseudo import PseudoLabels, _files
+    from suture.methods.stage import Stage
+    from suture.runs.config import load_config
+    from suture.runs.fit import make_job, starting_segmenter
+    from suture.runs.folder import Run
+    from suture.runs.processes import Processes
+    from suture.runs.record import data_record
+    from suture.runs.run import open_data
+    from suture.runs.session import Session
+
+    mark("import")
+    said = (
+        f"data.size={SIDE}",
+        f"data.labelling.every={EVERY}",
+        "data.store_size=32",
+        f"data.cache={root / 'cache'}",
+        "model.encoder=tu-test_resnet",
+        "model.weights=null",
+        "method.contrast.keys.mode=shared",
+        "method.contrast.batch=16",
+        "compute.accelerator=cpu",
+        "compute.workers=0",
+    )
+    config = load_config(root, overrides=said)
+    opened = open_data(config)
+    mark("list")
+    processes = Processes.start(config.compute)
+    segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
+    mark("network")
+    data_record(opened.dataset, opened.labelling, config, segmenter)
+    mark("record")
+    run = Run(root / "run")
+    run.folder.mkdir(exist_ok=True)
+    session = Session(run, config, opened, processes, Console(quiet=True))
+    stages = list(config.build_method().stages())
+    job = make_job(session, stages, segmenter)
+    mark("store")
+    pseudo = next(stage for stage in stages if isinstance(stage, PseudoLabels))
+    for video in job.frames.videos:
+        files = _files(pseudo.folder(run.folder), video.id)
+        if not files[0].exists():  # only where the run is made
+            files[0].parent.mkdir(parents=True, exist_ok=True)
+            unlabelled = sum(1 for index in video.usable if index % EVERY)
+            for file in files:
+                np.save(file, np.ones((unlabelled, SIDE, SIDE), np.uint8))
+    pseudo.load(job)
+    mark("pseudo labels")
+    contrast = next(stage for stage in stages if isinstance(stage, Stage) and stage.name == "contrast")
+    contrast.begin(job)
+    batches = iter(contrast.loader(0))
+    next(batches)
+    mark("first batch")
+    memory = private_memory()
+    drawn = 100
+    start = time.perf_counter()
+    for _ in range(drawn):
+        next(batches)
+    names = list(marks)
+    return {
+        "seconds": marks["first batch"] - started,
+        "private_bytes": memory,
+        "batch_ms": (time.perf_counter() - start) / drawn * 1000,
+        "frames": len(job.frames),
+        "parts": {name: marks[name] - marks[before] for before, name in itertools.pairwise(names)},
+    }
+
+
+def private_memory() -> int:
+    """Bytes of this process alone, without mapped files."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("This benchmark reads /proc/self/status: it runs on Linux.")
+
+
+def start_up(frames: int, times: int) -> dict[str, Any]:
+    """Make a dataset and its run, then start it again in fresh processes; the fastest start counts."""
+
+    def fresh(root: Path) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--begin", str(root), repr(time.time())]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "data"
+        start = time.perf_counter()
+        make_folder(root, frames)
+        time.sleep(2.1)  # a file that was just written is hashed again at the next start
+        fresh(root)
+        made = time.perf_counter() - start
+        starts = [fresh(root) for _ in range(times)]
+    return min(starts, key=lambda start: start["seconds"]) | {"making_seconds": made}
+
+
+def grow_keys(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The step with ever more keys."""
+    from stages import Bench, pace, tidy
+
+    from suture.data.keys import KeySettings
+    from suture.methods.pgvcl import Contrast, ContrastSettings
+
+    bench = Bench(options)
+    rows = []
+    for others in (4, 62, "all"):
+        settings = ContrastSettings(
+            steps=options.warmup + options.steps,
+            epochs=None,
+            batch=options.batch,
+            keys=KeySettings(mode="bank", other_videos=others),
+        )
+        job, trainer_options = bench.job()
+        with tidy():
+            found = pace(Contrast("contrast", settings), job, trainer_options, options.warmup, "rendered")
+        rows.append({"keys": others if others == "all" else others + 2, **asdict(found)})
+    return rows
+
+
+def main() -> None:
+    from common import CUDA, parser, report, table
+    from stages import footage_options
+
+    options = parser(__doc__)
+    footage_options(options)
+    options.add_argument("--batch", type=int, default=16 if CUDA else 4)
+    options.add_argument("--steps", type=int, default=40 if CUDA else 4, help="timed steps")
+    options.add_argument("--small", type=int, default=2000, help="frames of the small dataset")
+    options.add_argument("--large", type=int, default=200_000)
+    options.add_argument("--starts", type=int, default=2)
+    options.add_argument("--only", choices=("keys", "frames"))
+    chosen = options.parse_args()
+    figures: dict[str, Any] = {}
+    if chosen.only != "frames":
+        keys = figures["keys"] = grow_keys(chosen)
+        first = keys[0]["step_ms"]
+        print(table(([r["keys"], r["step_ms"], f"{r['step_ms'] / first:.2f}x"] for r in keys), ("keys", "ms", "ratio")))
+        print(f"promised: at most {PROMISED_STEP:.2f}x", flush=True)
+    if chosen.only != "keys":
+        small, large = (start_up(frames, chosen.starts) for frames in (chosen.small, chosen.large))
+        figures["frames"] = [small, large]
+        names = list(small["parts"])
+        print(
+            table(
+                (
+                    [
+                        *(r["frames"], r["seconds"], *(r["parts"][name] for name in names)),
+                        *(r["private_bytes"] / 1e6, r["batch_ms"], r["making_seconds"]),
+                    ]
+                    for r in (small, large)
+                ),
+                ("frames", "start s", *names, "private MB", "batch ms", "making s"),
+            )
+        )
+        print(
+            f"start-up {large['seconds'] / small['seconds']:.2f}x (promised {PROMISED_START:.0f}x), memory "
+            f"+{(large['private_bytes'] - small['private_bytes']) / 1e6:.0f} MB (promised "
+            f"{PROMISED_MEMORY / 1e6:.0f}), "
+            f"an epoch {large['batch_ms'] / small['batch_ms'] * large['frames'] / small['frames']:.0f}x for "
+            f"{large['frames'] / small['frames']:.0f}x the frames"
+        )
+    report("growth", figures, chosen.json)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--begin"]:
+        print(json.dumps(begin_run(Path(sys.argv[2]), float(sys.argv[3]))))
+    else:
+        main()

@@ -1,0 +1,102 @@
+"""The supervised and the consistency stages, whole steps with loading from disk: `python benchmarks/supervised.py`.
+
+Each stage is trained by the code that a run uses, once loading generated footage from disk and once on a rendered batch
+that already sits on the device. The supervised stage is also compared with the bare model: the same network, loss and
+optimiser in the shortest possible loop on a resident batch.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from common import CUDA, DEVICE, gpu_seconds, parser, report, table
+from stages import CLASSES, Bench, flops, footage_options, pace, tidy
+
+from suture.losses.cross_entropy import cross_entropy
+from suture.methods.stage import Stage, TrainingSettings
+from suture.methods.supervised import Supervised
+from suture.methods.uamt import UncertaintyAware, UncertaintySettings
+from suture.methods.unimatch import UniMatchSettings, WeakToStrong
+
+PROMISED = 0.9
+
+
+def stage_of(name: str, batch: int, small: int, steps: int) -> Stage:
+    """A stage with its default settings, but for the length and the batch."""
+    if name == "supervised":
+        return Supervised("train", TrainingSettings(steps=steps, batch=batch))
+    if name == "unimatch":
+        return WeakToStrong("train", UniMatchSettings(steps=steps, batch=small))
+    return UncertaintyAware("train", UncertaintySettings(steps=steps, batch=small))
+
+
+def bare(bench: Bench, batch: int) -> dict[str, float]:
+    """Images per second of the bare model."""
+    job, _ = bench.job()
+    segmenter = job.segmenter.to(DEVICE).train()
+    if bench.options.compile:
+        segmenter.compile()
+    optimizer = torch.optim.AdamW(segmenter.parameters(), 1e-4, weight_decay=0.01, fused=CUDA)
+    images = torch.rand(batch, 3, *bench.size, device=DEVICE)
+    labels = torch.randint(0, CLASSES, (batch, *bench.size), device=DEVICE)
+
+    def step() -> None:
+        with torch.autocast(DEVICE.type, job.autocast or torch.bfloat16, enabled=job.autocast is not None):
+            loss, weight = cross_entropy(segmenter(images), labels)
+        (loss / weight).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    torch.backends.cudnn.benchmark = CUDA
+    figures = {"images_per_second": batch / gpu_seconds(step, 20 if CUDA else 2)}
+    if not bench.options.compile:
+        figures["flops_per_image"] = flops(step) / batch
+    return figures
+
+
+def main() -> None:
+    options = parser(__doc__)
+    footage_options(options)
+    options.add_argument("--batch", type=int, default=32 if CUDA else 4, help="of the supervised stage")
+    options.add_argument("--small-batch", type=int, default=8 if CUDA else 2, help="labelled ones of the others")
+    options.add_argument("--steps", type=int, default=80 if CUDA else 3, help="timed steps")
+    options.add_argument("--stages", nargs="+", default=["supervised", "unimatch", "uamt"])
+    options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
+    chosen = options.parse_args()
+
+    bench = Bench(chosen)
+    with tidy():
+        floor = bare(bench, chosen.batch)
+    rows: dict[str, dict[str, Any]] = {}
+    for name in chosen.stages:
+        row = rows[name] = {"batch": chosen.batch if name == "supervised" else chosen.small_batch}
+        for way, resident, timed in (("rendered", "rendered", chosen.steps // 2 or 1), ("loaded", None, chosen.steps)):
+            job, trainer_options = bench.job()
+            with tidy():
+                stage = stage_of(name, chosen.batch, chosen.small_batch, chosen.warmup + timed)
+                row[way] = asdict(pace(stage, job, trainer_options, chosen.warmup, resident))
+                del stage
+        print(f"{name}: {row['loaded']['frames_per_second']:.1f} labelled frames/s", flush=True)
+
+    def cells(name: str) -> list[Any]:
+        row = rows[name]
+        speed, rendered = row["loaded"]["frames_per_second"], row["rendered"]["frames_per_second"]
+        against = floor["images_per_second"] if name == "supervised" else None
+        peak = row["loaded"]["peak_bytes"]
+        return [
+            *(name, row["batch"], speed, rendered, f"{speed / rendered:.1%}"),
+            *(against, against and f"{speed / against:.1%}", row["loaded"]["step_ms"], peak and peak / 1e9),
+        ]
+
+    print(f"{chosen.size}×{chosen.size}, {chosen.workers} workers, labelled frames per second:")
+    head = ("stage", "batch", "from disk", "rendered batch", "ratio", "bare model", "ratio", "step ms", "peak GB")
+    print(table(map(cells, rows), head))
+    if CUDA and "flops_per_image" in floor:
+        print(f"by FLOPs at {chosen.tflops:.0f} TFLOP/s: {chosen.tflops * 1e12 / floor['flops_per_image']:.0f} img/s")
+    print(f"promised: {PROMISED:.0%} of the bare model, and {PROMISED:.0%} of the step on a resident batch")
+    settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
+    report("supervised", {"settings": settings, "bare": floor, "rows": rows}, chosen.json)
+
+
+if __name__ == "__main__":
+    main()

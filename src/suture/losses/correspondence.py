@@ -1,0 +1,87 @@
+"""Labels carried from one frame to another along the correspondence of their features.
+
+Every cell of the *query* frame's feature grid looks for its like in the *key* frame, within a window around its own
+place, and takes the labels found there. A cell is believed where the way back leads home (cycle consistency): what
+moved out of sight, or came into it, does not find back.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from suture.losses.precision import full_precision
+
+
+def descriptors(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Features (B D h w) as unit vectors from their common mean.
+
+    What all cells of both frames have in common, most of it after a ReLU, says nothing of which cell is which.
+    """
+    query, key = query.float(), key.float()
+    mean = (query.mean((2, 3), keepdim=True) + key.mean((2, 3), keepdim=True)) / 2
+    return F.normalize(query - mean, dim=1, eps=1e-6), F.normalize(key - mean, dim=1, eps=1e-6)
+
+
+def affinity(query: Tensor, key: Tensor, radius: int) -> Tensor:
+    """The similarity of every query cell with every key cell at most `radius` rows and columns away, else −∞: B N N."""
+    with full_precision(query):
+        alike = query.float().flatten(2).mT @ key.float().flatten(2)
+    return alike.masked_fill(_cells_apart(query) > radius, -torch.inf)
+
+
+def carry(affinity: Tensor, values: Tensor, top: int, temperature: float) -> Tensor:
+    """The mean of the key frame's values (B C h w) at the `top` cells most alike, weighted by a softmax: B C h w.
+
+    >>> query = torch.eye(3).view(1, 3, 1, 3)
+    >>> key = query.roll(1, 3)  # everything moved one cell to the right
+    >>> carry(affinity(query, key, 2), torch.tensor([7.0, 8.0, 9.0]).view(1, 1, 1, 3), 1, 0.1).tolist()
+    [[[[8.0, 9.0, 7.0]]]]
+    """
+    best, where = affinity.topk(min(top, affinity.shape[2]), 2)
+    weights = (best / temperature).softmax(2)
+    cells = where.flatten(1)[:, None].expand(-1, values.shape[1], -1)
+    found = values.flatten(2).gather(2, cells).unflatten(2, where.shape[1:])
+    return (found * weights[:, None]).sum(3).view_as(values)
+
+
+def comes_back(affinity: Tensor, grid: Tensor, within: int) -> Tensor:
+    """Which query cells find home: the best match of their best match lies at most `within` cells away, B h w.
+
+    `grid` is any tensor … h w of the cells.
+    """
+    there, back = affinity.argmax(2), affinity.argmax(1)
+    home = back.gather(1, there)
+    apart = _cells_apart(grid).expand(len(home), -1, -1).gather(2, home[..., None])
+    return (apart.squeeze(2) <= within).unflatten(1, grid.shape[-2:])
+
+
+def _cells_apart(grid: Tensor) -> Tensor:
+    """How many rows or columns, whichever is more, lie between any two cells of a grid (… h w): N N."""
+    height, width = grid.shape[-2:]
+    rows = torch.arange(height, device=grid.device).repeat_interleave(width)
+    columns = torch.arange(width, device=grid.device).repeat(height)
+    return torch.maximum((rows[:, None] - rows).abs(), (columns[:, None] - columns).abs())
+
+
+def to_cells(labels: Tensor, classes: int, cell: int) -> Tensor:
+    """The share of each class in the cells (of cell × cell pixels) of a label map: B H W to B C h w.
+
+    A pixel whose label is not one of the classes has no share, so that the shares of a cell may sum to less than 1.
+    """
+    members = labels[:, None] == torch.arange(classes, device=labels.device)[:, None, None]
+    return F.avg_pool2d(members.float(), cell, ceil_mode=True)
+
+
+def at_cells(x: Tensor, cell: int) -> Tensor:
+    """What lies at the middle of each cell: … H W to … h w with h = ceil(H / cell)."""
+    for dim in (-2, -1):
+        side = x.shape[dim]
+        middles = torch.arange(-(-side // cell), device=x.device) * cell + cell // 2
+        x = x.index_select(dim, middles.clamp(max=side - 1))
+    return x
+
+
+def from_cells(x: Tensor, cell: int, size: tuple[int, ...]) -> Tensor:
+    """Values of cells, B C h w, between them: B C H W."""
+    covered = [side * cell for side in x.shape[-2:]]
+    return F.interpolate(x, covered, mode="bilinear", align_corners=False)[..., : size[0], : size[1]]

@@ -1,0 +1,38 @@
+"""CutMix (Yun et al., 2019): a patch of another frame of the batch, in images and in whatever belongs to them."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from suture.methods.stage import all_gather
+
+
+def draw_patch(rng: np.random.Generator, share: float) -> np.ndarray:
+    """A box of 2 % to 40 % of the area and an aspect of 0.3 to 1/0.3, in fractions; empty but for a share of draws."""
+    u = rng.random(5)
+    area, aspect = 0.02 + 0.38 * u[1], 0.3 ** (1 - 2 * u[2])
+    width, height = min(1.0, (area * aspect) ** 0.5), min(1.0, (area / aspect) ** 0.5)
+    left, top = u[3] * (1 - width), u[4] * (1 - height)
+    return np.array([left, top, left + width, top + height]) * (u[0] < share)
+
+
+def in_boxes(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
+    """B H W: which pixels' centres lie in the boxes (left, top, right, bottom, in fractions).
+
+    >>> in_boxes(torch.tensor([[0.5, 0.0, 1.0, 0.5]]), (2, 2)).int().tolist()
+    [[[0, 1], [0, 0]]]
+    """
+    height, width = size
+    x = (torch.arange(width, device=boxes.device) + 0.5) / width
+    y = (torch.arange(height, device=boxes.device) + 0.5) / height
+    left, top, right, bottom = boxes[..., None].unbind(1)
+    return ((y >= top) & (y < bottom))[:, :, None] & ((x >= left) & (x < right))[:, None, :]
+
+
+def cut_mix(x: Tensor, patched: Tensor, rank: int) -> Tensor:
+    """Put another sample where `patched` (B H W) says, in images (B 3 H W) or in what belongs to them (B H W).
+
+    The other one is as far from the end of the whole batch, of all processes, as this one is from its start.
+    """
+    others = all_gather(x).flip(0)[rank * len(x) :][: len(x)]
+    return torch.where(patched[:, None] if x.ndim == 4 else patched, others, x)

@@ -1,0 +1,176 @@
+"""Supervised training with strong views of the labelled frames: what `stitch` does with labels, and its control.
+
+Rare classes are shown more often; colours are moved far, and taken from other videos; patches are exchanged (CutMix).
+What is handed on is an average of the weights. It needs no unlabelled frame, so it also says what all labels are worth.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from suture.data.augment import (
+    COLORS,
+    Augment,
+    Layer,
+    Patches,
+    color_statistics,
+    draw_view,
+    layer,
+    move_onto,
+    nearest,
+    recolor,
+    render_labels,
+    resample,
+    restyle,
+)
+from suture.data.training import Epochs
+from suture.losses.cross_entropy import cross_entropy
+from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
+from suture.methods.method import Method, method
+from suture.methods.stage import Part, Settings, Stage, Total, TrainingSettings, all_gather
+
+
+class StrongSettings(TrainingSettings):
+    """As many steps as the baseline; a share of 0 switches its part off."""
+
+    steps: int | None = Field(2000, ge=1)
+    ema: float = Field(0.996, gt=0, lt=1)
+    strong: Augment = Augment(color=COLORS["strong"])
+    """Crop, flip and colours of strong views; those of the others are in `augment`."""
+    strong_labelled: float = Field(0.5, ge=0, le=1)
+    """The share of labelled views that are strong."""
+    restyle: float = Field(0.5, ge=0, le=1)
+    """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
+    cutmix: float = Field(0.5, ge=0, le=1)
+    """The share of views that get a patch of another frame."""
+    rare: float = Field(0.5, ge=0, le=1)
+    """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
+
+
+@method("strong")
+class StrongOnly(Method):
+    """The labelled frames alone, with all that `stitch` does to them: its control."""
+
+    class Settings(Settings):
+        train: StrongSettings = StrongSettings()
+
+    def stages(self) -> Iterator[Stage]:
+        yield Strong("train", self.settings.train)
+
+
+class StrongBatch(NamedTuple):
+    """Labelled views as the loader gives them."""
+
+    numbers: Tensor
+    """B: the frames."""
+    views: Patches
+    inside: Layer
+    """Which pixels are inside the view of their video."""
+    donors: Tensor
+    """B: whose colour statistics each view takes, as a place in the batch of all processes; mostly its own."""
+    boxes: Tensor
+    """B 4: where it gets a patch of another frame."""
+
+
+class StrongViews:
+    """The labelled frames of a step: whose turn it is, and how they are cut, coloured and mixed."""
+
+    def __init__(self, stage: Stage, settings: StrongSettings) -> None:
+        self.stage, self.settings, self.frames = stage, settings, stage.job.frames
+        self.cases = self.frames.cases
+        self.inside = {v.id: self.frames.pixels.inside(v.id).astype(np.uint8) for v in self.frames.videos}
+        self.order = Epochs(self.frames.labelled, stage.job.seed, stage.name)
+        self.showing = self._by_class() if settings.rare else {}
+
+    def _by_class(self) -> dict[int, list[int]]:
+        """The labelled frames that show each class, of those classes that some frame shows."""
+        showing: dict[int, list[int]] = {}
+        for number in self.frames.labelled.tolist():
+            counts = np.bincount(self._labels(number).ravel(), minlength=256)[: len(self.frames.classes)]
+            for shown in np.flatnonzero(counts).tolist():
+                showing.setdefault(shown, []).append(number)
+        return showing
+
+    def _labels(self, number: int) -> np.ndarray:
+        labels = self.frames.labels(number)
+        assert labels is not None
+        return labels
+
+    def turn(self, step: int, place: int) -> tuple[int, int | None]:
+        """The frame at a place of a step, and the class for whose sake it is there."""
+        rng = self.stage.rng(step, f"turn {place}")
+        if self.showing and rng.random() < self.settings.rare:
+            shown = int(rng.choice(sorted(self.showing)))
+            return int(rng.choice(self.showing[shown])), shown
+        return self.order[step * self.settings.batch + place], None
+
+    def draw(self, part: Part) -> StrongBatch:
+        s = self.settings
+        numbers = [self.turn(part.step, place)[0] for place in part.all]
+        own, draws, donors, boxes = [], [], [], []
+        for place in part.own:
+            number, shown = self.turn(part.step, place)
+            rng = self.stage.rng(part.step, place)
+            strong = rng.random() < s.strong_labelled
+            draw = draw_view(rng, s.strong if strong else s.augment)
+            if shown is not None:
+                labels = self._labels(number)
+                row, column = rng.choice(np.argwhere(labels == shown))
+                draw = move_onto(draw, (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0], rng)
+            own.append(number)
+            draws.append(draw)
+            donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
+            boxes.append(draw_patch(rng, s.cutmix))
+        return StrongBatch(
+            torch.tensor(own),
+            self.frames.collate(own, draws),
+            layer(draws, [self.inside[self.frames.places[number][0].id] for number in own]),
+            torch.tensor(donors),
+            torch.from_numpy(np.array(boxes, np.float32)),
+        )
+
+    def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
+        """Images and labels."""
+        size, rank = self.stage.job.size, self.stage.job.rank
+        inside = nearest(batch.inside, batch.views.flip, size) > 0
+        images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
+        patched = in_boxes(batch.boxes, size)
+        return cut_mix(images, patched, rank), cut_mix(render_labels(batch.views, size), patched, rank)
+
+
+class Strong(Stage):
+    """Cross entropy on strong views of the labelled frames."""
+
+    settings: StrongSettings
+
+    def prepare(self) -> int:
+        self.views = StrongViews(self, self.settings)
+        return len(self.job.frames.labelled)
+
+    def draw(self, part: Part) -> StrongBatch:
+        return self.views.draw(part)
+
+    def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
+        return self.views.render(batch)
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> Total:
+        images, labels = batch
+        return Total(*cross_entropy(self.segmenter(images), labels))
+
+
+def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:
+    """The place in a batch, given all places' cases, whose colours a view takes: its own but for a share of draws."""
+    others = np.flatnonzero(cases != cases[own])
+    if not len(others):
+        others = np.delete(np.arange(len(cases)), own)
+    return int(rng.choice(others)) if rng.random() < share and len(others) else own
+
+
+def strengthen(images: Tensor, inside: Tensor, donors: Tensor, color: Tensor) -> Tensor:
+    """Give views the colour statistics of their donors, then move their colours."""
+    own = color_statistics(images, inside)
+    return recolor(restyle(images, inside, own, all_gather(own)[donors]), color)

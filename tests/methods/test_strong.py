@@ -1,0 +1,120 @@
+"""Strong views of the labelled frames: rare classes, colours of other videos, patches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stage_tester import EASY, QUICK, StageTester, train_accuracy
+
+from suture.data.augment import UNCHANGED, ViewDraw, color_statistics, render_images, render_labels
+from suture.data.classes import IGNORE
+from suture.methods.stage import Job, Part
+from suture.methods.strong import Strong, StrongSettings, draw_donor
+
+WHOLE = Part(0, range(4), range(4))
+PLAIN = {"crop": (1.0, 1.0), "flip": False, "color": "none"}
+BARE = {"augment": PLAIN, "strong": PLAIN, "cutmix": 0, "restyle": 0, "rare": 0}
+
+
+class TestStrong(StageTester):
+    def make(self, **settings: Any) -> Strong:
+        return Strong("train", StrongSettings(batch=4, **settings))
+
+
+def begun(job: Job, **settings: Any) -> Strong:
+    stage = Strong("train", StrongSettings(**{"steps": 10, "batch": 4} | settings))
+    stage.begin(job)
+    return stage
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_overfits_a_few_frames_or_all_of_them(every: int, tiny_job: Callable[..., Job], fit: Any) -> None:
+    job = tiny_job({"a": 4, "b": 4}, every=every, stored=(32, 32), architecture="linknet")
+    stage = Strong("train", StrongSettings(steps=45, batch=4, optimizer=QUICK, augment=EASY, ema=0.8))
+    fit(stage, job)
+    assert train_accuracy(stage.outcome(), job) > 0.9
+    assert stage.outcome() is not job.segmenter
+
+
+def test_without_its_parts_it_sees_what_the_baseline_sees(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job()
+    stage = begun(job, **BARE)
+    images, labels = stage.render(stage.draw(WHOLE))
+    numbers = [stage.views.order[place] for place in range(4)]
+    truth = job.frames.collate(numbers, [ViewDraw(np.array([0, 0, 1, 1.0]), False, UNCHANGED)] * 4)
+    torch.testing.assert_close(images, render_images(truth, job.size), atol=1e-5, rtol=0)
+    assert torch.equal(labels, render_labels(truth, job.size))
+
+
+def test_patches_come_with_their_labels(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job()
+    plain, mixed = begun(job, **BARE), begun(job, **BARE | {"cutmix": 1})
+    (images, labels), batch = plain.render(plain.draw(WHOLE)), mixed.draw(WHOLE)
+    found = mixed.render(batch)
+    for i, (left, top, right, bottom) in enumerate((batch.boxes * 32).tolist()):
+        for y in range(32):
+            for x in range(32):
+                source = 3 - i if left <= x + 0.5 < right and top <= y + 0.5 < bottom else i
+                assert found[1][i, y, x] == labels[source, y, x]
+                torch.testing.assert_close(found[0][i, :, y, x], images[source, :, y, x])
+
+
+def test_rare_draws_show_every_class_alike(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job({"a": 8, "b": 8}, every=1, round_view=True)
+    rare = job.frames.places[5]
+    for place, labels in job.frames.pixels._labels.items():
+        labels[labels == 2] = 0
+        if place == (rare[0].id, rare[1]):
+            labels[17:20, 20:24] = 2  # of 16 frames, only this one shows the third class, on 12 pixels
+    stage = begun(job, batch=8, rare=1, cutmix=0, augment={"crop": (0.3, 0.5)}, strong={"crop": (0.3, 0.5)})
+    assert sorted(stage.views.showing) == [0, 1, 2]
+    assert stage.views.showing[2] == [5]
+    turns = [stage.views.turn(step, place) for step in range(40) for place in range(8)]
+    classes = np.bincount([shown for _, shown in turns])
+    assert classes.min() > 0.8 * classes.mean()
+    assert {number for number, shown in turns if shown == 2} == {5}
+    assert len({number for number, shown in turns if shown == 0}) == 16
+    for step in range(4):
+        labels = stage.render(stage.draw(Part(step, range(8), range(8))))[1]
+        for place in range(8):
+            assert (labels[place] == stage.views.turn(step, place)[1]).any()
+
+
+def test_a_share_of_rare_draws_leaves_the_rest_in_order(tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job(every=1), batch=8, rare=0.25)
+    turns = [stage.views.turn(step, place) for step in range(40) for place in range(8)]
+    ordinary = [(i, number) for i, (number, shown) in enumerate(turns) if shown is None]
+    assert len(ordinary) == pytest.approx(0.75 * len(turns), rel=0.1)
+    assert all(number == stage.views.order[i] for i, number in ordinary)
+
+
+def test_colours_are_taken_from_another_case(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job({"a": 6, "b": 6}, round_view=True)
+    plain = begun(job, **BARE)
+    styled = begun(job, **BARE | {"restyle": 1, "strong_labelled": 1})
+    (images, labels), batch = plain.render(plain.draw(WHOLE)), styled.draw(WHOLE)
+    found = styled.render(batch)[0]
+    inside = labels != IGNORE
+    cases = job.frames.cases[batch.numbers]
+    assert (cases[batch.donors] != cases).all()
+    assert len(set(cases)) == 2
+    torch.testing.assert_close(
+        color_statistics(found, inside), color_statistics(images, inside)[batch.donors], atol=0.01, rtol=0
+    )
+    outside = ~inside[:, None].expand_as(images)
+    torch.testing.assert_close(found[outside], images[outside], atol=1e-5, rtol=0)
+    # Only strong views are restyled.
+    weak = begun(job, **BARE | {"restyle": 1, "strong_labelled": 0})
+    assert weak.draw(WHOLE).donors.tolist() == [0, 1, 2, 3]
+
+
+def test_a_donor_is_of_another_case_where_there_is_one() -> None:
+    rng = np.random.default_rng(0)
+    cases = np.array([0, 0, 1, 2])
+    assert {draw_donor(rng, 1, cases, 1) for _ in range(50)} == {2, 3}
+    assert {draw_donor(rng, 1, np.zeros(4, int), 1) for _ in range(50)} == {0, 2, 3}
+    assert draw_donor(rng, 0, np.zeros(1, int), 1) == 0
+    assert draw_donor(rng, 1, cases, 0) == 1
+    assert np.mean([draw_donor(rng, 1, cases, 0.5) == 1 for _ in range(400)]) == pytest.approx(0.5, abs=0.08)
