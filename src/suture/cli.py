@@ -174,15 +174,125 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The HTML file; else report.html in the run folder.")
     ] = None,
+    videos: Annotated[
+        list[Path] | None,
+        typer.Option(help="Videos without truth to look at: a file or folder; may be given several times."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the figures of a paper (PNG, MP4) into this new folder.")
+    ] = None,
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
 ) -> None:
-    """Write one HTML page about finished runs, and print their scores."""
+    """Write one HTML page about runs, and print their scores."""
     from suture.report.report import write_report
     from suture.report.scores import scores_table
 
-    path = write_report(runs, output, frames=not no_frames, console=err)
-    out.print(scores_table(runs))
+    path = write_report(runs, output, frames=not no_frames, console=err, videos=videos or [], figures=figures)
+    table = scores_table(runs)
+    if table.row_count:
+        out.print(table)
     _say(out, f"Report: {path}")
+    if figures is not None:
+        _say(out, f"Figures: {figures}")
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The ONNX file, else model.onnx in the run folder; .md: the card alone."),
+    ] = None,
+    frame: Annotated[
+        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Size of the frames it will get; else the videos' own.")
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option(metavar="X,Y,W,H", help="The part of --frame that shows the scene; else all of it.")
+    ] = None,
+    dynamic: Annotated[bool, typer.Option("--dynamic", help="Any batch and size, without resizing inside.")] = False,
+    logits: Annotated[bool, typer.Option("--logits", help="Give the scores of all classes, not the mask.")] = False,
+    fp16: Annotated[bool, typer.Option("--fp16", help="Weights and computation in half precision.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
+) -> None:
+    """Write a run's model as ONNX, checked against PyTorch, and its model card."""
+    from suture.data.view import View
+    from suture.deploy.export import export_run, write_card
+
+    output = output or run / "model.onnx"
+    if output.suffix == ".md":
+        write_card(run, output, force=force)
+        _say(out, f"Card: {output}")
+        return
+    size = rect = None
+    if frame:
+        width, height = _numbers("--frame", frame, "1920x1080")
+        size = height, width
+    if view:
+        x, y, width, height = _numbers("--view", view, "420,0,1080,1080")
+        rect = View(x, y, width, height)
+    done = export_run(
+        run,
+        output,
+        frame=size,
+        view=rect,
+        dynamic=dynamic,
+        logits=logits,
+        half=fp16,
+        force=force,
+    )
+    _say(out, f"{done.path}: {done.shape}")
+    of = "of the run's videos" if done.real else "that were generated, as the run's data cannot be read here"
+    _say(out, f"Same class as in PyTorch: {done.agreement:.3%} of the pixels of {done.checked} frames {of}")
+    _say(out, f"Card: {done.card}")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A run folder, a model.safetensors or an ONNX file.")],
+    inputs: Annotated[list[str], typer.Argument(help="Videos, images, folders or globs.", metavar="INPUT...")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the results go, a folder for each input.")],
+    masks: Annotated[
+        Literal["png", "video", "none"], typer.Option(help="A palette PNG for each frame, or one lossless video.")
+    ] = "png",
+    no_overlay: Annotated[
+        bool, typer.Option("--no-overlay", help="Write no frames with their masks over them.")
+    ] = False,
+    table: Annotated[
+        Literal["csv", "parquet", "none"], typer.Option(help="Areas, confidence and consistency of each frame.")
+    ] = "csv",
+    view: Annotated[
+        str, typer.Option(help="What shows the scene: auto finds black borders as training does, none, or x,y,w,h.")
+    ] = "auto",
+    smooth: Annotated[
+        float, typer.Option(help="Carry over so much of the frame before where nothing moves, such as 0.7.")
+    ] = 0.0,
+    flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored frame.")] = False,
+    scales: Annotated[str, typer.Option(help="Average over these sizes of the frame, such as 0.75,1,1.25.")] = "1",
+    window: Annotated[bool, typer.Option("--window", help="Large frames in overlapping windows, not shrunk.")] = False,
+    batch: Annotated[int | None, typer.Option(min=1, help="Frames at a time; else 16 on a GPU, 1 on a CPU.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over results of another model or other settings.")
+    ] = False,
+) -> None:
+    """Segment videos and images; exit code 1 if frames had to be left out. Started again, it goes on where it was."""
+    from suture.deploy.pipeline import Settings, parse_view
+    from suture.deploy.predict import predict as predict_inputs
+    from suture.deploy.predictor import Predictor
+
+    try:
+        sizes = [float(scale) for scale in scales.split(",")]
+    except ValueError:
+        raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
+    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
+    predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
+    summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
+    if _first():
+        skipped = f", {summary.skipped} inputs were done before" if summary.skipped else ""
+        problems = f", {len(summary.problems)} problems" if summary.problems else ""
+        _say(out, f"Predicted: {output} ({summary.frames:,} frames of {summary.clips} inputs{skipped}{problems})")
+    if summary.problems:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -230,6 +340,16 @@ def _options(said: list[str] | None) -> dict[str, Any]:
     for option in said:
         set_value(options, option)
     return options
+
+
+def _numbers(option: str, said: str, example: str) -> list[int]:
+    """The numbers of an option that is written as `example`: none is negative, and the last two are sides."""
+    mark = "x" if "x" in example else ","
+    parts = said.lower().split(mark)
+    numbers = [int(part) for part in parts if part.strip().isdecimal()]
+    if len(numbers) != len(parts) or len(parts) != len(example.split(mark)) or 0 in numbers[-2:]:
+        raise UserError(f"{option} is {said}, expected numbers such as {example}.")
+    return numbers
 
 
 def _say(console: Console, line: str) -> None:

@@ -2,13 +2,12 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import overload
 
-from suture.data.dataset import Frame, Mask
+from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.data.walk import images_of, last_number, walk
@@ -18,29 +17,39 @@ _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
-class FileFrames(Sequence[Frame]):
-    """The frames of a video file, made when asked for: the file is not even opened before its length is needed."""
+class FileFrames(Frames):
+    """The frames of a video file, which is not even opened before its length is needed."""
 
     def __init__(self, file: VideoFile, masks: Mapping[int, Mask]) -> None:
+        super().__init__(masks)
         self.file = file
-        self.masks = masks
 
     def __len__(self) -> int:
         return len(self.file)
 
-    @overload
-    def __getitem__(self, index: int) -> Frame: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Frame]: ...
-    def __getitem__(self, index: int | slice) -> Frame | list[Frame]:
-        found = range(len(self))[index]
-        return self._frame(found) if isinstance(found, int) else [self._frame(position) for position in found]
-
-    def __iter__(self) -> Iterator[Frame]:
-        return map(self._frame, range(len(self)))
-
-    def _frame(self, index: int) -> Frame:
+    def make(self, index: int) -> Frame:
         return Frame(index, index, mask=self.masks.get(index))
+
+
+class FolderFrames(Frames):
+    """The frames of a folder of images."""
+
+    def __init__(self, folder: Path, names: Iterable[str], masks: Mapping[int, Mask]) -> None:
+        super().__init__(masks)
+        self.folder = f"{folder}{os.sep}"
+        self.names = list(names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def make(self, index: int) -> Frame:
+        name = self.names[index]
+        number = last_number(os.path.splitext(name)[0])
+        return Frame(index, index if number is None else number, Path(self.folder + name), self.masks.get(index))
+
+    @property
+    def images(self) -> list[str]:
+        return [self.folder + name for name in self.names]
 
 
 @dataclass(eq=False)
@@ -78,16 +87,7 @@ class Clip:
         """The frames with the masks that were found."""
         if self.file is not None:
             return FileFrames(self.file, self.masks)
-        folder, masks = f"{self.folder}{os.sep}", self.masks
-        return [
-            Frame(index, _number(stem, index), Path(folder + name), masks.get(index))
-            for index, (stem, name) in enumerate(self.images.items())
-        ]
-
-
-def _number(stem: str, index: int) -> int:
-    number = last_number(stem)
-    return index if number is None else number
+        return FolderFrames(self.folder, self.images.values(), self.masks)
 
 
 class Clips:
@@ -97,6 +97,7 @@ class Clips:
         self.all = list(_find_clips(place, skip))
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
+        self._files = [clip for clip in self.all if clip.file is not None]
         self._whole: dict[str, list[Clip]] = {}
         self._ends: dict[str, list[Clip]] = {}
         for clip in self.all:
@@ -104,14 +105,6 @@ class Clips:
                 self._whole.setdefault(name, []).append(clip)
             for start in range(1, len(clip.parts)):
                 self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
-
-    @cached_property
-    def _by_frame(self) -> dict[str, list[tuple[Clip, int]]]:
-        found: dict[str, list[tuple[Clip, int]]] = {}
-        for clip in self.all:
-            for index, stem in enumerate(clip.images):
-                found.setdefault(stem, []).append((clip, index))
-        return found
 
     def named(self, name: str) -> list[Clip]:
         """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
@@ -131,19 +124,23 @@ class Clips:
             raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
         return found[0]
 
-    def frame(self, name: str, only: Clip | None, mask: str) -> tuple[Clip, int] | None:
-        """The frame that a mask's name means, within one video or among all."""
-        folder, _, last = name.rpartition("/")
-        found: list[tuple[Clip, int | None]]
-        if only is not None:
-            found = [(only, only.position(last))]
-        elif folder:
-            found = [(clip, clip.position(last)) for clip in self.named(folder)]
-        else:
-            found = [
-                *self._by_frame.get(last, ()),
-                *((clip, clip.position(last)) for clip in self.all if clip.file is not None),
-            ]
+    def frames(
+        self, masks: Sequence[str], only: Clip | None, where: object
+    ) -> Iterator[tuple[str, tuple[Clip, int] | None]]:
+        """Each mask's name with the frame that it means, within one video or among all; `where` the masks lie."""
+        plain = {name for name in masks if "/" not in name}
+        holding: dict[str, list[Clip]] = {}
+        for clip in self.all:
+            for name in clip.images.keys() & plain:
+                holding.setdefault(name, []).append(clip)
+        for name in masks:
+            folder = name.rpartition("/")[0]
+            clips = self.named(folder) if folder else [*holding.get(name, ()), *self._files]
+            yield name, self._frame(name, clips if only is None else [only], only, f"{where}: {name}")
+
+    def _frame(self, name: str, clips: list[Clip], only: Clip | None, mask: str) -> tuple[Clip, int] | None:
+        last = name.rpartition("/")[2]
+        found = [(clip, clip.position(last)) for clip in clips]
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
             found += [(clip, int(extracted[2])) for clip in self.named(extracted[1]) if only in (None, clip)]
         fitting = {(clip, i) for clip, i in found if i is not None and (clip.file is not None or i < clip.length)}

@@ -4,12 +4,13 @@ Everything here is an index. Nothing is decoded until it is asked for, so a hund
 seconds. The known datasets and the user's own folders become a `Dataset` through `suture.data.sources`.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
 import numpy as np
 
@@ -58,6 +59,33 @@ class Frame:
     """Images that belong to this frame by name: the right eye, a depth map."""
 
 
+class Frames(Sequence[Frame], ABC):
+    """Frames that are made when they are asked for: of hundreds of thousands only the names are kept."""
+
+    def __init__(self, masks: Mapping[int, Mask]) -> None:
+        self.masks = masks
+
+    @abstractmethod
+    def make(self, index: int) -> Frame:
+        """The frame at a place that is there."""
+
+    @property
+    def images(self) -> list[str]:
+        """The image files, in order; none where all frames are in one file."""
+        return []
+
+    @overload
+    def __getitem__(self, index: int) -> Frame: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Frame]: ...
+    def __getitem__(self, index: int | slice) -> Frame | list[Frame]:
+        found = range(len(self))[index]
+        return self.make(found) if isinstance(found, int) else [self.make(place) for place in found]
+
+    def __iter__(self) -> Iterator[Frame]:
+        return map(self.make, range(len(self)))
+
+
 @dataclass(eq=False)
 class Video:
     """An ordered list of frames of one case."""
@@ -100,12 +128,28 @@ class Video:
     @cached_property
     def usable(self) -> list[int]:
         """Indices of the frames that are not excluded."""
-        return [frame.index for frame in self.frames if frame.index not in self.excluded]
+        return [index for index in range(len(self)) if index not in self.excluded]
+
+    @cached_property
+    def masks(self) -> Mapping[int, Mask]:
+        """The masks of the frames that have one."""
+        if isinstance(self.frames, Frames):
+            return self.frames.masks
+        return {frame.index: frame.mask for frame in self.frames if frame.mask is not None}
 
     @property
     def with_mask(self) -> list[int]:
         """Indices of the usable frames that have a mask."""
-        return [index for index in self.usable if self.frames[index].mask is not None]
+        return [index for index in self.usable if index in self.masks]
+
+    @property
+    def files(self) -> list[str]:
+        """The files that hold the pixels: the video's, or the frames' in order."""
+        if self.file is not None:
+            return [str(self.file.path)]
+        if isinstance(self.frames, Frames):
+            return self.frames.images
+        return [str(frame.image) for frame in self.frames if frame.image is not None]
 
     def read(self, index: int) -> np.ndarray:
         """The frame's pixels: RGB, uint8, H W 3, at native resolution."""
@@ -175,7 +219,7 @@ class Dataset:
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""
-        mask = video.frames[index].mask
+        mask = video.masks.get(index)
         if mask is None:
             raise UserError(f"Frame {index} of video {video.id} has no mask.")
         try:

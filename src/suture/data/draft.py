@@ -139,7 +139,7 @@ def _opens(export: Path) -> bool:
 
 def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
     """How many masks each video has."""
-    found = (clips.frame(name, part.only, name) for part in masks for name in part.export.frames)
+    found = (place for part in masks for _, place in clips.frames(part.export.frames, part.only, part.export.path))
     return Counter(place[0].id for place in found if place)
 
 

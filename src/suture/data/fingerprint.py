@@ -9,13 +9,21 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from suture.data.dataset import Mask, Video
+from suture.data.images import MaskFile
 from suture.errors import UserError
 
 _SETTLED_NS = 2_000_000_000
 """A file changed less than this ago may change again within the same time stamp: its hash is not remembered."""
-_TABLE = "CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, size INTEGER, changed INTEGER, sha256 TEXT)"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, size INTEGER, changed INTEGER, sha256 TEXT);
+CREATE TABLE IF NOT EXISTS videos (files TEXT PRIMARY KEY, sha256 TEXT);
+"""
+_seen: WeakKeyDictionary[Video, str] = WeakKeyDictionary()
+"""Videos that this process knows: like their list of frames, their content is that of one moment."""
 
 
 def cache_folder() -> Path:
@@ -39,7 +47,9 @@ def file_sha256(path: Path) -> str:
 class Fingerprints:
     """Hashes files once: what was hashed is remembered by path, size and time of change.
 
-    The memory is a small file in the cache folder that many processes may use at once. Losing it only costs time.
+    A video of many frames is remembered as a whole, too: of one that is known, the disk is asked for the sizes and times
+    of its files, and the memory for one row. The memory is a small file in the cache folder that many processes may use
+    at once. Losing it only costs time.
 
     >>> Fingerprints().video(dataset["case01"])  # doctest: +SKIP
     '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'
@@ -54,43 +64,58 @@ class Fingerprints:
 
     def videos(self, videos: Sequence[Video]) -> list[str]:
         """Of each video; all their files are hashed together."""
-        paths = [_files_of(video) for video in videos]
-        hashes = iter(self.files([path for files in paths for path in files]))
-        return [
-            next(hashes) if video.file is not None else _of_frames([(path.name, next(hashes)) for path in files])
-            for video, files in zip(videos, paths, strict=True)
-        ]
+        before = time.time_ns() - _SETTLED_NS
+        unknown = [video for video in videos if video not in _seen]
+        with ThreadPoolExecutor() as threads:  # a network disk answers many questions at once
+            states = dict(zip(unknown, threads.map(_state, unknown), strict=True))
+        question = "SELECT sha256 FROM videos WHERE files = ?"
+        remembered = self._recall(question, [(state.files,) for state in states.values()])
+        _seen.update((video, found) for video, found in zip(states, remembered, strict=True) if found)
+        new = [video for video in states if video not in _seen]
+        _seen.update(zip(new, self._hash(new), strict=True))
+        settled = [(states[video].files, _seen[video]) for video in new if states[video].changed < before]
+        self._remember("INSERT OR REPLACE INTO videos VALUES (?, ?)", settled)
+        return [_seen[video] for video in videos]
 
-    def masks(self, masks: Iterable[Mask]) -> list[str]:
-        """Of each mask's content; masks are small and are read each time."""
+    def _hash(self, videos: Sequence[Video]) -> Iterator[str]:
+        paths = [[Path(file) for file in video.files] for video in videos]
+        hashes = iter(self.files([path for files in paths for path in files]))
+        for video, files in zip(videos, paths, strict=True):
+            frames = [(path.name, next(hashes)) for path in files]
+            yield frames[0][1] if video.file is not None else _of_frames(frames)
+
+    def masks(self, masks: Sequence[Mask]) -> list[str]:
+        """Of each mask's content; those that are no files of their own are small and are read each time."""
+        files = iter(self.files([mask.path for mask in masks if isinstance(mask, MaskFile)]))
         with ThreadPoolExecutor() as threads:
-            return list(threads.map(_of_mask, masks))
+            others = threads.map(_of_mask, [mask for mask in masks if not isinstance(mask, MaskFile)])
+            return [next(files if isinstance(mask, MaskFile) else others) for mask in masks]
 
     def files(self, paths: Sequence[Path]) -> list[str]:
         """`file_sha256` of each, hashed on all cores unless remembered."""
+        before = time.time_ns() - _SETTLED_NS
         keys = [_key(path) for path in paths]
-        known = self._recall(keys)
+        known = self._recall("SELECT sha256 FROM files WHERE path = ? AND size = ? AND changed = ?", keys)
         missing = [(path, key) for path, key, found in zip(paths, keys, known, strict=True) if found is None]
         with ThreadPoolExecutor() as threads:
             hashed = list(threads.map(file_sha256, [path for path, _ in missing]))
-        latest = time.time_ns() - _SETTLED_NS
-        self._remember([(*key, found) for (_, key), found in zip(missing, hashed, strict=True) if key[2] < latest])
+        settled = [(*key, found) for (_, key), found in zip(missing, hashed, strict=True) if key[2] < before]
+        self._remember("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", settled)
         fresh = iter(hashed)
         return [found or next(fresh) for found in known]
 
-    def _recall(self, keys: Sequence[tuple[str, int, int]]) -> list[str | None]:
+    def _recall(self, question: str, keys: Sequence[tuple[Any, ...]]) -> list[str | None]:
         known: list[str | None] = [None] * len(keys)
         with contextlib.suppress(_Forgotten), self._memory() as memory:
-            question = "SELECT sha256 FROM files WHERE path = ? AND size = ? AND changed = ?"
             for number, key in enumerate(keys):
                 row = memory.execute(question, key).fetchone()
                 known[number] = row[0] if row else None
         return known
 
-    def _remember(self, rows: Sequence[tuple[str, int, int, str]]) -> None:
+    def _remember(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
             with contextlib.suppress(_Forgotten), self._memory() as memory, memory:
-                memory.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows)
+                memory.executemany(statement, rows)
 
     @contextlib.contextmanager
     def _memory(self) -> Iterator[sqlite3.Connection]:
@@ -98,7 +123,7 @@ class Fingerprints:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(sqlite3.connect(self.path, timeout=10)) as memory:
-                memory.execute(_TABLE)
+                memory.executescript(_TABLES)
                 yield memory
         except (sqlite3.OperationalError, OSError) as error:
             raise _Forgotten from error
@@ -111,10 +136,22 @@ class _Forgotten(Exception):
     """The memory cannot be used: hash again."""
 
 
-def _files_of(video: Video) -> list[Path]:
-    if video.file is not None:
-        return [video.file.path]
-    return [frame.image for frame in video.frames if frame.image is not None]
+class _State(NamedTuple):
+    """A video's files as the disk lists them."""
+
+    files: str
+    """SHA-256 of their paths, sizes and times of change."""
+    changed: int
+    """When the last of them was changed."""
+
+
+def _state(video: Video) -> _State:
+    digest, changed = hashlib.sha256(b"frames" if video.file is None else b"file"), 0
+    for file in video.files:
+        path, size, time = _key(file)
+        changed = max(changed, time)
+        digest.update(f"{path}\0{size}\0{time}\n".encode())
+    return _State(digest.hexdigest(), changed)
 
 
 def _of_frames(frames: Iterable[tuple[str, str]]) -> str:
@@ -128,9 +165,9 @@ def _of_mask(mask: Mask) -> str:
         raise _unreadable(mask.name, error) from error
 
 
-def _key(path: Path) -> tuple[str, int, int]:
+def _key(path: Path | str) -> tuple[str, int, int]:
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError as error:
         raise _unreadable(path, error) from error
     return os.path.abspath(path), status.st_size, status.st_mtime_ns

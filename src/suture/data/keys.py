@@ -7,6 +7,7 @@ rank can make the same plan and encode its own part of it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -74,7 +75,7 @@ class KeyPool:
         self._by_shot = by_shot
         self._shot_begins = np.searchsorted(self.shots[by_shot], np.arange(self.shots.max() + 2))
 
-    @property
+    @cached_property
     def several_cases(self) -> bool:
         """Whether there is any other video to draw from: frames of the same case never stand for another one."""
         return bool((self.cases != self.cases[0]).any())

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -208,7 +209,6 @@ class _Part:
         self.video = video
         self.indices = indices
         self.item = item
-        self._rows = {index: row for row, index in enumerate(indices)}
         self._pixels: np.ndarray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,7 +230,10 @@ class _Part:
         if self._pixels is None:
             mapped = np.load(self.path, mmap_mode="r")
             self._pixels = mapped.view(np.ndarray)  # indexing a memmap object costs more than reading the pixels
-        return self._pixels[self._rows[index]]
+        row = bisect_left(self.indices, index)
+        if row == len(self.indices) or self.indices[row] != index:
+            raise KeyError((self.video, index))
+        return self._pixels[row]
 
     def begin(self) -> None:
         """Make the temporary file: header and room for the pixels."""
@@ -273,7 +276,7 @@ def _sha256(*parts: Any) -> str:
 
 
 def _mask_of(video: Video, index: int) -> Mask:
-    mask = video.frames[index].mask
+    mask = video.masks.get(index)
     if mask is None:
         raise UserError(f"Frame {index} of video {video.id} is said to be labelled but has no mask.")
     return mask

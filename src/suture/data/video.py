@@ -50,6 +50,11 @@ class VideoFile:
         return len(self._index.stamps)
 
     @property
+    def missing(self) -> int:
+        """About how many frames its header promises beyond those that are there: it was cut off."""
+        return self._index.missing
+
+    @property
     def size(self) -> tuple[int, int]:
         """Width and height of the frames as they are shown, that is after rotation."""
         return self._first.size
@@ -126,6 +131,8 @@ class _Index:
     in which its frames were coded: they are then counted, always from the beginning."""
     time_base: float
     nominal_fps: float
+    missing: int
+    """Frames that the file's header promises and that are not there."""
 
     def key_before(self, position: int) -> int:
         """The last key at or before a frame."""
@@ -277,11 +284,14 @@ def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream
 
 def _read_index(path: Path) -> _Index:
     container, stream = _open(path)
+    seconds = (container.duration or 0) / av.time_base
+    packets = 0
     shown: list[int | None] = []
     sent: list[int | None] = []
     keys: list[bool] = []
     with container, contextlib.suppress(av.FFmpegError):  # a file cut off in the middle: what is there counts
         for packet in container.demux(stream):
+            packets += packet.size > 0
             if packet.size and not packet.is_corrupt and not packet.is_discard:
                 shown.append(packet.pts)
                 sent.append(packet.dts)
@@ -298,8 +308,13 @@ def _read_index(path: Path) -> _Index:
     order = np.argsort(stamps)
     keyed = np.array(keys)[order] & timed
     keyed[0] = True
-    base = float(stream.time_base or 1)
-    return _Index(stamps[order], np.flatnonzero(keyed), timed, base, float(stream.average_rate or 25))
+    base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
+    if "mp4" in container.format.name:
+        missing = max(0, stream.frames - packets)
+    else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
+        end, seconds = max(float(stamps.max() * base), len(stamps) / rate), stream.frames / rate or seconds
+        missing = round((seconds - end) * rate) if seconds > max(1.05 * end, end + 2) else 0
+    return _Index(stamps[order], np.flatnonzero(keyed), timed, base, rate, missing)
 
 
 def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:

@@ -121,7 +121,8 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
     - `miou_frames`: mean over frames of the mean IoU of the classes present in the frame's truth;
     - `nsd`, `boundary_f`: means over the classes, see below;
     - `consistency`: mean IoU of the predictions of consecutive frames, and `consistency_truth` that of their true masks
-      (things move: a prediction that is steadier than the truth lags behind, one that is less steady flickers).
+      (things move: a prediction that is steadier than the truth lags behind, one that is less steady flickers);
+    - per video also `class_iou`: the IoU of each class in it.
 
     Per class there are `iou`, `dice`, `accuracy`, the number of `frames` with it, and
 
@@ -156,7 +157,9 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
         "classes": rules.classes(everything),
         "confusion": scorer.matrix(),
         "cases": {case: rules.summary(frames) for case, frames in of_case.items()},
-        "videos": {video: rules.summary(frames) for video, frames in videos.items()},
+        "videos": {
+            video: rules.summary(frames) | {"class_iou": rules.class_iou(frames)} for video, frames in videos.items()
+        },
     }
     return json_ready(result)
 
@@ -206,6 +209,10 @@ class _Rules:
             for i, name in enumerate(self.names)
             if name not in self.protocol.left_out
         }
+
+    def class_iou(self, frames: Sequence[FrameScore]) -> dict[str, float]:
+        values = iou(self._stack(frames)[0].sum(0))
+        return {name: float(values[i]) for i, name in enumerate(self.names) if name not in self.protocol.left_out}
 
     def interval(self, cases: Sequence[Sequence[FrameScore]]) -> tuple[float, float] | None:
         """Interval of the primary score; each case is boiled down first, so that resampling is quick."""

@@ -2,15 +2,69 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save
 
 from suture.errors import UserError
-from suture.files import replacing
+from suture.files import check_format, read_json, replacing, write_json
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
+
+MODEL_FORMAT = 1
+"""The newest `model.json` this version reads."""
+WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+"""The two files of a finished model; they stay side by side."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A finished segmenter and all that is needed to use it."""
+
+    segmenter: Segmenter
+    names: tuple[str, ...]
+    """Of the classes 0 … n−1."""
+    colors: tuple[tuple[int, int, int], ...]
+    size: tuple[int, int]
+    """Height and width of the images it was trained on."""
+
+    def save(self, folder: Path, metadata: Mapping[str, str] | None = None) -> None:
+        """Write the model's two files; `metadata` (strings) goes into the header of the weights."""
+        save_model(self.segmenter, folder / WEIGHTS, metadata)
+        classes = [{"name": name, "color": color} for name, color in zip(self.names, self.colors, strict=True)]
+        description = {"segmenter": self.segmenter.describe(), "classes": classes, "size": self.size}
+        write_json(folder / DESCRIPTION, {"format": MODEL_FORMAT, **description})
+
+    @staticmethod
+    def load(path: Path) -> "Model":
+        """The model of a run folder, or of a weights file with its description beside it; on the CPU, in eval mode."""
+        weights = path / WEIGHTS if path.is_dir() else path
+        described = weights.with_suffix(".json")
+        if not described.exists():
+            if path.is_dir() and (path / "config.yaml").exists():
+                raise UserError(f"{path} has no finished model yet: run `suture train` on it to the end.")
+            found = "holds no" if path.is_dir() else "has no"
+            raise UserError(
+                f"{path} {found} {described.name}{'' if path.is_dir() else ' beside it'}: give a run's folder."
+            )
+        content = read_json(described)
+        check_format(described, content.get("format") if isinstance(content, dict) else None, MODEL_FORMAT)
+        try:
+            names = tuple(str(entry["name"]) for entry in content["classes"])
+            colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in content["classes"]))
+            height, width = (int(side) for side in content["size"])
+            description = content["segmenter"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{described} is no description of a model ({error}): was it written by Suture?") from error
+        segmenter = load_model(weights, description)
+        if segmenter.classes != len(names):
+            raise UserError(
+                f"{described} names {len(names)} classes, but its segmenter tells {segmenter.classes} apart: "
+                "restore the file that the run wrote."
+            )
+        return Model(segmenter, names, colors, (height, width))
 
 
 def save_model(segmenter: Segmenter, path: Path, metadata: Mapping[str, str] | None = None) -> None:

@@ -14,6 +14,7 @@ from suture.methods.pseudo import PseudoLabels
 from suture.models.pretrained import is_file
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, differences
+from suture.runs.fit import AnyStage
 from suture.runs.folder import Run
 
 
@@ -21,12 +22,22 @@ from suture.runs.folder import Run
 class StageFacts:
     """One stage of a run."""
 
-    name: str
-    pseudo: PseudoLabels | None
-    """The stage itself, if it makes pseudo labels."""
+    stage: AnyStage
+    """What the method runs."""
+    folder: Path
     done: dict[str, Any] | None
     """How it ended; None where it has not yet."""
     curve: list[dict[str, float]]
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+    @property
+    def weights(self) -> Path | None:
+        """The weights it ended with, where they are still there."""
+        file = self.folder / "weights.safetensors"
+        return file if self.done and file.exists() else None
 
 
 @dataclass(frozen=True)
@@ -57,8 +68,9 @@ class RunFacts:
     @property
     def pseudo(self) -> PseudoLabels | None:
         """The stage of its latest finished pseudo labels, where they are still there."""
-        made = (stage.pseudo for stage in reversed(self.stages) if stage.pseudo and stage.done)
-        return next((stage for stage in made if stage.folder(self.run.folder).exists()), None)
+        made = (stage.stage for stage in reversed(self.stages) if stage.done)
+        found = (stage for stage in made if isinstance(stage, PseudoLabels))
+        return next((stage for stage in found if stage.folder(self.run.folder).exists()), None)
 
     def labelled(self, video: str) -> list[int]:
         """Indices of a video's labelled frames."""
@@ -129,10 +141,7 @@ def _read(folder: Path, name: str) -> RunFacts:
         done = of_stage / "done.json"
         stages.append(
             StageFacts(
-                stage.name,
-                stage if isinstance(stage, PseudoLabels) else None,
-                read_json(done) if done.exists() else None,
-                read_curve(of_stage / "metrics.csv"),
+                stage, of_stage, read_json(done) if done.exists() else None, read_curve(of_stage / "metrics.csv")
             )
         )
     return RunFacts(

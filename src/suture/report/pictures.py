@@ -1,31 +1,39 @@
-"""Frames with masks over them: which to show, what each run says of them, and how they travel in a page.
+"""Frames with masks over them: which to show, and how they travel in a page.
 
 A picture is the photo of the scene in the view, once, and any number of masks as run lengths; the page paints them.
 What lies outside the view (menus, a patient's name) is never shown.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
 import numpy as np
-from rich.console import Console
 
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
-from suture.evaluation.evaluate import Frames, predict_masks
+from suture.evaluation.evaluate import Frames
 from suture.evaluation.metrics import confusion, iou, mean, present
 from suture.evaluation.protocols import protocol_named
-from suture.report.facts import RunFacts
-from suture.runs.callbacks import bar
-from suture.runs.processes import Processes
+from suture.report.models import Place
 
 SIDE = 320
 """The longer side of a picture in pixels."""
-Place = tuple[str, int]
-"""Video and index of a frame."""
+WORST, MEDIAN, BEST, DIFFER, NEXT, EVENLY = "worst", "median", "best", "runs differ", "label next", "evenly"
+"""Why a frame is shown; `evenly` are those that were chosen without a look at any score."""
+_ORDER = (WORST, MEDIAN, BEST, DIFFER, NEXT, EVENLY)
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most so many of the places 0 … count − 1, evenly.
+
+    >>> evenly(10, 4)
+    [0, 2, 5, 7]
+    """
+    shown = min(count, most)
+    return [i * count // shown for i in range(shown)]
 
 
 def sample(frames: Frames, most: int) -> dict[str, list[int]]:
@@ -35,36 +43,19 @@ def sample(frames: Frames, most: int) -> dict[str, list[int]]:
     {'a': [0, 2, 4], 'b': [0, 2]}
     """
     places = [(video, index) for video, indices in frames.items() for index in indices]
-    count = min(most, len(places))
-    chosen: dict[str, list[int]] = {}
-    for i in range(count):
-        video, index = places[i * len(places) // count]
-        chosen.setdefault(video, []).append(index)
-    return chosen
+    return by_video(places[i] for i in evenly(len(places), most))
 
 
-def predictions(run: RunFacts, dataset: Dataset, frames: Frames, console: Console) -> dict[Place, np.ndarray]:
-    """A finished run's class ids of frames, at native resolution, as its evaluation computes them."""
-    evaluation = run.config.evaluation
-    processes = Processes.start(run.config.compute.model_copy(update={"accelerator": "auto"}))
-    segmenter = run.run.segmenter().to(processes.device).eval()
-    found = {}
-    with bar(f"predict with {run.name}", sum(map(len, frames.values())), console) as (progress, task):
-        for video, indices in frames.items():
-            masks = predict_masks(
-                segmenter,
-                dataset[video],
-                indices,
-                run.config.data.height_width,
-                batch=evaluation.batch,
-                flip=evaluation.flip,
-                scales=evaluation.scales,
-                autocast=processes.autocast(run.config.compute) if processes.device.type == "cuda" else None,
-            )
-            for index, ids in masks:
-                found[video, index] = ids
-                progress.advance(task)
-    return found
+def by_video(places: Iterable[Place]) -> dict[str, list[int]]:
+    """Places as indices of each video, in their order.
+
+    >>> by_video([("a", 1), ("b", 0), ("a", 4)])
+    {'a': [1, 4], 'b': [0]}
+    """
+    frames: dict[str, list[int]] = {}
+    for video, index in places:
+        frames.setdefault(video, []).append(index)
+    return frames
 
 
 class Judge:
@@ -83,8 +74,24 @@ class Judge:
             return None
         return self._kept[self.dataset.read_mask(video, place[1])]
 
+    def truths(self, places: Iterable[Place]) -> dict[Place, np.ndarray]:
+        """The true class ids of those frames that have a mask."""
+        return {place: truth for place in places if (truth := self.truth(place)) is not None}
+
+    def score(self, place: Place, ids: np.ndarray) -> float | None:
+        """The IoU of a prediction; None where the frame has no mask."""
+        truth = self.truth(place)
+        return None if truth is None else frame_iou(self.matrix(ids, truth))
+
     def matrix(self, prediction: np.ndarray, truth: np.ndarray) -> np.ndarray:
         return confusion(np.where(truth == IGNORE, truth, prediction), truth, len(self.dataset.classes))
+
+    def panel(self, title: str, masks: Mapping[Place, np.ndarray], truths: Mapping[Place, np.ndarray]) -> "Panel":
+        """Predicted masks with each frame's IoU, where its truth is known."""
+        scores = {
+            place: frame_iou(self.matrix(masks[place], truth)) for place, truth in truths.items() if place in masks
+        }
+        return Panel(title, "prediction", masks, scores)
 
 
 def frame_iou(matrix: np.ndarray) -> float:
@@ -92,23 +99,35 @@ def frame_iou(matrix: np.ndarray) -> float:
     return float(mean(np.where(present(matrix), iou(matrix), np.nan)))
 
 
-def pick(scores: Mapping[Place, Sequence[float]], each: int = 3) -> list[tuple[str, Place]]:
-    """The worst, middling and best frames by their mean score, and those on which the runs differ most.
+def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0) -> dict[Place, list[str]]:
+    """The worst, middling and best frames by their mean score, those on which the runs differ most, and some evenly.
 
-    >>> pick({("a", i): [i / 10] for i in range(10)}, each=1)
-    [('worst', ('a', 0)), ('median', ('a', 5)), ('best', ('a', 9))]
+    A frame may be chosen for several reasons.
+
+    >>> pick({("a", i): [i / 10] for i in range(10)}, each=1, spread=1)
+    {('a', 0): ['worst', 'evenly'], ('a', 5): ['median'], ('a', 9): ['best']}
     """
     means = {place: float(np.mean(values)) for place, values in scores.items() if not np.isnan(values).any()}
     order = sorted(means, key=lambda place: (means[place], place))
-    if len(order) <= 3 * each:
-        return [("", place) for place in order]
+    in_time = sorted(order)
+    if len(order) < 3:
+        return {place: [EVENLY] for place in in_time}
+    each = min(each, len(order) // 3)
     middle = (len(order) - each + 1) // 2
-    groups = {"worst": order[:each], "median": order[middle : middle + each], "best": order[-each:]}
-    chosen = [(group, place) for group, places in groups.items() for place in places]
-    taken = {place for _, place in chosen}
-    apart = {place: max(scores[place]) - min(scores[place]) for place in order if place not in taken}
-    differing = sorted(apart, key=lambda place: (-apart[place], place))[:each]
-    return chosen + [("runs differ", place) for place in differing if apart[place] > 0]
+    apart = {place: max(scores[place]) - min(scores[place]) for place in order}
+    differing = sorted((place for place in order if apart[place] > 0), key=lambda place: (-apart[place], place))
+    groups = {
+        WORST: order[:each],
+        MEDIAN: order[middle : middle + each],
+        BEST: order[-each:],
+        DIFFER: differing[:each],
+        EVENLY: [in_time[i] for i in evenly(len(in_time), spread)],
+    }
+    chosen: dict[Place, list[str]] = {}
+    for group, places in groups.items():
+        for place in places:
+            chosen.setdefault(place, []).append(group)
+    return chosen
 
 
 @dataclass
@@ -122,57 +141,82 @@ class Panel:
     scores: Mapping[Place, float] = field(default_factory=dict)
 
 
-def pictures(
-    dataset: Dataset, chosen: Sequence[tuple[str, Place]], panels: Sequence[Panel], notes: Mapping[Place, str]
-) -> dict[str, Any]:
-    """What the page's viewer needs to show the chosen frames."""
-    items = []
-    for group, place in chosen:
+@dataclass
+class Gallery:
+    """Chosen frames with the masks over them: what the page's viewer shows, and the figures draw."""
+
+    videos: Mapping[str, Video]
+    chosen: Mapping[Place, Sequence[str]]
+    """The reasons why each frame was chosen."""
+    panels: Sequence[Panel]
+    notes: Mapping[Place, str] = field(default_factory=dict)
+
+    @property
+    def has_truth(self) -> bool:
+        return any(panel.kind == "truth" for panel in self.panels)
+
+    def group(self, name: str) -> list[Place]:
+        """The frames that were chosen for this reason."""
+        return [place for place, groups in self.chosen.items() if name in groups]
+
+    @property
+    def groups(self) -> list[str]:
+        given = {group for groups in self.chosen.values() for group in groups}
+        return [group for group in _ORDER if group in given]
+
+    def content(self) -> dict[str, Any]:
+        """The same for the page's script."""
+        panels = [{"title": panel.title, "kind": panel.kind} for panel in self.panels]
+        return {"panels": panels, "items": [self._item(place) for place in self.chosen]}
+
+    def _item(self, place: Place) -> dict[str, Any]:
         name, index = place
-        video = dataset[name]
-        photo = scene(video, index)
-        items.append(
-            {
-                "group": group,
-                "video": name,
-                "index": index,
-                "note": notes.get(place, ""),
-                "photo": data_uri(photo),
-                "width": photo.shape[1],
-                "height": photo.shape[0],
-                "masks": [
-                    run_lengths(_small_mask(panel.masks[place], video, photo)) if place in panel.masks else None
-                    for panel in panels
-                ],
-                "scores": [panel.scores.get(place) for panel in panels],
-            }
-        )
-    return {"panels": [{"title": panel.title, "kind": panel.kind} for panel in panels], "items": items}
+        photo = scene(self.videos[name], index)
+        masks = [self.mask(panel, place, photo) for panel in self.panels]
+        return {
+            "groups": list(self.chosen[place]),
+            "video": name,
+            "index": index,
+            "note": self.notes.get(place, ""),
+            "photo": data_uri(photo),
+            "width": photo.shape[1],
+            "height": photo.shape[0],
+            "masks": [None if mask is None else run_lengths(mask) for mask in masks],
+            "scores": [panel.scores.get(place) for panel in self.panels],
+        }
+
+    def mask(self, panel: Panel, place: Place, photo: np.ndarray) -> np.ndarray | None:
+        """A panel's class ids of the view, at the size of its photo."""
+        ids = panel.masks.get(place)
+        return None if ids is None else small_mask(ids, self.videos[place[0]], photo)
 
 
 def scene(video: Video, index: int, side: int = SIDE) -> np.ndarray:
     """The frame in its view, black outside a circle, with this longer side at most."""
     frame = np.where(video.view.mask(*video.size)[..., None], video.read(index), 0).astype(np.uint8)
-    return _shrunk(video.view.crop(frame), side, cv2.INTER_AREA)
-
-
-def _small_mask(ids: np.ndarray, video: Video, photo: np.ndarray) -> np.ndarray:
-    return cv2.resize(video.view.crop(ids), photo.shape[1::-1], interpolation=cv2.INTER_NEAREST_EXACT)
-
-
-def _shrunk(image: np.ndarray, side: int, interpolation: int) -> np.ndarray:
-    scale = side / max(image.shape[:2])
+    cropped = video.view.crop(frame)
+    scale = side / max(cropped.shape[:2])
     if scale >= 1:
-        return image
-    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
-    return cv2.resize(image, size, interpolation=interpolation)
+        return cropped
+    size = (max(1, round(cropped.shape[1] * scale)), max(1, round(cropped.shape[0] * scale)))
+    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA)
+
+
+def small_mask(ids: np.ndarray, video: Video, photo: np.ndarray) -> np.ndarray:
+    """The class ids of a frame cut to the view, at the size of a photo of it."""
+    return cv2.resize(video.view.crop(ids), photo.shape[1::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
 
 def data_uri(rgb: np.ndarray) -> str:
     """An image as WebP inside the page."""
     written, content = cv2.imencode(".webp", rgb[..., ::-1], [cv2.IMWRITE_WEBP_QUALITY, 80])
     assert written
-    return "data:image/webp;base64," + base64.b64encode(content.tobytes()).decode()
+    return embedded(content.tobytes(), "image/webp")
+
+
+def embedded(content: bytes, kind: str) -> str:
+    """A file inside the page."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def run_lengths(ids: np.ndarray) -> str:

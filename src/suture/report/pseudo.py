@@ -1,11 +1,13 @@
 """How good pseudo labels are, over the distance to the nearest labelled frame."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
+from markupsafe import Markup
 
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
@@ -15,7 +17,12 @@ from suture.data.store import DecodedFrames
 from suture.data.training import TrainingFrames
 from suture.evaluation.metrics import iou, mean, pixel_accuracy
 from suture.methods.pseudo import PseudoLabels, load_pseudo_labels
-from suture.report.pictures import Judge, Place, frame_iou, sample
+from suture.report.charts import Series, line_chart
+from suture.report.context import Context
+from suture.report.models import Place
+from suture.report.pictures import EVENLY, Gallery, Judge, Panel, by_video, evenly, frame_iou, pick, sample
+from suture.report.scores import percent
+from suture.runs.callbacks import bar
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,61 @@ class PseudoQuality:
     pa: float | None
 
 
+def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
+    """The quality of the runs' pseudo labels, by the runs' numbers."""
+    found = {}
+    for number, run in enumerate(context.runs):
+        if run.pseudo is not None and (dataset := context.dataset_of(run)) is not None:
+            labelling = Labelling({video: run.labelled(video) for video in run.data["videos"]})
+            found[number] = pseudo_quality(run.pseudo, run.run.folder, dataset, labelling)
+    return found
+
+
+def pseudo_section(context: Context, found: Mapping[int, PseudoQuality]) -> dict[str, Any] | None:
+    """The numbers and charts of the page's section."""
+    if not found:
+        return None
+    return {
+        "runs": [(context.runs[number], quality) for number, quality in found.items()],
+        "iou": _distance_chart(context, found, "IoU of a frame", lambda frame: frame.iou),
+        "confidence": _distance_chart(context, found, "confidence", lambda frame: frame.confidence),
+    }
+
+
+def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gallery | None:
+    """Unlabelled training frames: truth, pseudo labels, and what the finished runs say."""
+    dataset = context.dataset
+    if dataset is None or not found:
+        return None
+    quality = next(iter(found.values()))
+    common = [place for place in quality.frames if all(place in other.frames for other in found.values())]
+    scores = {
+        place: [score for other in found.values() if (score := other.frames[place].iou) is not None] for place in common
+    }
+    scores = {place: values for place, values in scores.items() if values}
+    chosen = pick(scores, each=2) if scores else {common[i]: [EVENLY] for i in evenly(len(common), 6)}
+    if not chosen:
+        return None
+    videos = {video.id: video for video in dataset}
+    judge = Judge(dataset)
+    truths = judge.truths(chosen)
+    panels = [Panel("truth", "truth", truths)] if truths else []
+    for number, of_run in found.items():
+        labels = {place: native(of_run.frames[place].ids, videos[place[0]]) for place in chosen}
+        panels.append(judge.panel(f"pseudo label of {context.runs[number].name}", labels, truths))
+    frames = by_video(sorted(chosen))
+    with bar("predict training frames", len(chosen) * len(context.models), context.console) as (progress, task):
+        for model in context.models.values():
+            masks = dict(model.masks(videos, frames, lambda done: progress.advance(task, done)))
+            panels.append(judge.panel(f"{model.run.name}, final", masks, truths))
+    notes = {}
+    for place in chosen:
+        one = quality.frames[place]
+        far = f"{one.distance} frame{'s' if one.distance != 1 else ''} from a labelled one" if one.distance else ""
+        notes[place] = ", ".join(part for part in (far, f"mean confidence {percent(one.confidence)} %") if part)
+    return Gallery(videos, chosen, panels, notes)
+
+
 def pseudo_quality(
     stage: PseudoLabels, folder: Path, dataset: Dataset, labelling: Labelling, most: int = 240
 ) -> PseudoQuality:
@@ -50,13 +112,10 @@ def pseudo_quality(
     load_pseudo_labels(stage.folder(folder), frames)
     places = {(frames.places[n][0].id, frames.places[n][1]): n for n in frames.unlabelled.tolist()}
     judged = {place: number for place, number in places.items() if dataset[place[0]].frames[place[1]].mask is not None}
-    by_video: dict[str, list[int]] = {}
-    for name, index in judged or places:
-        by_video.setdefault(name, []).append(index)
     judge = Judge(dataset)
     found: dict[Place, PseudoFrame] = {}
     matrices = []
-    for name, indices in sample(by_video, most).items():
+    for name, indices in sample(by_video(judged or places), most).items():
         video, known = dataset[name], labelling[name]
         for index in indices:
             number = places[name, index]
@@ -100,3 +159,28 @@ def over_distance(distances: Sequence[int], values: Sequence[float], most: int =
         (float(order[group == g].mean()), float(measured[group == g].mean()), int((group == g).sum()))
         for g in np.unique(group)
     ]
+
+
+def _distance_chart(
+    context: Context,
+    found: Mapping[int, PseudoQuality],
+    label: str,
+    value: Callable[[PseudoFrame], float | None],
+) -> Markup | None:
+    series = []
+    for number, quality in found.items():
+        measured = [(frame.distance, value(frame)) for frame in quality.frames.values() if frame.distance]
+        known = [(distance, at) for distance, at in measured if at is not None and np.isfinite(at)]
+        if known:
+            distances, values = zip(*known, strict=True)
+            means = over_distance(distances, values)
+            series.append(
+                Series(
+                    context.runs[number].name,
+                    number,
+                    [point[0] for point in means],
+                    [point[1] for point in means],
+                    (list(distances), list(values)),
+                )
+            )
+    return line_chart("pseudo labels", series, "frames to the nearest labelled one", label, (0, 1)) if series else None

@@ -105,7 +105,7 @@ def sets(runs: Sequence[RunFacts]) -> list[str]:
 
 
 def per_class(runs: Sequence[RunFacts], which: str) -> list[dict[str, Any]]:
-    """IoU and false presence of each class."""
+    """IoU, its deviation over videos, and false presence of each class."""
     rows = []
     for number, name in enumerate(runs[0].classes):
         counts = [_of(run, which, "classes", name, "frames") for run in runs]
@@ -117,6 +117,7 @@ def per_class(runs: Sequence[RunFacts], which: str) -> list[dict[str, Any]]:
                 "number": number,
                 "frames": _first(counts),
                 "iou": side_by_side([_of(run, which, "classes", name, "iou") for run in runs]),
+                "deviation": [_deviation(_in_videos(run, which, name)) for run in runs],
                 "false_presence": side_by_side(
                     [_of(run, which, "classes", name, "false_presence") for run in runs], lower=True
                 ),
@@ -126,7 +127,7 @@ def per_class(runs: Sequence[RunFacts], which: str) -> list[dict[str, Any]]:
 
 
 def per_video(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
-    """mIoU and mIoU per frame of each video, and their mean and deviation over videos."""
+    """mIoU and mIoU per frame of each video, their mean and deviation over videos, and each class in each video."""
     names = list(dict.fromkeys(name for run in runs for name in run.metrics.get(which, {}).get("videos", {})))
     keys = ("miou", "miou_frames")
     table = {key: [[_of(run, which, "videos", name, key) for run in runs] for name in names] for key in keys}
@@ -136,11 +137,75 @@ def per_video(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
             "case": runs[0].data["videos"].get(name, {}).get("case", ""),
             "frames": _first(_of(run, which, "videos", name, "frames") for run in runs),
             "scores": [side_by_side(table[key][place]) for key in keys],
+            "classes": [[_of(run, which, "videos", name, "class_iou", one) for run in runs] for one in runs[0].classes],
         }
         for place, name in enumerate(names)
     ]
     spread = [[_spread([values[place] for values in table[key]]) for place in range(len(runs))] for key in keys]
-    return {"rows": rows, "spread": spread}
+    return {
+        "rows": rows,
+        "spread": spread,
+        "class_spread": [[_spread(_in_videos(run, which, name)) for run in runs] for name in runs[0].classes],
+        "has_classes": any(_in_videos(run, which, name) for run in runs for name in runs[0].classes),
+    }
+
+
+def confusion(run: RunFacts, which: str) -> dict[str, Any] | None:
+    """The share of each true class's pixels that is predicted as each class; without classes that occur nowhere."""
+    counts = run.metrics.get(which, {}).get("confusion")
+    if counts is None:
+        return None
+    matrix = np.array(counts)[:-1]
+    names = [*run.classes, "none"]
+    rows = np.flatnonzero(matrix.sum(1))
+    columns = np.flatnonzero(matrix.sum(0) + np.append(matrix.sum(1), 0))
+    return {
+        "columns": [names[j] for j in columns],
+        "rows": [
+            {
+                "name": names[i],
+                "pixels": int(matrix[i].sum()),
+                "cells": [(float(matrix[i, j] / matrix[i].sum()), int(matrix[i, j]), bool(i == j)) for j in columns],
+            }
+            for i in rows
+        ],
+    }
+
+
+def scored_sets(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
+    """Everything the page shows of every set that has scores."""
+    return [
+        {
+            "key": which,
+            "title": SETS[which],
+            "overall": overall(runs, which),
+            "classes": per_class(runs, which),
+            "videos": per_video(runs, which),
+            "confusion": [confusion(run, which) for run in runs],
+            "about": next(run.metrics[which] for run in runs if which in run.metrics),
+            "intervals": [run.metrics.get(which, {}).get("primary", {}).get("interval") for run in runs],
+        }
+        for which in sets(runs)
+    ]
+
+
+def columns(scored: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """The kinds of scores, explained."""
+    if not scored:
+        return []
+    tolerance = scored[0]["about"]["boundary_tolerance"]
+    return [{"key": c.key, "title": c.title, "meaning": c.meaning.format(tolerance=tolerance)} for c in COLUMNS]
+
+
+def _in_videos(run: RunFacts, which: str, name: str) -> list[float]:
+    """The IoU of a class in each video that has it."""
+    videos = run.metrics.get(which, {}).get("videos", {})
+    found = (_of(run, which, "videos", video, "class_iou", name) for video in videos)
+    return [value for value in found if value is not None]
+
+
+def _deviation(values: Sequence[float]) -> str:
+    return f"± {percent(float(np.std(values, ddof=1)))}" if len(values) > 1 else ""
 
 
 def _spread(values: Sequence[float | None]) -> str:

@@ -164,8 +164,7 @@ def _match(masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mappi
     """Give each frame its mask; returns the masks that have no frame."""
     unmatched: list[str] = []
     for found in masks:
-        for name in found.export.frames:
-            place = clips.frame(name, found.only, f"{found.export.path}: {name}")
+        for name, place in clips.frames(found.export.frames, found.only, found.export.path):
             if place is None:
                 unmatched.append(found.export.mask(name, table.label_ids, None).name)
                 continue

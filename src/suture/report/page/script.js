@@ -3,6 +3,7 @@ const content = JSON.parse(document.getElementById("content").textContent);
 const IGNORE = 255;
 const WRONG = [255, 61, 127];
 const root = document.documentElement;
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
 // What the reader chose is remembered where the browser allows it; a local file often may not.
 function remembered(key) { try { return localStorage.getItem("suture-" + key); } catch { return null; } }
@@ -23,20 +24,31 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (system) =
 });
 setTheme(root.dataset.theme);
 
-// Tabs
-for (const list of document.querySelectorAll(".tabs")) {
-  const tabs = [...list.querySelectorAll("button")];
+// Tabs: arrow keys go from one to the next.
+for (const list of all(".tabs")) {
+  const tabs = all("button", list);
   const select = (chosen) => {
     for (const tab of tabs) {
       tab.setAttribute("aria-selected", String(tab === chosen));
-      document.getElementById(tab.dataset.panel).hidden = tab !== chosen;
+      tab.tabIndex = tab === chosen ? 0 : -1;
+      document.getElementById(tab.getAttribute("aria-controls")).hidden = tab !== chosen;
     }
   };
-  for (const tab of tabs) tab.addEventListener("click", () => select(tab));
+  for (const [place, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => select(tab));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = tabs[(place + step + tabs.length) % tabs.length];
+      select(next);
+      next.focus();
+      event.preventDefault();
+    });
+  }
 }
 
 // The section in sight is marked in the navigation.
-const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+const links = new Map(all("nav a").map((link) => [link.hash.slice(1), link]));
 const sections = [...links.keys()].map((id) => document.getElementById(id));
 function markSection() {
   const here = sections.filter((section) => section.getBoundingClientRect().top < innerHeight / 3).pop() || sections[0];
@@ -44,6 +56,20 @@ function markSection() {
 }
 addEventListener("scroll", markSection, { passive: true });
 markSection();
+
+// Embeddings: a class can be taken out of sight; with Shift, all others.
+const cloudButtons = all(".toggles button");
+for (const button of cloudButtons) {
+  button.addEventListener("click", (event) => {
+    const pressed = (one) => one.getAttribute("aria-pressed") === "true";
+    const alone = event.shiftKey && cloudButtons.some((one) => one !== button && pressed(one));
+    for (const one of cloudButtons) {
+      const shown = one === button ? event.shiftKey || !pressed(one) : event.shiftKey ? !alone : pressed(one);
+      one.setAttribute("aria-pressed", String(shown));
+      for (const cloud of all(`.cloud[data-class="${one.dataset.class}"]`)) cloud.classList.toggle("gone", !shown);
+    }
+  });
+}
 
 /** Class ids from their run lengths: each run is 256 × length + id in base 36. */
 function decode(text, size) {
@@ -56,32 +82,89 @@ function decode(text, size) {
   return ids;
 }
 
-/** Frames with masks painted over them, one frame at a time. */
-class Viewer {
-  constructor(element, { panels, items }) {
+/** Paint class ids over a photo. With a truth, the mode `errors` paints what differs from it. */
+function paintMask(canvas, { ids, truth, width, height }, mode, strength) {
+  canvas.width = width;
+  canvas.height = height;
+  if (!ids || mode === "photo") return;
+  const layer = new ImageData(width, height);
+  const alpha = Math.round(2.55 * strength);
+  for (let at = 0; at < ids.length; at++) {
+    let color = null, opacity = alpha;
+    if (ids[at] === IGNORE) continue;
+    if (mode === "errors" && truth && truth !== ids) {
+      if (truth[at] !== IGNORE && truth[at] !== ids[at]) color = WRONG, opacity = Math.max(alpha, 90);
+    } else {
+      const x = at % width;
+      const edge = (x + 1 < width && ids[at + 1] !== ids[at]) || (at + width < ids.length && ids[at + width] !== ids[at]);
+      if (edge || mode !== "outlines") color = palette[ids[at]];
+      if (edge) opacity = 255;
+    }
+    if (color) layer.data.set([...color, opacity], 4 * at);
+  }
+  canvas.getContext("2d").putImageData(layer, 0, 0);
+}
+
+/** The masks of a picture, and which of them is the truth. */
+function masksOf({ panels }, item) {
+  const masks = item.masks.map((mask) => mask === null ? null : decode(mask, item.width * item.height));
+  return { masks, truth: masks[panels.findIndex((panel) => panel.kind === "truth")] ?? null };
+}
+
+/** A photo with room for paint over it. */
+function pictureElement(kind) {
+  const figure = document.createElement("figure");
+  figure.className = kind;
+  figure.innerHTML = '<figcaption><span></span><b></b></figcaption><div class="picture"><img><canvas></canvas><i></i></div>';
+  return figure;
+}
+
+/** A score as the tables write it. */
+const percent = (score) => score === null || score === undefined ? "" : (100 * score).toFixed(1);
+
+/** What a viewer and a grid have in common: the choice of paint. */
+class Painted {
+  constructor(element) {
     this.element = element;
-    this.panels = [{ title: "frame", kind: "photo" }, ...panels];
-    this.items = items;
-    this.mode = "classes";
+    this.mode = element.dataset.mode = "classes";
     this.strength = element.querySelector(".strength");
+    this.strength.addEventListener("input", () => this.paint());
+    for (const button of all("[data-mode]", element)) {
+      button.addEventListener("click", () => this.setMode(button.dataset.mode));
+    }
+  }
+
+  setMode(mode) {
+    if (!this.element.querySelector(`button[data-mode="${mode}"]`)) return;
+    this.mode = this.element.dataset.mode = mode;
+    press(all("button[data-mode]", this.element), (button) => button.dataset.mode === mode);
+    this.paint();
+  }
+}
+
+function press(buttons, chosen) {
+  for (const button of buttons) button.setAttribute("aria-pressed", String(chosen(button)));
+}
+
+/** Frames with masks painted over them, one frame at a time. */
+class Viewer extends Painted {
+  constructor(element, gallery) {
+    super(element);
+    this.gallery = gallery;
+    this.items = gallery.items;
+    this.panels = [{ title: "frame", kind: "photo" }, ...gallery.panels.map((panel) => ({ ...panel }))];
     this.buildPanels();
     this.buildStrip();
     element.querySelector(".previous").addEventListener("click", () => this.show(this.current - 1));
     element.querySelector(".next").addEventListener("click", () => this.show(this.current + 1));
-    this.strength.addEventListener("input", () => this.paint());
-    for (const button of element.querySelectorAll("[data-mode]")) {
-      button.addEventListener("click", () => this.setMode(button.dataset.mode));
-    }
-    this.setMode("classes");
     this.show(0);
   }
 
   buildPanels() {
     const box = this.element.querySelector(".panels");
+    box.style.setProperty("--columns", this.panels.length > 5 ? Math.ceil(this.panels.length / 2) : this.panels.length);
     for (const panel of this.panels) {
-      const figure = document.createElement("figure");
-      figure.className = panel.kind;
-      figure.innerHTML = '<figcaption><span></span><b></b></figcaption><div class="picture"><img><canvas></canvas><i></i></div>';
+      const figure = pictureElement(panel.kind);
       figure.querySelector("span").textContent = panel.title;
       Object.assign(panel, {
         score: figure.querySelector("b"), image: figure.querySelector("img"),
@@ -100,7 +183,7 @@ class Viewer {
       const button = document.createElement("button");
       button.innerHTML = '<img alt=""><span></span>';
       button.querySelector("img").src = item.photo;
-      button.querySelector("span").textContent = item.group || item.video + " " + item.index;
+      button.querySelector("span").textContent = item.groups[0];
       button.title = `${item.video}, frame ${item.index}`;
       button.addEventListener("click", () => this.show(number));
       strip.append(button);
@@ -108,30 +191,20 @@ class Viewer {
     });
   }
 
-  setMode(mode) {
-    if (!this.element.querySelector(`[data-mode="${mode}"]`)) return;
-    this.mode = this.element.dataset.mode = mode;
-    for (const button of this.element.querySelectorAll("[data-mode]")) {
-      button.setAttribute("aria-checked", String(button.dataset.mode === mode));
-    }
-    this.paint();
-  }
-
   show(number) {
     this.current = (number + this.items.length) % this.items.length;
     const item = this.items[this.current];
     this.element.querySelector(".count").textContent = `${this.current + 1} of ${this.items.length}`;
-    const said = [item.group && item.group + ":", `${item.video}, frame ${item.index}`, item.note && `(${item.note})`];
+    const said = [`${item.groups.join(", ")}:`, `${item.video}, frame ${item.index}`, item.note && `(${item.note})`];
     this.element.querySelector(".caption").textContent = said.filter(Boolean).join(" ");
+    const { masks, truth } = masksOf(this.gallery, item);
     this.panels.forEach((panel, place) => {
       panel.image.src = item.photo;
       panel.image.alt = `${panel.title}: frame ${item.index} of ${item.video}`;
-      const mask = place ? item.masks[place - 1] : null;
-      panel.ids = mask === null ? null : decode(mask, item.width * item.height);
-      const score = place ? item.scores[place - 1] : null;
-      panel.score.textContent = score === null ? "" : (100 * score).toFixed(1);
+      panel.ids = place ? masks[place - 1] : null;
+      panel.score.textContent = place ? percent(item.scores[place - 1]) : "";
     });
-    this.truth = this.panels.find((panel) => panel.kind === "truth")?.ids;
+    this.truth = truth;
     this.thumbnails.forEach((button, place) => button.setAttribute("aria-current", String(place === this.current)));
     const strip = this.element.querySelector(".strip"), thumbnail = this.thumbnails[this.current];
     strip.scrollLeft = thumbnail.offsetLeft - strip.offsetLeft - strip.clientWidth / 2 + thumbnail.clientWidth / 2;
@@ -140,29 +213,9 @@ class Viewer {
   }
 
   paint() {
-    if (this.current === undefined) return;
     const { width, height } = this.items[this.current];
-    for (const panel of this.panels) {
-      const { canvas, ids, kind } = panel;
-      canvas.width = width;
-      canvas.height = height;
-      if (!ids || this.mode === "photo") continue;
-      const layer = new ImageData(width, height);
-      const alpha = Math.round(2.55 * this.strength.value);
-      for (let at = 0; at < ids.length; at++) {
-        let color = null, opacity = alpha;
-        if (ids[at] === IGNORE) continue;
-        if (this.mode === "errors" && kind === "prediction") {
-          if (this.truth && this.truth[at] !== IGNORE && this.truth[at] !== ids[at]) color = WRONG, opacity = Math.max(alpha, 90);
-        } else {
-          const x = at % width;
-          const edge = (x + 1 < width && ids[at + 1] !== ids[at]) || (at + width < ids.length && ids[at + width] !== ids[at]);
-          if (edge || this.mode !== "outlines") color = palette[ids[at]];
-          if (edge) opacity = 255;
-        }
-        if (color) layer.data.set([...color, opacity], 4 * at);
-      }
-      canvas.getContext("2d").putImageData(layer, 0, 0);
+    for (const { canvas, ids } of this.panels) {
+      paintMask(canvas, { ids, truth: this.truth, width, height }, this.mode, this.strength.value);
     }
   }
 
@@ -185,17 +238,59 @@ class Viewer {
   }
 }
 
+/** Frames below each other, with all their masks beside them. */
+class Grid extends Painted {
+  constructor(element, gallery) {
+    super(element);
+    this.gallery = gallery;
+    this.rows = element.querySelector(".rows");
+    this.rows.style.setProperty("--columns", gallery.panels.length + 1);
+    const buttons = all("[data-group]", element);
+    for (const button of buttons) {
+      button.addEventListener("click", () => {
+        press(buttons, (one) => one === button);
+        this.show(button.dataset.group);
+      });
+    }
+    this.show(buttons[0].dataset.group);
+  }
+
+  show(group) {
+    this.cells = [];
+    this.rows.replaceChildren();
+    const titles = [{ title: "frame", kind: "photo" }, ...this.gallery.panels];
+    this.gallery.items.filter((item) => item.groups.includes(group)).forEach((item, row) => {
+      const { masks, truth } = masksOf(this.gallery, item);
+      titles.forEach(({ title, kind }, place) => {
+        const figure = pictureElement(kind);
+        const said = place ? "" : `${item.video}, ${item.index}`;
+        figure.querySelector("span").textContent = row ? said : [title, said].filter(Boolean).join(" · ");
+        figure.querySelector("b").textContent = place ? percent(item.scores[place - 1]) : "";
+        Object.assign(figure.querySelector("img"), { src: item.photo, alt: `${title}: frame ${item.index} of ${item.video}` });
+        const { width, height } = item;
+        this.cells.push({ canvas: figure.querySelector("canvas"), mask: { ids: place ? masks[place - 1] : null, truth, width, height } });
+        this.rows.append(figure);
+      });
+    });
+    this.paint();
+  }
+
+  paint() {
+    for (const { canvas, mask } of this.cells) paintMask(canvas, mask, this.mode, this.strength.value);
+  }
+}
+
 let palette = content.palettes.dataset;
-const viewers = [...document.querySelectorAll(".viewer")].map(
-  (element) => new Viewer(element, content.viewers[element.dataset.viewer]),
-);
+const galleryOf = (element) => content.viewers[element.dataset.viewer];
+const viewers = all(".viewer").map((element) => new Viewer(element, galleryOf(element)));
+const grids = all(".grid-of").map((element) => new Grid(element, galleryOf(element)));
 
 // Colours of the classes
 const paletteChoice = document.getElementById("palette");
 function setPalette(name) {
   palette = content.palettes[name];
   palette.forEach((color, number) => root.style.setProperty(`--class${number}`, `rgb(${color.join(", ")})`));
-  for (const viewer of viewers) viewer.paint();
+  for (const painted of [...viewers, ...grids]) painted.paint();
 }
 paletteChoice.addEventListener("change", () => {
   remember("palette", paletteChoice.value);
@@ -203,25 +298,27 @@ paletteChoice.addEventListener("change", () => {
 });
 if (remembered("palette") in content.palettes) setPalette((paletteChoice.value = remembered("palette")));
 
-// Keys work on the viewer that is in focus, or else on the one most in sight.
-function viewerInSight() {
-  const focused = viewers.find((viewer) => viewer.element.contains(document.activeElement));
+// Keys work on the pictures that are in focus, or else on those most in sight.
+function inSight(candidates) {
+  const focused = candidates.find(({ element }) => element.contains(document.activeElement));
   if (focused) return focused;
-  const visible = (viewer) => {
-    const box = viewer.element.getBoundingClientRect();
+  const visible = ({ element }) => {
+    const box = element.getBoundingClientRect();
     return Math.min(box.bottom, innerHeight) - Math.max(box.top, 0);
   };
-  const best = [...viewers].sort((a, b) => visible(b) - visible(a))[0];
+  const best = [...candidates].sort((a, b) => visible(b) - visible(a))[0];
   return best && visible(best) > 0 ? best : null;
 }
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
-  const viewer = viewerInSight();
-  if (!viewer) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, select, video")) return;
   const mode = { c: "classes", e: "errors", o: "outlines", p: "photo" }[event.key];
-  if (event.key === "ArrowLeft") viewer.show(viewer.current - 1);
-  else if (event.key === "ArrowRight") viewer.show(viewer.current + 1);
-  else if (mode) viewer.setMode(mode);
-  else return;
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (mode) inSight([...viewers, ...grids])?.setMode(mode);
+  else if (step) {
+    const viewer = inSight(viewers);
+    if (!viewer) return;
+    viewer.show(viewer.current + step);
+  } else return;
   event.preventDefault();
 });

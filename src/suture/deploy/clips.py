@@ -1,0 +1,190 @@
+"""What a model is let loose on: video files, and folders of images, found by path, folder or glob."""
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from suture.data.images import IMAGE_SUFFIXES, read_image
+from suture.data.video import VIDEO_SUFFIXES, VideoFile
+from suture.data.view import View, find_view
+from suture.data.walk import images_of, natural, walk
+from suture.deploy.overlap import cores, in_order
+from suture.errors import UserError
+
+ViewSetting = View | Literal["auto"] | None
+_LOOKED_AT = 9
+"""Frames in which the view is looked for: as many as in training."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A frame of a clip, or why there is none."""
+
+    index: int
+    pixels: np.ndarray | None
+    problem: str = ""
+
+
+@dataclass(eq=False)
+class Clip:
+    """Frames in order: those of a video file, or the images of one folder."""
+
+    path: Path
+    """The video file, the folder, or a single image."""
+    images: Sequence[Path] = ()
+    """None: they are in the video file."""
+    name: str = ""
+    """What its results are called; no two clips of one command have the same."""
+
+    @cached_property
+    def file(self) -> VideoFile | None:
+        return None if self.images else VideoFile(self.path, threads=cores())
+
+    def __len__(self) -> int:
+        return len(self.file) if self.file else len(self.images)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The size of its files; one that cannot be read, which the reader will say, counts nothing."""
+        return sum(os.stat(path).st_size for path in self.images or [self.path] if os.path.exists(path))
+
+    def frame_name(self, index: int) -> str:
+        """What the results of one frame are called; a video's as `suture select` names extracted frames."""
+        return self.images[index].stem if self.images else f"{self.name}__frame_{index:06d}"
+
+    @cached_property
+    def times(self) -> np.ndarray | None:
+        """When each frame is shown, in seconds; images do not say it."""
+        return self.file.times if self.file else None
+
+    def frames(self, indices: Iterable[int]) -> Iterator[Shown]:
+        """Frames by rising indices; one that does not decode comes without pixels."""
+        # A video file is one decoder that goes forward; image files decode side by side.
+        return in_order(self.read, indices, cores()) if self.images else map(self.read, indices)
+
+    def read(self, index: int) -> Shown:
+        """One frame."""
+        try:
+            return Shown(index, self.file.read(index) if self.file else read_image(self.images[index]))
+        except UserError as error:
+            return Shown(index, None, str(error))
+
+    def view(self, setting: ViewSetting) -> "ClipView":
+        """The part of the frames that shows the scene, found as in training where the setting is `auto`."""
+        if setting != "auto":
+            return ClipView(setting)
+        count = min(_LOOKED_AT, len(self))
+        chosen = {place * (len(self) - 1) // max(count - 1, 1) for place in range(count)}
+        shown = [self.read(index).pixels for index in sorted(chosen)]
+        frames = [pixels for pixels in shown if pixels is not None]
+        return ClipView(find_view(frames), frames[0].shape[:2] if frames else None)
+
+
+@dataclass(frozen=True)
+class ClipView:
+    """The view of a clip's frames; None is all of them."""
+
+    view: View | None
+    size: tuple[int, ...] | None = None
+    """Height and width of the frames it was found in; of others, nothing is known. None: it was stated for all."""
+
+    def of(self, frame: np.ndarray) -> View | None:
+        """The view of one frame."""
+        return self.view if self.size in (None, frame.shape[:2]) else None
+
+
+def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> list[Clip]:
+    """The clips that paths, folders and globs mean, each once, with names of their own; `leave_out` is not entered.
+
+    Images of one folder are one clip. A clip is named after its file or folder, and after the folders above it as far
+    as that is needed to tell it from another.
+    """
+    videos: list[Path] = []
+    images: dict[Path, list[Path]] = {}
+    for given in inputs:
+        for path in _expanded(str(given)):
+            if path.is_dir():
+                found = list(_below(path, leave_out))
+                if not found:
+                    raise UserError(f"{path} holds neither videos nor images: expected {_known()}.")
+            else:
+                found = [path]
+            for file in found:
+                if file.suffix.lower() in IMAGE_SUFFIXES:
+                    images.setdefault(file.parent, []).append(file)
+                else:
+                    videos.append(file)
+    clips = [Clip(path) for path in videos]
+    for folder, files in images.items():
+        in_folder = sorted({file.name for file in files}, key=natural)
+        paths = [folder / name for name in images_of(folder, in_folder).values()]
+        clips.append(Clip(folder if len(paths) > 1 else paths[0], paths))
+    once = {os.path.realpath(clip.path): clip for clip in clips}
+    return _named(list(once.values()))
+
+
+def shared_out(clips: Sequence[Clip], rank: int, world: int) -> list[Clip]:
+    """This process's part of the clips, the same work for all as far as bytes tell; every process shares out alike."""
+    loads = [0] * world
+    mine = []
+    for clip in sorted(clips, key=lambda clip: (-clip.nbytes, clip.name)) if world > 1 else clips:
+        least = loads.index(min(loads))
+        loads[least] += clip.nbytes
+        if least == rank:
+            mine.append(clip)
+    return mine
+
+
+def _expanded(given: str) -> list[Path]:
+    if os.path.lexists(given):
+        return [Path(given)]
+    if not glob.has_magic(given):
+        raise UserError(f"The input {given} does not exist: expected {_known()}, a folder or a glob.")
+    found = sorted(glob.glob(os.path.expanduser(given), recursive=True), key=natural)
+    if not found:
+        raise UserError(f"The input {given} fits no file: check the pattern, and where you are.")
+    return [Path(path) for path in found]
+
+
+def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
+    for inside, folders, files in walk(folder):
+        folders[:] = [name for name in folders if leave_out is None or (inside / name).resolve() != leave_out.resolve()]
+        yield from (inside / name for name in files if _suffix(name) in VIDEO_SUFFIXES | IMAGE_SUFFIXES)
+
+
+def _named(clips: list[Clip]) -> list[Clip]:
+    """Each clip with the shortest end of its path that no other has, `_` between the folders."""
+    paths = [Path(os.path.abspath(clip.path)) for clip in clips]
+    # Some file systems do not tell A from a. Of a.mp4 and a.avi side by side, the suffix tells.
+    beside = Counter(str(path.with_suffix("")).casefold() for path in paths)
+    parts = []
+    for path in paths:
+        alone = beside[str(path.with_suffix("")).casefold()] == 1
+        parts.append([*path.parts[1:-1], path.stem if alone else path.name.replace(".", "_")])
+    lengths = [1] * len(clips)
+    while True:
+        names = ["_".join(some[-length:]) for some, length in zip(parts, lengths, strict=True)]
+        counts = Counter(name.casefold() for name in names)
+        longer = [place for place, name in enumerate(names) if counts[name.casefold()] > 1 and lengths[place] < 64]
+        if not longer:
+            break
+        for place in longer:
+            lengths[place] += 1
+    for clip, name in zip(clips, names, strict=True):
+        clip.name = name
+    return clips
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _known() -> str:
+    return f"a video ({', '.join(sorted(VIDEO_SUFFIXES))}) or an image ({', '.join(sorted(IMAGE_SUFFIXES))})"

@@ -1,0 +1,45 @@
+"""How far masks that follow one another agree: flicker shows, movement does not."""
+
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from suture.data.classes import IGNORE
+
+_SIDE = 160
+"""The longer side at which masks are compared: flicker of whole regions shows, the search for movement stays cheap."""
+_SMALLEST = 24
+"""Pictures with a shorter side than this are compared as they are."""
+
+
+class Small(NamedTuple):
+    """A frame and its mask, small."""
+
+    gray: np.ndarray
+    mask: np.ndarray
+
+    @staticmethod
+    def of(frame: np.ndarray, mask: np.ndarray) -> "Small":
+        height, width = mask.shape
+        scale = min(1.0, _SIDE / max(height, width))
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        gray = cv2.cvtColor(cv2.resize(frame, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
+        return Small(gray, cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
+
+
+def consistency(before: Small, now: Small) -> float:
+    """The share of pixels whose class is that of the same spot in the frame before, found by optical flow; NaN if none.
+
+    After a cut there are no same spots, and the value is low.
+    """
+    if before.gray.shape != now.gray.shape:
+        return float("nan")
+    earlier = before.mask
+    if min(now.gray.shape) >= _SMALLEST:
+        flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST).calc(now.gray, before.gray, None)  # type: ignore[call-overload]
+        rows, columns = np.indices(now.gray.shape, np.float32)
+        x, y = columns + flow[..., 0], rows + flow[..., 1]
+        earlier = cv2.remap(earlier, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT, borderValue=IGNORE)
+    known = (earlier != IGNORE) & (now.mask != IGNORE)
+    return float((earlier == now.mask)[known].mean()) if known.any() else float("nan")

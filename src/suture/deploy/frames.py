@@ -1,0 +1,68 @@
+"""Frames into a network and class ids out of it, on any device, in operations that every ONNX runtime has."""
+
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def to_network(frames: Tensor, size: tuple[int, int]) -> Tensor:
+    """Frames (B H W 3, uint8) to images of `size` (B 3 h w, 0..1), on the frames' device.
+
+    The same picture as `suture.data.scene.resized` gives, which the network was trained on, to within the rounding of
+    its bytes (1/255): averaged over areas where both sides shrink or stay, else between the nearest pixels.
+
+    >>> to_network(torch.zeros(1, 1080, 1920, 3, dtype=torch.uint8), (256, 256)).shape
+    torch.Size([1, 3, 256, 256])
+    """
+    images = frames.float()
+    if frames.shape[1:3] == tuple(size):
+        return images.permute(0, 3, 1, 2) / 255
+    batch, height, width, _ = frames.shape
+    shrinks = height >= size[0] and width >= size[1]
+    rows = _weights(height, size[0], shrinks, frames.device)
+    columns = _weights(width, size[1], shrinks, frames.device)
+    # Rows first, in the order of the bytes: what is left to be moved into planes is then small.
+    images = rows @ images.reshape(batch, height // rows.shape[1], rows.shape[1], width * 3)
+    images = images.reshape(batch, size[0], width, 3).permute(0, 3, 1, 2)
+    images = images.reshape(batch, 3, size[0], width // columns.shape[1], columns.shape[1]) @ columns.T
+    return images.reshape(batch, 3, *size) / 255
+
+
+def to_class_ids(scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """Scores (B C h w) to the ids of the best classes at `size` (B H W, uint8), bilinear between pixels."""
+    if scores.shape[-2:] != tuple(size):
+        scores = F.interpolate(scores, tuple(size), mode="bilinear", align_corners=False)
+    return scores.argmax(1).to(torch.uint8)
+
+
+def _weights(before: int, after: int, shrinks: bool, device: torch.device) -> Tensor:
+    """The matrix that resizes one side, after × before; where it repeats along its diagonal, one of its blocks."""
+    # A tensor that is made while a graph is traced belongs to that graph, and must not be kept.
+    return (_made if torch.compiler.is_compiling() else _kept)(before, after, shrinks, device)
+
+
+def _made(before: int, after: int, shrinks: bool, device: torch.device) -> Tensor:
+    blocks = gcd(before, after) if shrinks else 1  # areas repeat: 1080 to 256 is eight times 135 to 32
+    matrix = (_areas if shrinks else _neighbours)(before // blocks, after // blocks)
+    return torch.from_numpy(matrix.astype(np.float32)).to(device)
+
+
+_kept = lru_cache(maxsize=64)(_made)
+
+
+def _areas(before: int, after: int) -> np.ndarray:
+    """Each new pixel is the mean of the old ones that it covers, as cv2.INTER_AREA."""
+    edges = np.arange(after + 1) * (before / after)
+    pixels = np.arange(before)
+    covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return covered.clip(0) * (after / before)
+
+
+def _neighbours(before: int, after: int) -> np.ndarray:
+    """Each new pixel lies between the centres of two old ones, as cv2.INTER_LINEAR."""
+    centres = ((np.arange(after) + 0.5) * (before / after) - 0.5).clip(0, before - 1)
+    return (1 - np.abs(centres[:, None] - np.arange(before))).clip(0)

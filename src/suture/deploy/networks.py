@@ -1,0 +1,157 @@
+"""Finished models from disk, whatever they were saved as: each a network from images to scores."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from suture.data.classes import IGNORE, ClassTable
+from suture.data.view import View
+from suture.errors import UserError
+from suture.files import check_format
+from suture.models.weights import DESCRIPTION, WEIGHTS, Model, fingerprint
+
+_SURE = 40.0
+"""The score of the class that a network without scores decided for; the others have 0."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and what has to be known to use it."""
+
+    module: nn.Module
+    """Images (B 3 h w, 0..1) to scores (B C h w; a further channel says that a pixel is to be ignored)."""
+    classes: ClassTable
+    size: tuple[int, int]
+    """Height and width of the images it takes."""
+    device: torch.device
+    any_size: bool
+    """Whether it takes images of other sizes too."""
+    scored: bool
+    """Whether its scores tell how sure it is; else it gives its decisions only."""
+    identity: dict[str, str]
+    """Name and SHA-256 of its file."""
+
+
+def open_network(path: Path, device: str = "auto") -> Network:
+    """The network of a run folder, of a `model.safetensors` with its `model.json`, or of an ONNX file."""
+    if not path.exists():
+        raise UserError(f"The model {path} does not exist: give a run folder, a {WEIGHTS} or an ONNX file.")
+    if path.suffix.lower() == ".onnx":
+        return _open_onnx(path, device)
+    if not path.is_dir() and path.suffix.lower() != ".safetensors":
+        raise UserError(
+            f"{path} is no model that Suture knows: give a run folder, a {WEIGHTS} with its {DESCRIPTION} beside it, "
+            "or an ONNX file."
+        )
+    model = Model.load(path)
+    where = _torch_device(device)
+    segmenter = model.segmenter.to(where).to(memory_format=torch.channels_last).requires_grad_(False)
+    identity = fingerprint(path / WEIGHTS if path.is_dir() else path)
+    return Network(segmenter, _table(model.names, model.colors), model.size, where, True, True, identity)
+
+
+class OnnxNetwork(nn.Module):
+    """An ONNX file of `suture export` as a network from images to scores."""
+
+    def __init__(self, session: Any, classes: int, multiple: int, scored: bool, view: View | None) -> None:
+        super().__init__()
+        self.session = session
+        self.classes = classes
+        self.multiple = multiple
+        self.scored = scored
+        self.view = view
+        """The part of its frames that the file looks at; it cuts it out itself."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """B 3 h w in 0..1 to scores; one image at a time, as the files take them.
+
+        B C h w, or one more channel where the file itself says that some pixels are to be ignored.
+        """
+        height, width = images.shape[-2:]
+        frames = (images * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        padding = (0, -height % self.multiple), (0, -width % self.multiple), (0, 0)
+        found = [self._run(np.pad(frame, padding, mode="edge")) for frame in frames]
+        return torch.cat(found).to(images.device)[..., :height, :width]
+
+    def _run(self, frame: np.ndarray) -> Tensor:
+        (given,) = self.session.run(None, {"frames": frame[None]})
+        found = torch.from_numpy(given)
+        if not self.scored:
+            classes = torch.tensor([*range(self.classes), IGNORE]).view(1, -1, 1, 1)
+            return (found[:, None] == classes).float() * _SURE
+        height, width = frame.shape[:2]
+        view = self.view or View(0, 0, width, height)
+        scores = F.interpolate(found.float(), (view.height, view.width), mode="bilinear", align_corners=False)
+        if self.view is None:
+            return scores
+        around = (view.x, width - view.x - view.width, view.y, height - view.y - view.height)
+        outside = F.pad(torch.zeros(1, 1, view.height, view.width), around, value=_SURE)
+        return torch.cat([F.pad(scores - scores.amax(1, keepdim=True), around), outside - _SURE], 1)
+
+
+def _open_onnx(path: Path, device: str) -> Network:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise UserError(f"{path} needs ONNX Runtime, which is not installed: pip install onnxruntime.") from error
+    from suture.deploy.export import FORMAT
+
+    wanted = torch.device("cpu") if device == "auto" else _torch_device(device)
+    providers = ["CPUExecutionProvider"]
+    if device != "cpu" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        providers.insert(0, "CUDAExecutionProvider")
+    elif wanted.type != "cpu":
+        raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} is no ONNX file that can be loaded ({reason}): export it again.") from error
+    said = session.get_modelmeta().custom_metadata_map.get("suture")
+    try:
+        about = json.loads(said or "")
+        check_format(path, about["format"], FORMAT)
+        names = tuple(str(entry["name"]) for entry in about["classes"])
+        colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in about["classes"]))
+        fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
+        height, width = session.get_inputs()[0].shape[1:3] if fixed else about["size"]
+        multiple = 1 if fixed else int(about["multiple"])
+        view = View.parse(about["view"], str(path)) if about.get("view") else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} was not written by `suture export`: it does not say its classes.") from error
+    module = OnnxNetwork(session, len(names), multiple, scored, view)
+    return Network(
+        module, _table(names, colors), (height, width), torch.device("cpu"), not fixed, scored, fingerprint(path)
+    )
+
+
+def _table(names: tuple[str, ...], colors: tuple[tuple[int, int, int], ...]) -> ClassTable:
+    return ClassTable(names, colors, {number: number for number in range(len(names))})
+
+
+def _torch_device(wanted: str) -> torch.device:
+    """`auto` as what it means here: the GPU of this process's number among those on its node."""
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise UserError(f"device: {wanted!r} is none, expected auto, cpu, cuda, cuda:1 or mps.") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(
+            f"device: {wanted} was asked for, but torch sees {torch.cuda.device_count()} GPUs here: use cpu."
+        )
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UserError("device: mps was asked for, but there is none here: use cpu.")
+    return device

@@ -1,0 +1,355 @@
+"""One clip through a model: decoding, network, drawing and encoding at the same time.
+
+reader thread        frames, prepared in batches
+model thread         batches to the device and back
+a pool of threads    masks and pictures: enlarged, drawn, compressed, written
+the calling thread   what needs the order: videos, consistency, journal
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from suture.data.classes import IGNORE
+from suture.data.view import View
+from suture.deploy.clips import Clip, ClipView, Shown, ViewSetting
+from suture.deploy.consistency import Small, consistency
+from suture.deploy.outputs import (
+    Journal,
+    Masks,
+    Table,
+    VideoWriter,
+    areas,
+    number,
+    read_written_mask,
+    table_columns,
+    to_yuv,
+    video_writer,
+    write_mask,
+    write_picture,
+    write_table,
+)
+from suture.deploy.overlap import ahead, cores, in_order
+from suture.deploy.overlay import Overlay
+from suture.deploy.predictor import Pending, Prediction, Predictor, Prepared
+from suture.deploy.smoothing import Smoother
+from suture.errors import UserError
+from suture.files import remove_leftovers, write_json
+
+FORMAT = 1
+"""Of `prediction.json`."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is written of each clip, and how its frames are looked at."""
+
+    masks: Masks = "png"
+    overlay: bool = True
+    table: Table = "csv"
+    view: ViewSetting = "auto"
+    smooth: float = 0.0
+    """How much of the frame before is carried over (`Smoother`); 0 is nothing."""
+
+    def to_json(self) -> dict[str, Any]:
+        view = self.view.to_json() if isinstance(self.view, View) else self.view
+        return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "view": view, "smooth": self.smooth}
+
+
+def parse_view(said: str) -> ViewSetting:
+    """A view as the command line says it: auto, none, or x,y,w,h.
+
+    >>> parse_view("0,40,1280,944")
+    View(x=0, y=40, width=1280, height=944, circle=None)
+    """
+    if said == "auto":
+        return "auto"
+    if said == "none":
+        return None
+    try:
+        numbers = [int(part) for part in said.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 4:
+        raise UserError(f"--view is {said}, expected auto, none or x,y,w,h in pixels.")
+    return View.parse(numbers, "--view")
+
+
+class Outcome(NamedTuple):
+    """How a clip went."""
+
+    frames: int
+    before: int
+    """Frames that were done by an earlier start."""
+    problems: list[str]
+
+
+class Group(NamedTuple):
+    """Neighbouring frames, prepared for one run of the network; or not, where there is nothing to predict."""
+
+    shown: list[Shown]
+    prepared: Prepared | None = None
+
+
+class Found(NamedTuple):
+    """A frame and where its prediction is."""
+
+    shown: Shown
+    pending: Pending | None
+    place: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A frame with all that can be made of it without its neighbours."""
+
+    index: int
+    row: Row
+    known: bool
+    mask: np.ndarray | None = None
+    small: Small | None = None
+    planes: np.ndarray | None = None
+    """The overlay, ready for a video."""
+
+
+class Job:
+    """A clip on its way into a folder of results."""
+
+    def __init__(self, predictor: Predictor, clip: Clip, folder: Path, settings: Settings, batch: int) -> None:
+        self.predictor = predictor
+        self.clip = clip
+        self.folder = folder
+        self.settings = settings
+        self.batch = batch
+        self.masks: Masks = "png" if clip.images and settings.masks == "video" else settings.masks
+        self.overlay_video = settings.overlay and not clip.images
+        self.journal = Journal(folder / ".journal.jsonl")
+        self.record = folder / "prediction.json"
+        # Carried over from frame to frame, smoothing cannot begin in the middle; a video cannot be gone on with.
+        self.resumes = self.masks == "png" and not settings.smooth
+        self.known: dict[int, Row] = {}
+        self._overlays: dict[tuple[int, ...], Overlay] = {}
+
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """All that decides the results: they are gone on with, or left as they are, only where this is the same."""
+        predictor = self.predictor
+        return {
+            "format": FORMAT,
+            "model": predictor.network.identity,
+            "input": {"name": self.clip.path.name, "bytes": self.clip.nbytes, "images": len(self.clip.images)},
+            "flip": predictor.flip,
+            "scales": list(predictor.scales),
+            "window": predictor.window,
+            **self.settings.to_json(),
+        }
+
+    def run(self, progress: Callable[[int], None]) -> Outcome:
+        """Do it; `progress` is called with the number of frames done."""
+        remove_leftovers(self.folder)
+        self.known = {i: row for i, row in self.journal.read(self.made_of).items() if self._is_there(i, row)}
+        progress(sum(not self._needed(index) for index in self.known))
+        view = self.clip.view(self.settings.view)
+        rows = dict(self.known)
+        before: Small | None = None
+        with (
+            Results(self) as results,
+            closing(ahead(self._groups(view), depth=2)) as groups,
+            closing(ahead(self._predicted(groups), depth=2 * self.batch)) as found,
+            closing(in_order(self._finish, found, cores())) as finished,
+        ):
+            for one in finished:
+                if one.small is not None:
+                    if not one.known:
+                        one.row["consistency"] = number(consistency(before, one.small)) if before else None
+                    before = one.small
+                results.add(one)
+                rows[one.index] = one.row
+                progress(1)
+        ordered = [rows[index] for index in sorted(rows)]
+        if all(row["problem"] for row in ordered):
+            raise UserError(
+                f"{self.clip.path}: none of its {len(ordered)} frames can be used; the first: {ordered[0]['problem']}"
+            )
+        problems = self._problems(ordered)
+        if self.settings.table != "none":
+            path = self.folder / f"frames.{self.settings.table}"
+            write_table(path, ordered, table_columns(self.predictor.classes))
+        self._write_record(ordered, view.view, problems)
+        self.journal.path.unlink(missing_ok=True)
+        return Outcome(len(ordered), len(self.known), problems)
+
+    def _is_there(self, index: int, row: Row) -> bool:
+        """Whether a frame that the journal names need not be predicted again."""
+        if not self.resumes or row["problem"]:
+            return False
+        there = self._mask_path(index).exists()
+        return there and (not self.clip.images or not self.settings.overlay or self._picture_path(index).exists())
+
+    def _needed(self, index: int) -> bool:
+        """Whether a frame has to be decoded: it is new, an overlay video shows it, or the next is compared with it."""
+        return (
+            index not in self.known
+            or self.overlay_video
+            or (index + 1 < len(self.clip) and index + 1 not in self.known)
+        )
+
+    def _groups(self, view: ClipView) -> Iterator[Group]:
+        """Frames in batches of one size; among themselves those that are not to be predicted."""
+        needed = filter(self._needed, range(len(self.clip)))
+        frames = (self._usable(shown, view) for shown in self.clip.frames(needed))
+        for size, alike in groupby(frames, self._size_to_predict):
+            while shown := list(islice(alike, self.batch)):
+                pixels = [one.pixels for one in shown if one.pixels is not None]
+                yield Group(shown, self.predictor.prepare(pixels, view.of(pixels[0])) if size else None)
+
+    def _size_to_predict(self, shown: Shown) -> tuple[int, ...] | None:
+        """The size of a frame that the network has to see; None for one that was done before or does not decode."""
+        return None if shown.pixels is None or shown.index in self.known else shown.pixels.shape
+
+    def _usable(self, shown: Shown, view: ClipView) -> Shown:
+        """The frame, or why it cannot be used although it decodes."""
+        if shown.pixels is None:
+            return shown
+        height, width = shown.pixels.shape[:2]
+        size = f"{self.clip.frame_name(shown.index)} has {width}×{height} pixels"
+        if self.clip.file is not None and (width, height) != self.clip.file.size:
+            expected = "×".join(map(str, self.clip.file.size))
+            return Shown(shown.index, None, f"{size}, expected {expected} as the first frame of its video.")
+        here = view.of(shown.pixels)
+        if here is not None and (here.x >= width or here.y >= height):
+            return Shown(shown.index, None, f"{size}, so that the view {here.to_json()['rect']} lies outside.")
+        return shown
+
+    def _predicted(self, groups: Iterator[Group]) -> Iterator[Found]:
+        smoother = Smoother(self.settings.smooth) if self.settings.smooth else None
+        for group in groups:
+            pending = self.predictor.begin(group.prepared, smoother) if group.prepared else None
+            for place, shown in enumerate(group.shown):
+                yield Found(shown, pending, place)
+
+    def _finish(self, found: Found) -> Finished:
+        """What can be made of one frame alone, by any thread."""
+        index, pixels = found.shown.index, found.shown.pixels
+        row: Row = {"frame": index, "name": self.clip.frame_name(index), "problem": found.shown.problem}
+        if self.clip.times is not None:
+            row["time"] = round(float(self.clip.times[index]), 6)
+        if pixels is None:
+            return Finished(index, row, False)
+        known = found.pending is None
+        if found.pending is None:
+            mask = read_written_mask(self._mask_path(index))
+            if mask is None or mask.shape != pixels.shape[:2]:  # it was there a moment ago
+                raise UserError(f"{self._mask_path(index)} was changed or removed: start again with --force.")
+            row = self.known[index]
+        else:
+            mask = self._of_prediction(found.pending[found.place], row)
+        planes = None
+        if self.settings.overlay and (not known or self.overlay_video):
+            drawn = self._overlay(mask.shape)(pixels, mask)
+            if self.overlay_video:
+                planes = to_yuv(drawn)
+            else:
+                write_picture(self._picture_path(index), drawn)
+        if not known and self.masks == "png":
+            write_mask(self._mask_path(index), mask, self.predictor.classes)
+        return Finished(index, row, known, mask, Small.of(pixels, mask), planes)
+
+    def _of_prediction(self, prediction: Prediction, row: Row) -> np.ndarray:
+        row["confidence"], row["entropy"] = number(prediction.confidence), number(prediction.entropy)
+        row |= areas(prediction.mask, self.predictor.classes)
+        return prediction.mask
+
+    def _overlay(self, shape: tuple[int, ...]) -> Overlay:
+        if shape not in self._overlays:
+            self._overlays[shape] = Overlay(self.predictor.classes, shape[1], shape[0])
+        return self._overlays[shape]
+
+    def _mask_path(self, index: int) -> Path:
+        return self.folder / "masks" / f"{self.clip.frame_name(index)}.png"
+
+    def _picture_path(self, index: int) -> Path:
+        return self.folder / "overlay" / f"{self.clip.frame_name(index)}.jpg"
+
+    def _problems(self, rows: list[Row]) -> list[str]:
+        problems = [row["problem"] for row in rows if row["problem"]]
+        if self.clip.file is not None and (missing := self.clip.file.missing):
+            problems.append(
+                f"{self.clip.path} stops after {len(rows):,} frames, about {missing:,} before its end: the file is cut "
+                "off; what is there was predicted."
+            )
+        return problems
+
+    def _write_record(self, rows: list[Row], view: View | None, problems: list[str]) -> None:
+        classes = self.predictor.classes
+        colors = zip(classes.names, classes.colors, strict=True)
+        write_json(
+            self.record,
+            {
+                "made_of": self.made_of,
+                "frames": len(rows),
+                "predicted": sum(not row["problem"] for row in rows),
+                "problems": problems,
+                "view": view.to_json() if view else None,
+                "classes": [{"id": i, "name": name, "color": color} for i, (name, color) in enumerate(colors)],
+                "ignore": IGNORE,
+            },
+        )
+
+
+class Results:
+    """The files of a job that are written in order: journal and videos, begun with the first frame that has a mask."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.overlay: VideoWriter | None = None
+        self.masks: VideoWriter | None = None
+        self._files = ExitStack()
+        self._waiting: list[Finished] | None = []
+        """Frames that came before there was a mask; None once there was one."""
+        self._size = (1, 1)
+
+    def __enter__(self) -> "Results":
+        return self
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._files.__exit__(*raised)
+
+    def add(self, one: Finished) -> None:
+        """A frame in its turn."""
+        if self._waiting is not None:
+            self._waiting.append(one)
+            if one.mask is None:
+                return
+            self._begin(one.mask)
+        waiting, self._waiting = self._waiting or [one], None
+        for each in waiting:
+            self._write(each)
+
+    def _begin(self, mask: np.ndarray) -> None:
+        job = self.job
+        self._size = mask.shape
+        job.journal.begin(job.made_of, list(job.known.values()))
+        self._files.callback(job.journal.close)
+        if job.clip.file is not None:
+            fps = job.clip.file.fps
+            if job.overlay_video:
+                self.overlay = self._files.enter_context(video_writer(job.folder / "overlay.mp4", "libx264", fps))
+            if job.masks == "video":
+                self.masks = self._files.enter_context(video_writer(job.folder / "masks.mkv", "ffv1", fps))
+
+    def _write(self, one: Finished) -> None:
+        if self.overlay is not None and one.planes is not None:
+            self.overlay.add(one.planes, one.row["time"])
+        if self.masks is not None:
+            # A frame without a mask is all ignore, so that the frames' numbers stay those of the original.
+            mask = one.mask if one.mask is not None else np.full(self._size, IGNORE, np.uint8)
+            self.masks.add(mask, one.row["time"])
+        if not one.known:
+            self.job.journal.add(one.row)

@@ -1,0 +1,204 @@
+"""`suture predict`: a model let loose on videos and images, and what it says written down."""
+
+import atexit
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import cv2
+import torch
+import torch.distributed as dist
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+from suture.deploy.clips import find_clips, shared_out
+from suture.deploy.pipeline import Job, Settings
+from suture.deploy.predictor import Predictor
+from suture.errors import UserError
+from suture.files import read_json
+
+_RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", "prediction.json")
+_LINES = 5
+"""Problems of a clip that are printed; the table has all of them."""
+
+
+@dataclass
+class Summary:
+    """How a prediction went, over all processes."""
+
+    clips: int = 0
+    frames: int = 0
+    skipped: int = 0
+    """Clips that were done before."""
+    problems: list[str] = field(default_factory=list)
+
+    def __add__(self, other: "Summary") -> "Summary":
+        return Summary(
+            self.clips + other.clips,
+            self.frames + other.frames,
+            self.skipped + other.skipped,
+            self.problems + other.problems,
+        )
+
+
+def predict(
+    predictor: Predictor,
+    inputs: Sequence[str | Path],
+    out: Path,
+    settings: Settings | None = None,
+    *,
+    batch: int | None = None,
+    force: bool = False,
+    console: Console | None = None,
+) -> Summary:
+    """Predict the frames of videos, images, folders and globs into `out`, a folder for each clip.
+
+    Started again, it goes on where it was: what is there already is left out. Under torchrun the processes share the
+    clips. A frame or a clip that cannot be used is told, written down and left out; only where nothing at all could be
+    predicted this is an error.
+    """
+    settings = settings or Settings()
+    batch = batch or (16 if predictor.device.type == "cuda" else 1)
+    console = console or Console(stderr=True)
+    if settings.smooth and not 0 <= settings.smooth < 1:
+        raise UserError(f"smooth is {settings.smooth}, expected a number from 0 to below 1.")
+    rank, world = _meet()
+    clips = find_clips(inputs, leave_out=out)
+    jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
+    mine = {clip.name for clip in shared_out(clips, rank, world)}
+    for job in jobs:
+        _refuse_to_replace(job, force, mine=job.clip.name in mine)
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)  # frames are worked on side by side already
+    try:
+        summary = _run([job for job in jobs if job.clip.name in mine], console)
+    finally:
+        cv2.setNumThreads(threads)
+    summary = sum(_gathered(summary, world), Summary())
+    if summary.problems and not summary.clips and not summary.skipped:
+        more = f" ({len(summary.problems) - 1} more inputs failed.)" if len(summary.problems) > 1 else ""
+        raise UserError(summary.problems[0] + more)
+    return summary
+
+
+def _run(jobs: Sequence[Job], console: Console) -> Summary:
+    """This process's jobs, one after the other."""
+    summary = Summary()
+    for count, job in enumerate(jobs, start=1):
+        if job.record.exists():
+            summary.skipped += 1
+            _say(console, f"{job.clip.name}: done before, skipped")
+            continue
+        try:
+            title = f"{job.clip.name} ({count} of {len(jobs)})" if len(jobs) > 1 else job.clip.name
+            with _progress(title, len(job.clip), console) as progress:
+                began = time.perf_counter()
+                outcome = job.run(progress)
+        except UserError as error:
+            summary.problems.append(str(error))
+            _say(console, f"{job.clip.name}: {error}")
+            continue
+        except torch.OutOfMemoryError as error:
+            raise UserError("The GPU ran out of memory: lower --batch, or predict on smaller frames.") from error
+        except OSError as error:
+            raise UserError(
+                f"{job.folder} cannot be written ({error.strerror or error}): make room and start again to go on."
+            ) from error
+        summary.clips += 1
+        summary.frames += outcome.frames
+        summary.problems += outcome.problems
+        rate = (outcome.frames - outcome.before) / max(time.perf_counter() - began, 1e-9)
+        before = f", {outcome.before:,} of them done before" if outcome.before else ""
+        _say(console, f"{job.clip.name}: {outcome.frames:,} frames{before}, {rate:.1f} fps")
+        for problem in outcome.problems[:_LINES]:
+            _say(console, f"  {problem}")
+        if len(outcome.problems) > _LINES:
+            _say(console, f"  … and {len(outcome.problems) - _LINES} more, listed in {job.record}")
+    return summary
+
+
+def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
+    """Results of another model or other settings are only written over by force."""
+    if force and mine:
+        for name in (*_RESULTS, job.journal.path.name):
+            path = job.folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if force or not job.folder.exists():
+        return
+    if job.record.exists():
+        said = read_json(job.record)
+        before = said.get("made_of") if isinstance(said, dict) else None
+    else:
+        before = job.journal.made_of()
+    if before != job.made_of and (before is not None or any((job.folder / name).exists() for name in _RESULTS)):
+        changed = [
+            key for key, value in job.made_of.items() if not isinstance(before, dict) or before.get(key) != value
+        ]
+        raise UserError(
+            f"{job.folder} holds results of other settings ({', '.join(changed)}): give another output folder, or "
+            "--force to write over them."
+        )
+
+
+def _meet() -> tuple[int, int]:
+    """This process's number among those of torchrun, and how many they are."""
+    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if world > 1 and not dist.is_initialized():
+        # torchrun ends all processes when one of them fails, so that they have to end together.
+        dist.init_process_group("gloo", timeout=timedelta(days=30))
+        atexit.register(dist.destroy_process_group)
+    return rank, world
+
+
+def _gathered(summary: Summary, world: int) -> list[Summary]:
+    if world == 1:
+        return [summary]
+    found: list[Any] = [None] * world
+    dist.all_gather_object(found, summary)
+    return found
+
+
+@contextmanager
+def _progress(title: str, total: int, console: Console) -> Iterator[Any]:
+    """A bar with frames per second and the time left; where nobody watches, a line now and then."""
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[fps]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        expand=True,
+        transient=True,
+        disable=not console.is_terminal or os.environ.get("RANK", "0") != "0",
+    )
+    began = shown = time.perf_counter()
+    done = first = 0
+
+    def advance(frames: int) -> None:
+        nonlocal done, first, shown
+        if not done:
+            first = frames - 1 if frames > 1 else 0  # what was done before says nothing of the speed
+        done += frames
+        now = time.perf_counter()
+        rate = (done - first) / max(now - began, 1e-9)
+        bar.update(task, completed=done, fps=f"{rate:.1f} fps")
+        if bar.disable and now - shown > 30 and done < total:
+            shown = now
+            left = timedelta(seconds=round((total - done) / max(rate, 1e-9)))
+            _say(console, f"{title} {done}/{total} {rate:.1f} fps, {left} left")
+
+    with bar:
+        task = bar.add_task(title, total=total, fps="")
+        yield advance
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,278 @@
+"""The predictor: frames in, masks out, with whatever a finished model was saved as."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor
+
+from suture.data.classes import IGNORE, ClassTable
+from suture.data.scene import resized
+from suture.data.view import View
+from suture.deploy.frames import to_class_ids, to_network
+from suture.deploy.networks import open_network
+from suture.deploy.recorded import Recorded
+from suture.deploy.smoothing import Smoother
+from suture.deploy.windows import by_windows
+from suture.errors import UserError
+from suture.models.inference import probabilities
+
+
+class Prediction(NamedTuple):
+    """What a model says of one frame."""
+
+    mask: np.ndarray
+    """Class ids, uint8, H W; `IGNORE` outside the view."""
+    confidence: float
+    """The mean over the pixels of the probability of their class; NaN for a model that gives decisions only."""
+    entropy: float
+    """The mean over the pixels of how undecided the model is: 0 sure of a class, 1 all classes alike."""
+
+
+class Prepared(NamedTuple):
+    """Frames of one size on their way to the network."""
+
+    frames: Tensor
+    """B H W 3, uint8: what the view shows; on the CPU already at the network's size."""
+    size: tuple[int, int]
+    """Height and width of the whole frames."""
+    view: View
+
+
+class Predictor:
+    """A finished model: `model` is a run folder, a `model.safetensors` (its `model.json` beside it), or an ONNX file.
+
+    - `device`: `auto` takes a GPU where there is one; or `cpu`, `cuda`, `cuda:1`, `mps`.
+    - `flip`, `scales`: average over mirrored and resized versions of each frame.
+    - `window`: cut large frames into overlapping windows of the training size instead of shrinking them.
+
+    >>> predictor = Predictor("runs/hernia-pgvcl-0")  # doctest: +SKIP
+    >>> mask = predictor(frame)  # doctest: +SKIP
+    >>> mask.shape == frame.shape[:2], predictor.classes.names[mask[0, 0]]  # doctest: +SKIP
+    (True, 'liver')
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        device: str = "auto",
+        *,
+        flip: bool = False,
+        scales: Sequence[float] = (1.0,),
+        window: bool = False,
+    ) -> None:
+        self.network = open_network(Path(model), device)
+        if not scales or min(scales) <= 0:
+            raise UserError(f"scales are {list(scales)}, expected numbers above 0.")
+        if tuple(scales) != (1.0,) and not self.network.any_size:
+            raise UserError(f"{model} has a fixed size, so that scales cannot be used: export it with --dynamic.")
+        self.flip = flip
+        self.scales = tuple(scales)
+        self.window = window
+        cuda = self.device.type == "cuda"
+        self._autocast = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else None
+        self._recorded = Recorded(self._measure) if cuda else None
+        self._upload = torch.cuda.Stream(self.device) if cuda else None
+        self._insides: dict[Any, Tensor] = {}
+
+    @property
+    def classes(self) -> ClassTable:
+        """Names and colours of the classes, in the order of the ids in a mask."""
+        return self.network.classes
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.device
+
+    def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
+        """The mask of a frame (H W 3 to H W), or of each of several of one size (B H W 3 to B H W).
+
+        Frames are RGB, uint8. Outside the view, if one is given, the mask is `IGNORE` (255).
+        """
+        masks = np.stack([prediction.mask for prediction in self.predict(frames, view)])
+        return masks if frames.ndim == 4 else masks[0]
+
+    def predict(self, frames: np.ndarray, view: View | None = None) -> list[Prediction]:
+        """Masks with their confidence and entropy, one for each of the frames (or for the one frame)."""
+        return list(self.begin(self.prepare(frames, view)))
+
+    @torch.inference_mode()
+    def probabilities(self, frames: np.ndarray) -> np.ndarray:
+        """The probability of each class at each pixel: H W 3 to C H W, or B H W 3 to B C H W; float32."""
+        prepared = self.prepare(frames)
+        _, found = self._scores(prepared.frames.to(self.device))
+        native = torch.nn.functional.interpolate(found, prepared.size, mode="bilinear", align_corners=False)
+        result = native[:, : len(self.classes)].cpu().numpy()
+        return result if frames.ndim == 4 else result[0]
+
+    def prepare(self, frames: np.ndarray | Sequence[np.ndarray], view: View | None = None) -> Prepared:
+        """Frames of one size made ready for the network; a thread of its own may do this for the next frames."""
+        several = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
+        _refuse_other_than_rgb(several)
+        height, width = several[0].shape[:2]
+        view = view.within(width, height) if view else View(0, 0, width, height)
+        scenes = [view.crop(frame) for frame in several]
+        if self.device.type != "cuda":  # OpenCV is by far the faster there, and what the training used
+            size = self._input_size(scenes[0].shape[:2])
+            return Prepared(torch.from_numpy(np.stack([resized(s, size) for s in scenes])), (height, width), view)
+        # Only memory that the system cannot move is copied to the GPU while this thread goes on.
+        pinned = torch.empty((len(scenes), *scenes[0].shape), dtype=torch.uint8, pin_memory=True)
+        for target, scene in zip(pinned, scenes, strict=True):
+            np.copyto(target.numpy(), scene)
+        return Prepared(pinned, (height, width), view)
+
+    @torch.inference_mode()
+    def begin(self, prepared: Prepared, smoother: Smoother | None = None) -> "Pending":
+        """Start the network on prepared frames; the answer is waited for when a prediction is asked for."""
+        seen = prepared.view.height, prepared.view.width
+        if self.device.type != "cuda":
+            _, found = self._scores(prepared.frames.to(self.device), smoother)
+            certainty = self._certainty(found, self._inside(prepared))
+            return Pending(prepared, certainty.cpu(), found.cpu(), None, len(self.classes))
+        assert self._upload is not None
+        assert self._recorded is not None
+        # A new thread thinks of the first GPU. The search for the best algorithms pays, as all frames are alike.
+        with torch.cuda.device(self.device), torch.backends.cudnn.flags(benchmark=True, allow_tf32=True):
+            with torch.cuda.stream(self._upload):
+                frames = prepared.frames.to(self.device, non_blocking=True)
+            here = torch.cuda.current_stream()
+            here.wait_stream(self._upload)
+            frames.record_stream(here)
+            inside = self._inside(prepared)
+            if smoother is None:
+                ids, certainty = self._recorded(frames, inside, seen)
+            else:
+                ids, certainty = self._measure(frames, inside, seen, smoother)
+            return Pending(prepared, _downloaded(certainty), _downloaded(ids), here.record_event(), len(self.classes))
+
+    def _measure(
+        self, frames: Tensor, inside: Tensor, seen: tuple[int, int], smoother: Smoother | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Class ids of frames on the device, and how sure they are."""
+        _, found = self._scores(frames, smoother)
+        # One by one: at native resolution the scores of a batch would fill the memory.
+        ids = torch.cat([to_class_ids(one[None], seen) for one in found])
+        return ids, self._certainty(found, inside)
+
+    def _scores(self, frames: Tensor, smoother: Smoother | None = None) -> tuple[Tensor, Tensor]:
+        """The images that the network sees of frames on the device, and the probabilities it gives."""
+        images = to_network(frames, self._input_size(frames.shape[1:3]))
+        images = images.contiguous(memory_format=torch.channels_last)
+        found = (
+            by_windows(self._probabilities, images, self.network.size) if self.window else self._probabilities(images)
+        )
+        return images, smoother(images, found) if smoother else found
+
+    def _probabilities(self, images: Tensor) -> Tensor:
+        return probabilities(self.network.module, images, flip=self.flip, scales=self.scales, autocast=self._autocast)
+
+    def _input_size(self, seen: Sequence[int]) -> tuple[int, int]:
+        """The size at which the network looks at what is `seen` (height, width)."""
+        height, width = self.network.size
+        return (max(height, seen[0]), max(width, seen[1])) if self.window else (height, width)
+
+    def _inside(self, prepared: Prepared) -> Tensor:
+        """Which part of each of the network's pixels lies inside the view (h w): a circle leaves corners out."""
+        view = prepared.view
+        size = self._input_size((view.height, view.width))
+        key = prepared.size, view, size
+        if key not in self._insides:
+            mask = view.crop(_view_mask(view, prepared.size)).astype(np.float32)
+            self._insides[key] = torch.from_numpy(resized(mask, size)).to(self.device)
+        return self._insides[key]
+
+    def _certainty(self, found: Tensor, inside: Tensor) -> Tensor:
+        """Confidence and entropy of each image, B 2."""
+        if not self.network.scored:
+            return torch.full((len(found), 2), torch.nan, device=found.device)
+        count = len(self.classes)
+        if found.shape[1] > count:
+            inside = inside * (1 - found[:, count])
+        found = found[:, :count]
+        entropy = torch.special.entr(found).sum(1) / np.log(max(count, 2))
+        values = torch.stack([found.amax(1), entropy], 1)
+        weight = inside.expand(len(found), *inside.shape[-2:])[:, None]
+        return (values * weight).sum((2, 3)) / weight.sum((2, 3)).clamp(min=1e-6)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The predictions of a batch, which the device may still be at work on; any thread may ask for them."""
+
+    prepared: Prepared
+    certainty: Tensor
+    found: Tensor
+    """Class ids at the view's size (from a GPU), or probabilities at the network's (from a CPU)."""
+    ready: Any
+    """The CUDA event after which they are there."""
+    classes: int
+
+    def __len__(self) -> int:
+        return len(self.prepared.frames)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, place: int) -> Prediction:
+        """The prediction of one of the frames."""
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        if self.ready is not None:
+            self.ready.synchronize()
+        (height, width), view = self.prepared.size, self.prepared.view
+        found = self.found[place].numpy()
+        ids = found if found.ndim == 2 else _class_ids(found, (view.height, view.width))
+        ids = np.where(ids < self.classes, ids, IGNORE).astype(np.uint8) if ids.max() >= self.classes else ids
+        mask = np.full((height, width), IGNORE, np.uint8)
+        view.crop(mask)[:] = ids
+        if view.circle:
+            mask[~_view_mask(view, (height, width))] = IGNORE
+        confidence, entropy = self.certainty[place].tolist()
+        return Prediction(mask, confidence, entropy)
+
+
+def _class_ids(found: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """`to_class_ids` of one image on a CPU, where class after class through OpenCV takes a tenth of the time."""
+    if found.shape[1:] == size:
+        return found.argmax(0).astype(np.uint8)
+    best = _enlarged(found[0], size)
+    ids = np.zeros(size, np.uint8)
+    for number, scores in enumerate(found[1:], start=1):
+        larger = _enlarged(scores, size)
+        wins = cv2.compare(larger, best, cv2.CMP_GT)
+        cv2.copyTo(larger, wins, best)
+        ids[wins > 0] = number
+    return ids
+
+
+def _enlarged(scores: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """One class's scores, bilinear between pixels."""
+    return cv2.resize(scores, size[::-1], interpolation=cv2.INTER_LINEAR)
+
+
+@lru_cache(maxsize=8)
+def _view_mask(view: View, size: tuple[int, int]) -> np.ndarray:
+    return view.mask(size[1], size[0])
+
+
+def _downloaded(tensor: Tensor) -> Tensor:
+    """A copy that will be in memory as soon as the device has come so far."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+
+
+def _refuse_other_than_rgb(frames: Sequence[np.ndarray]) -> None:
+    if not frames:
+        raise UserError("No frames were given, expected at least one.")
+    for frame in frames:
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
+            found = f"{frame.dtype} of shape {'×'.join(map(str, frame.shape))}"
+            raise UserError(
+                f"A frame is {found}, expected RGB, uint8, H×W×3: convert it (suture.data.images.read_image)."
+            )
+        if frame.shape != frames[0].shape:
+            raise UserError("The frames of a batch have different sizes: give them one by one.")

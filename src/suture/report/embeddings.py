@@ -1,0 +1,293 @@
+"""How features of pixels lie to each other before and after contrast: t-SNE on a few frames that show every class."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rich.markup import escape
+from torch import Tensor
+
+from suture.data.classes import IGNORE
+from suture.data.dataset import Dataset
+from suture.data.scene import read_scene
+from suture.errors import UserError
+from suture.methods.pgvcl import Contrast
+from suture.methods.pixpro import Propagation
+from suture.models.segmenter import Segmenter
+from suture.models.weights import load_model
+from suture.report.charts import scatter
+from suture.report.context import Context
+from suture.report.facts import RunFacts
+from suture.report.models import FinishedModel, Place
+from suture.report.pictures import data_uri, sample, scene
+from suture.runs.callbacks import bar
+from suture.runs.fit import starting_segmenter
+
+FRAMES = 5
+_POINTS = 600
+"""Pixels that are shown, over all classes."""
+_PER_CLASS = 100
+_LOOKED_AT = 150
+"""Labelled frames among which those that show every class are sought."""
+_LEAST_PIXELS = 20
+"""A frame with fewer pixels of a class does not show it."""
+_SIDE = 200
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The features of the sampled pixels in two dimensions."""
+
+    title: str
+    points: np.ndarray
+    separation: float | None
+    """Mean silhouette of the classes, of the features themselves: from −1 to 1, higher is better separated."""
+
+
+@dataclass(frozen=True)
+class RunEmbeddings:
+    """One run's features before and after."""
+
+    number: int
+    about: str
+    before: Embedding
+    after: Embedding
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Pixels of some frames, about equally many of each class."""
+
+    frame: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    classes: np.ndarray
+    size: tuple[int, int]
+    """Height and width of the masks that rows and columns count in."""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """What the section shows."""
+
+    places: list[Place]
+    pixels: Pixels
+    runs: list[RunEmbeddings]
+    missing: list[str]
+    """Classes that none of the frames shows."""
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two segmenters of one run, with their names."""
+
+    about: str
+    before: tuple[str, Segmenter]
+    after: tuple[str, Segmenter]
+
+
+def embeddings(context: Context) -> Embeddings | None:
+    """The features of labelled training frames in every finished run; None where there are none to look at."""
+    dataset = context.dataset
+    if dataset is None or not context.models:
+        return None
+    masks = _labelled_masks(context.first, dataset)
+    shown = {place: _shown(mask) for place, mask in masks.items()}
+    places = covering(shown, FRAMES)
+    if not places:
+        return None
+    size = context.first.config.data.height_width
+    pixels = sample_pixels([_at_size(masks[place], size) for place in places], len(dataset.classes))
+    if len(pixels.classes) < 4:
+        return None
+    found = []
+    with bar("embed pixels", 2 * len(context.models), context.console) as (progress, task):
+        for number, model in context.models.items():
+            pair = _before_and_after(model, len(dataset.classes), context)
+            if pair is None:
+                progress.advance(task, 2)
+                continue
+            both = []
+            for title, segmenter in (pair.before, pair.after):
+                features = pixel_features(segmenter.to(model.processes.device).eval(), dataset, places, model, pixels)
+                both.append(Embedding(title, *_reduced(features, pixels.classes)))
+                progress.advance(task)
+            found.append(RunEmbeddings(number, pair.about, *both))
+    covered = set().union(*(shown[place] for place in places))
+    missing = [name for number, name in enumerate(dataset.classes.names) if number not in covered]
+    return Embeddings(places, pixels, found, missing) if found else None
+
+
+def embeddings_section(context: Context, found: Embeddings | None) -> dict[str, Any] | None:
+    """The same for the template."""
+    if found is None or context.dataset is None:
+        return None
+    videos = {video.id: video for video in context.dataset}
+    return {
+        "frames": [
+            {
+                "video": name,
+                "index": index,
+                "photo": data_uri(scene(videos[name], index, _SIDE)) if context.frames else None,
+            }
+            for name, index in found.places
+        ],
+        "missing": found.missing,
+        "points": len(found.pixels.classes),
+        "classes": np.unique(found.pixels.classes).tolist(),
+        "runs": [
+            {
+                "number": one.number,
+                "about": one.about,
+                "pair": [
+                    {
+                        "title": side.title,
+                        "separation": side.separation,
+                        "chart": scatter(
+                            f"{context.runs[one.number].name}, {side.title}: pixels by class",
+                            side.points,
+                            found.pixels.classes,
+                        ),
+                    }
+                    for side in (one.before, one.after)
+                ],
+            }
+            for one in found.runs
+        ],
+    }
+
+
+def covering(shown: Mapping[Place, set[int]], count: int) -> list[Place]:
+    """So many frames that together show as many classes as can be; then those that show the rarest ones again.
+
+    >>> covering({("a", 0): {0, 1}, ("a", 1): {0}, ("a", 2): {0, 2}, ("b", 0): {0, 1}}, 3)
+    [('a', 0), ('a', 2), ('b', 0)]
+    """
+    seen: dict[int, int] = {}
+    chosen: list[Place] = []
+
+    def gain(place: Place) -> tuple[int, int, float]:
+        new = sum(number not in seen for number in shown[place])
+        videos = {video for video, _ in chosen}
+        return new, place[0] not in videos, sum(1 / seen.get(number, 1) for number in shown[place])
+
+    while len(chosen) < min(count, len(shown)):
+        best = max((place for place in shown if place not in chosen), key=gain)
+        chosen.append(best)
+        for number in shown[best]:
+            seen[number] = seen.get(number, 0) + 1
+    return sorted(chosen)
+
+
+def sample_pixels(masks: Sequence[np.ndarray], classes: int) -> Pixels:
+    """Equally many pixels of each class, as far as there are so many; the same ones every time."""
+    stack = np.stack(masks)
+    generator = np.random.default_rng(0)
+    present = [number for number in range(classes) if (stack == number).any()]
+    each = min(_PER_CLASS, _POINTS // max(1, len(present)))
+    chosen = []
+    for number in present:
+        places = np.argwhere(stack == number)
+        chosen.append(places[np.sort(generator.permutation(len(places))[:each])])
+    frame, row, column = np.concatenate(chosen).T if chosen else np.zeros((3, 0), int)
+    return Pixels(frame, row, column, stack[frame, row, column], stack.shape[1:])
+
+
+@torch.no_grad()
+def pixel_features(
+    segmenter: Segmenter, dataset: Dataset, places: Sequence[Place], model: FinishedModel, pixels: Pixels
+) -> np.ndarray:
+    """Unit-length features of the pixels (N × channels), between the cells of the network's grid as its logits are."""
+    device = model.processes.device
+    found: list[Tensor] = []
+    for number, (name, index) in enumerate(places):
+        image = torch.from_numpy(read_scene(dataset[name], index, model.size)).to(device)
+        features = segmenter.features(image.permute(2, 0, 1)[None].float() / 255).float()
+        here = pixels.frame == number
+        # The grid's last cells reach beyond the image where its sides are no multiples of the stride.
+        covered = [side * segmenter.stride for side in features.shape[-2:]]
+        x, y = (
+            (places_along[here] + 0.5) / length * model.size[axis] / covered[axis] * 2 - 1
+            for axis, places_along, length in ((1, pixels.column, pixels.size[1]), (0, pixels.row, pixels.size[0]))
+        )
+        grid = torch.from_numpy(np.stack([x, y], 1))[None, None].float().to(device)
+        values = F.grid_sample(features, grid, mode="bilinear", padding_mode="border", align_corners=False)
+        found.append(F.normalize(values[0, :, 0].T, dim=1).cpu())
+    order = np.argsort(np.concatenate([np.flatnonzero(pixels.frame == number) for number in range(len(places))]))
+    return torch.cat(found).numpy()[order]
+
+
+def _reduced(features: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, float | None]:
+    """The features in two dimensions, and how well they keep the classes apart."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from sklearn.metrics import silhouette_score
+
+    count = len(features)
+    separation = None
+    if 2 <= len(np.unique(classes)) < count:
+        separation = float(silhouette_score(features, classes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # features that are all the same, of a network that has learnt nothing
+        if features.shape[1] > 50 and count > 50:
+            features = PCA(50, random_state=0).fit_transform(features)
+        tsne = TSNE(2, perplexity=min(30.0, (count - 1) / 3), init="pca", random_state=0)
+        return np.nan_to_num(tsne.fit_transform(features)), separation
+
+
+def _before_and_after(model: FinishedModel, classes: int, context: Context) -> _Pair | None:
+    """What is compared of a run; None where its starting weights cannot be had.
+
+    A contrast stage is compared with the stage before it. Another method's final model is compared with what its first
+    stage ended with, or with its starting weights where it has only one stage.
+    """
+    run = model.run
+    description = model.segmenter.describe()
+    trained = [(stage, stage.weights) for stage in run.stages if stage.weights]
+    for (earlier, before), (stage, after) in pairwise(trained):
+        if isinstance(stage.stage, Contrast | Propagation):
+            return _Pair(
+                f"before and after its stage {stage.name}",
+                (f"before {stage.name} (after {earlier.name})", load_model(before, description)),
+                (f"after {stage.name}", load_model(after, description)),
+            )
+    final = "final model", model.segmenter
+    if len(trained) > 1:
+        first, weights = trained[0]
+        about = f"it has no contrast stage, so after its first stage, {first.name}, and at the end"
+        return _Pair(about, (f"after {first.name}", load_model(weights, description)), final)
+    try:
+        start = starting_segmenter(run.config, classes, model.processes)
+    except UserError as error:
+        said = f"[yellow]The embeddings of {escape(run.name)} are left out:[/yellow] {escape(str(error))}"
+        context.console.print(said, highlight=False, soft_wrap=True)
+        context.remarks.append(f"The starting weights of {run.name} could not be had: its embeddings are left out.")
+        return None
+    return _Pair("it has no contrast stage, so its starting weights and the end", ("starting weights", start), final)
+
+
+def _labelled_masks(run: RunFacts, dataset: Dataset) -> dict[Place, np.ndarray]:
+    """The class ids in the view of labelled frames, of some where there are many."""
+    labelled = {name: run.labelled(name) for name in run.videos("train")}
+    masks = {}
+    for name, indices in sample(labelled, _LOOKED_AT).items():
+        video = dataset[name]
+        for index in indices:
+            if video.frames[index].mask is not None:
+                masks[name, index] = video.view.crop(dataset.read_mask(video, index))
+    return masks
+
+
+def _shown(mask: np.ndarray) -> set[int]:
+    numbers, counts = np.unique(mask[mask != IGNORE], return_counts=True)
+    return set(numbers[counts >= _LEAST_PIXELS].tolist())
+
+
+def _at_size(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    return cv2.resize(mask, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)

@@ -1,0 +1,36 @@
+"""Frames of new videos that have masks: where the runs are worst and best, and where they differ."""
+
+from suture.report.context import Context
+from suture.report.models import Place
+from suture.report.pictures import Gallery, Judge, Panel, by_video, pick, sample
+from suture.runs.callbacks import bar
+
+_JUDGED = 60
+"""Frames among which the worst and best are sought."""
+_EVENLY = 4
+
+
+def judged_frames(context: Context) -> tuple[Gallery, int] | None:
+    """The chosen frames, and among how many they were chosen; None where there is nothing to judge."""
+    dataset = context.dataset
+    if dataset is None or not context.models or not context.judged_videos:
+        return None
+    videos = {video.id: video for video in context.judged_videos}
+    frames = sample({name: video.with_mask for name, video in videos.items()}, _JUDGED)
+    count = sum(map(len, frames.values()))
+    judge = Judge(dataset)
+    scores: dict[Place, list[float]] = {}
+    for model in context.models.values():
+        with bar(f"predict with {model.run.name}", count, context.console) as (progress, task):
+            for place, ids in model.masks(videos, frames, lambda done: progress.advance(task, done)):
+                if (score := judge.score(place, ids)) is not None:
+                    scores.setdefault(place, []).append(score)
+    chosen = pick(scores, spread=_EVENLY)
+    if not chosen:
+        return None
+    truths = judge.truths(chosen)
+    panels = [Panel("truth", "truth", truths)]
+    for model in context.models.values():
+        # Once more: all masks at native resolution would be too much to keep.
+        panels.append(judge.panel(model.run.name, dict(model.masks(videos, by_video(sorted(chosen)))), truths))
+    return Gallery(videos, chosen, panels), count
