@@ -139,3 +139,9 @@ def test_recalls_single_frames_as_they_were_at_their_last_visit() -> None:
         assert torch.allclose(met.positive_sums[b], expected.positive_sums[0])
         assert torch.allclose(met.negatives[b], expected.negatives[0], atol=1e-6)
         assert met.key_frames[b] == len(frames)
+
+
+def test_what_is_forgotten_leaves_nothing_to_count_with() -> None:
+    visits = Visits([0, 1, 1], [[0, 0, 1, 1, 0]], seed=0)
+    assert not visits.bank.sums[-1].any()
+    assert not visits.bank.counts[-1].any()

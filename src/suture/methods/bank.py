@@ -47,6 +47,9 @@ class Bank(nn.Module):
         self._add(rows, keys, kept)
         self.sums[rows], self.counts[rows] = keys.sums, keys.counts
         self.visited.index_fill_(0, rows, True)
+        # A GPU may have put one frame's sums and another's counts into the last row: together they mean nothing.
+        self.sums[-1].zero_()
+        self.counts[-1].zero_()
 
     def _add(self, rows: Tensor, keys: ClassSums, weight: Tensor) -> None:
         each = contrasts(ClassSums(keys.sums[:, None], keys.counts[:, None]))

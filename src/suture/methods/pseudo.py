@@ -1,6 +1,6 @@
 """Pseudo labels: what the segmenter says of every unlabelled training frame, and how sure it is."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import cv2
@@ -67,7 +67,7 @@ class PseudoLabels:
             done += len(numbers)
             progress(done, total)
 
-    def _label(self, job: Job, segmenter: Segmenter, video: str, numbers: list[int]) -> None:
+    def _label(self, job: Job, segmenter: Segmenter, video: str, numbers: np.ndarray) -> None:
         inside = job.frames.pixels.inside(video).astype(np.uint8)
         inside = cv2.resize(inside, job.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
         labels_file, confidence_file = _files(self.folder(job.folder), video)
@@ -99,23 +99,44 @@ class PseudoLabels:
 
 def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:
     """Give training frames the pseudo labels that lie in a folder, and their confidence."""
-    frames.pseudo = dict(_entries(folder, frames, 0))
-    frames.confidence = dict(_entries(folder, frames, 1))
+    videos = _by_video(frames)
+    files = [_files(folder, video) for video in videos]
+    frames.pseudo = Mapped(list(videos.values()), [labels for labels, _ in files])
+    frames.confidence = Mapped(list(videos.values()), [confidence for _, confidence in files])
 
 
-def _by_video(frames: TrainingFrames) -> Mapping[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for number in frames.unlabelled.tolist():
-        numbers.setdefault(frames.places[number][0].id, []).append(number)
-    return numbers
+class Mapped(Mapping[int, np.ndarray]):
+    """Arrays of frames by their numbers, rising in each video: windows into one memory-mapped file per video."""
+
+    def __init__(self, numbers: Sequence[np.ndarray], files: Sequence[Path]) -> None:
+        self.numbers = np.concatenate([np.zeros(0, np.int64), *numbers])
+        self.firsts = np.cumsum([0, *map(len, numbers)])
+        # Indexing a memmap object costs more than reading the pixels.
+        self.files = [np.load(file, mmap_mode="r").view(np.ndarray) for file in files]
+        if [*map(len, numbers)] != [*map(len, self.files)]:
+            raise ValueError(f"{files[0].parent} does not hold as many frames as there are unlabelled ones")
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        place = int(np.searchsorted(self.numbers, number))
+        if place == len(self.numbers) or self.numbers[place] != number:
+            raise KeyError(number)
+        video = int(np.searchsorted(self.firsts, place, "right")) - 1
+        return self.files[video][place - self.firsts[video]]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers.tolist())
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def _by_video(frames: TrainingFrames) -> dict[str, np.ndarray]:
+    """The numbers of the unlabelled frames of each video that has any."""
+    ends = np.searchsorted(frames.unlabelled, frames.places.firsts[1:-1])
+    numbers = zip(frames.videos, np.split(frames.unlabelled, ends), strict=True)
+    return {video.id: of_video for video, of_video in numbers if len(of_video)}
 
 
 def _files(folder: Path, video: str) -> tuple[Path, Path]:
     name = video.replace("/", "__")
     return folder / f"{name}.labels.npy", folder / f"{name}.confidence.npy"
-
-
-def _entries(folder: Path, frames: TrainingFrames, which: int) -> Iterator[tuple[int, np.ndarray]]:
-    for video, numbers in _by_video(frames).items():
-        array = np.load(_files(folder, video)[which], mmap_mode="r")
-        yield from zip(numbers, array, strict=True)

@@ -51,7 +51,7 @@ class CorrespondenceSettings(Settings):
 
     neighbours: Literal[1, 2] = 1
     """The nearest labelled frame of the shot, or the ones before and after."""
-    radius: float = Field(0.25, gt=0, le=1)
+    radius: float = Field(0.5, gt=0, le=1)
     """How far a point may have moved, as a share of the view's longer side."""
     top: int = Field(5, ge=1)
     """How many of the most alike cells speak for a cell."""
