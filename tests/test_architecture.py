@@ -22,7 +22,7 @@ FLOORS = [
     {"annotate"},
     {"runs"},
     {"report", "compare"},
-    {"studio"},
+    {"studio", "library"},
     {"cli"},
     {"__main__"},
 ]
@@ -37,11 +37,20 @@ def _name(file: Path) -> str:
 FILES = {_name(file): file for file in SOURCE.glob("suture/**/*.py")}
 
 
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
 def _imports(module: str) -> Iterator[str]:
     """The modules of ours that a module imports anywhere in its text, inside functions too."""
     file = FILES[module]
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    # What only type checkers read imports nothing.
+    unread = {id(node) for block in ast.walk(tree) if _for_types(block) for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if id(node) in unread:
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -1,3 +1,26 @@
-"""Suture: label a few frames, segment every video."""
+"""Suture: label a few frames, segment every video.
+
+>>> import suture
+>>> run = suture.train("videos")  # doctest: +SKIP
+>>> mask = suture.Predictor(run.folder)(frame)  # doctest: +SKIP
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from suture.library import Dataset, Predictor, Run, evaluate, load_dataset, train
 
 __version__ = "0.1.0"
+__all__ = ["Dataset", "Predictor", "Run", "evaluate", "load_dataset", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: every room imports this package, and torch takes seconds.
+    if name in __all__:
+        return getattr(importlib.import_module("suture.library"), name)
+    raise AttributeError(f"module 'suture' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

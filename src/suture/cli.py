@@ -139,17 +139,18 @@ def train(
         Path | None, typer.Option("-o", "--run", help="The run folder; else runs/DATASET-METHOD-SEED.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Settings to start from: cadis, demo, endovis18 or vocalfolds.")
+        str | None, typer.Option(help="Settings to start from: cadis, demo, endovis18, fast or vocalfolds.")
     ] = None,
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
     from suture.report.scores import scores_table
     from suture.runs.config import load_config
+    from suture.runs.folder import default_folder
     from suture.runs.run import train as train_run
 
     config = load_config(target, preset, set or [])
-    folder = run or Path("runs") / f"{config.data.root.resolve().name}-{config.method['name']}-{config.seed}"
+    folder = run or default_folder(config)
     metrics = train_run(config, folder, err)
     if _first():
         if metrics:

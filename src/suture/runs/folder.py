@@ -19,6 +19,11 @@ from suture.models.weights import Model
 from suture.runs.config import Config, differences, parse_config, relocated
 
 
+def default_folder(config: Config) -> Path:
+    """Where a run goes if nobody says otherwise."""
+    return Path("runs") / f"{config.data.root.resolve().name}-{config.method['name']}-{config.seed}"
+
+
 class Run:
     """The folder of a run and the files in it."""
 

@@ -1,0 +1,43 @@
+"""What `import suture` gives, and the examples that use it, run as a reader would."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import pytest
+
+import suture
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def python(*arguments: object, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_importing_it_is_quick() -> None:
+    loaded = python("-c", "import suture, sys; print('torch' in sys.modules, suture.__version__)", folder=ROOT)
+    assert loaded.split() == ["False", suture.__version__]
+
+
+def test_offers_what_it_says() -> None:
+    assert set(suture.__all__) <= set(dir(suture))
+    assert all(callable(getattr(suture, name)) and getattr(suture, name).__doc__ for name in suture.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'predict'"):
+        suture.predict  # noqa: B018
+
+
+def test_the_examples_run(tmp_path: Path) -> None:
+    said = python(ROOT / "examples/train_on_your_folder.py", "work", folder=tmp_path)
+    assert "test, with flips: mIoU" in said
+    run = tmp_path / "work/run"
+    assert suture.Run(run).metrics
+    video = next((tmp_path / "work/videos").rglob("*.mp4"))
+    said = python(ROOT / "examples/use_a_model_on_a_video.py", run, video, folder=tmp_path)
+    assert f"{video.name}: 20 frames" in said
+    assert cv2.imread(str(tmp_path / "overlay.png")).shape == (96, 96, 3)
