@@ -29,7 +29,7 @@ PROMISED = {"shared": 180.0, "bank": 200.0}
 PROMISED_LOADING, PROMISED_MEMORY = 0.95, 24e9
 PAPER = 12.4
 """Query frames per second of the paper, on two Titan Xp."""
-KEYS = {"own": 6, "paper": 6, "shared": 2, "12gb": 2, "bank": 2}
+KEYS = {"own": 6, "paper": 6, "shared": 2, "12gb": 2, "bank": 1}
 """Frames that the momentum branch encodes for each query."""
 
 
