@@ -25,7 +25,7 @@ _OPTIONS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-_KEYS = {"ArrowRight": 39, "ArrowLeft": 37}
+_KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "Tab": 9, "Enter": 13}
 
 
 class Page:
@@ -77,7 +77,7 @@ class Page:
     def press(self, key: str) -> None:
         """Press a key and let it go."""
         code = _KEYS.get(key) or ord(key.upper())
-        text = {} if key in _KEYS else {"text": key}
+        text = {"Enter": {"text": "\r"}}.get(key, {} if key in _KEYS else {"text": key})
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 

@@ -2,6 +2,8 @@
 
 import io
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -18,6 +20,15 @@ _SUPERVISED = ("method=supervised", "method.train.steps=3", "method.train.batch=
 _PGVCL = tuple(
     f"method.{stage}.{setting}" for stage in ("pretrain", "contrast", "finetune") for setting in ("steps=2", "batch=2")
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick() -> Iterator[None]:
+    """t-SNE of as many pixels as a person wants to see takes seconds, and so does printing quality."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("suture.report.embeddings._POINTS", 50)
+        patch.setattr("suture.report.figures._DPI", 40)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +49,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     ):
         train(load_config(of, "demo", [*_COMMON, *settings]), folder, Console(file=io.StringIO()))
     return runs
+
+
+@pytest.fixture(scope="session")
+def footage(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a video that no dataset knows, named as one that a dataset has."""
+    folder = tmp_path_factory.mktemp("doe-new")
+    shutil.copy(runs.supervised.parents[1] / "data" / "videos" / "case04.mp4", folder / "case04.mp4")
+    return folder
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import cv2
 import pytest
 from browser import CHROMIUM, Page, browser
 from rich.console import Console
@@ -13,13 +14,14 @@ from suture.report.report import write_report
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")
 
 MISSING = "[...document.images].filter((image) => !image.complete || !image.naturalWidth).map((image) => image.alt)"
-PAINTED = """(number) => {
-  const canvas = document.querySelectorAll(".viewer .panels canvas")[number];
+PAINTED = """(selector, number) => {
+  const canvas = document.querySelectorAll(selector + " canvas")[number];
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
   copy.drawImage(canvas, 0, 0);
   const data = copy.getImageData(0, 0, canvas.width, canvas.height).data;
   return data.reduce((sum, value) => sum + value, 0);
 }"""
+CONTROLS = "nav a, button, summary, .skip"
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +41,15 @@ def _no_problems(page: Page) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def both(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report([runs.supervised, runs.pgvcl], tmp_path_factory.mktemp("report") / "report.html")
+def both(runs: Runs, footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything a report can show: two runs, and a video without truth."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report([runs.supervised, runs.pgvcl], path, videos=[footage])
 
 
-def painted(page: Page, panel: int) -> int:
-    """How much is painted over a panel of the first viewer: 0 is the photo, 1 the truth, then the runs."""
-    return page.run(f"({PAINTED})({panel})")
+def painted(page: Page, panel: int, where: str = ".viewer .panels") -> int:
+    """How much is painted over a panel: 0 is the photo, 1 the truth, then the runs."""
+    return page.run(f"({PAINTED})('{where}', {panel})")
 
 
 def test_every_frame_and_way_of_painting(page: Page, both: Path) -> None:
@@ -81,26 +85,123 @@ def test_every_frame_and_way_of_painting(page: Page, both: Path) -> None:
     assert "truth: " in page.run("document.querySelector('.readout').textContent")
 
 
+def test_grid_of_frames(page: Page, both: Path) -> None:
+    page.open(both)
+    rows = ".grid-of .rows"
+    for group, frames in (("worst", 3), ("best", 3), ("median", 3), ("evenly", 4)):
+        page.click(f".grid-of [data-group={group}]")
+        assert page.run(f"document.querySelectorAll('{rows} figure').length") == 4 * frames
+        assert page.run("[...document.querySelectorAll('.grid-of [data-group][aria-pressed=true]')].length") == 1
+        page.run("Promise.all([...document.images].map((image) => image.decode()))")
+        assert painted(page, 0, rows) == 0
+        assert painted(page, 1, rows) > 0
+    page.click(".grid-of [data-mode=errors]")
+    assert page.run("getComputedStyle(document.querySelector('.grid-of .prediction img')).filter") != "none"
+    page.click(".grid-of [data-mode=photo]")
+    assert painted(page, 1, rows) == 0
+    page.click(".grid-of [data-mode=photo]")
+    page.press("c")
+    assert painted(page, 1, rows) > 0, "keys work on what is in focus"
+
+
+def test_the_video_plays(page: Page, both: Path) -> None:
+    page.open(both)
+    played = page.run(
+        "(async () => { const video = document.querySelector('video'); video.scrollIntoView(); await video.play();"
+        " await new Promise((resolve) => video.addEventListener('timeupdate', () => video.currentTime && resolve()));"
+        " video.pause(); return [video.currentTime, video.videoWidth, video.duration]; })()"
+    )
+    assert played[0] > 0
+    assert played[1] > 100
+    assert played[2] == pytest.approx(14 / 5, abs=0.1)
+
+
 def test_tabs(page: Page, both: Path) -> None:
     page.open(both)
-    for section in ("classes", "videos", "confusion"):
-        for which in ("val", "completion", "test"):
-            page.click(f"[data-panel={section}-{which}]")
-            shown = page.run(f"[...document.querySelectorAll('#{section} .panel:not([hidden])')].map((e) => e.id)")
-            assert shown == [f"{section}-{which}"]
+    for section, whiches in (
+        ("classes", ("val", "completion", "test")),
+        ("videos", ("val", "completion", "test")),
+        ("confusion", ("val", "completion", "test")),
+        ("curves", ("lr", "images_per_second", "loss")),
+    ):
+        shown = f"[...document.querySelectorAll('.panel[id^={section}-]:not([hidden])')].map((one) => one.id)"
+        for which in whiches:
+            page.click(f"[aria-controls={section}-{which}]")
+            assert page.run(shown) == [f"{section}-{which}"]
+        page.press("ArrowRight")
+        assert page.run(shown) == [f"{section}-{whiches[0]}"], "arrow keys go from tab to tab"
+        page.press("ArrowLeft")
+        assert page.run("document.activeElement.getAttribute('aria-controls')") == f"{section}-{whiches[-1]}"
 
 
-def test_light_and_dark_and_colours(page: Page, both: Path) -> None:
+def test_classes_of_embeddings_can_be_hidden(page: Page, both: Path) -> None:
+    page.open(both)
+    hidden = "[...document.querySelectorAll('.cloud')].filter((e) => getComputedStyle(e).display === 'none').length"
+    classes = page.run("document.querySelectorAll('.toggles button').length")
+    page.click(".toggles button:nth-child(2)")
+    assert page.run(hidden) == 4, "in two charts of two runs"
+    page.click(".toggles button:nth-child(2)")
+    assert page.run(hidden) == 0
+    alone = "document.querySelectorAll('.toggles button')[0].dispatchEvent(new MouseEvent('click', {shiftKey: true}))"
+    page.run(alone)
+    assert page.run(hidden) == 4 * (classes - 1)
+    page.run(alone)
+    assert page.run(hidden) == 0
+
+
+def test_every_control_can_be_used(page: Page, both: Path) -> None:
+    page.open(both)
+    count = page.run(f"document.querySelectorAll('{CONTROLS}').length")
+    assert count > 60
+    for number in range(count):
+        page.run(f"document.querySelectorAll('{CONTROLS}')[{number}].click()")
+    page.run(
+        "for (const range of document.querySelectorAll('input')) for (const value of [0, 100, 50]) {"
+        " range.value = value; range.dispatchEvent(new Event('input')); }"
+    )
+    page.run(
+        "for (const value of ['safe', 'dataset']) {"
+        " paletteChoice.value = value; paletteChoice.dispatchEvent(new Event('change')); }"
+    )
+    page.run("localStorage.clear()")
+
+
+def test_the_keyboard_reaches_everything(page: Page, both: Path) -> None:
+    page.open(both)
+    page.press("Tab")
+    assert page.run("document.activeElement.className") == "skip"
+    assert page.run("document.activeElement.getBoundingClientRect().left") >= 0, "seen while it is in focus"
+    page.press("Enter")
+    assert page.run("location.hash") == "#scores"
+    reached = set()
+    for _ in range(
+        page.run("document.querySelectorAll('a, button, input, select, summary, video, [tabindex]').length")
+    ):
+        page.press("Tab")
+        reached.add(page.run("document.activeElement.closest('section, nav, header')?.id ?? ''"))
+    assert reached >= {"classes", "predictions", "comparison", "footage", "embeddings", "training", "settings"}
+    page.run("document.querySelector('[data-viewer=footage]').focus()")
+    before = page.run("viewers.find((one) => one.element === document.activeElement).current")
+    page.press("ArrowRight")
+    assert page.run("viewers.find((one) => one.element === document.activeElement).current") == before + 1
+
+
+def test_light_and_dark_and_colours(page: Page, both: Path, tmp_path: Path) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     page.open(both, dark=True)
     page.run("localStorage.clear()")
     page.open(both, dark=True)
     dark = page.run(background)
+    page.screenshot(tmp_path / "dark.png")
     page.click("#theme")
     light = page.run(background)
     assert dark != light
     page.open(both, dark=True)
     assert page.run(background) == light, "the choice is remembered"
+    page.screenshot(tmp_path / "light.png")
+    brightness = [cv2.imread(str(tmp_path / f"{name}.png")).mean() for name in ("dark", "light")]
+    assert brightness[0] < 70
+    assert brightness[1] > 200
     before = page.run("getComputedStyle(document.querySelector('#classes .swatch')).backgroundColor")
     page.run("paletteChoice.value = 'safe'; paletteChoice.dispatchEvent(new Event('change'))")
     assert page.run("getComputedStyle(document.querySelector('#classes .swatch')).backgroundColor") != before
@@ -110,6 +211,7 @@ def test_light_and_dark_and_colours(page: Page, both: Path) -> None:
 def test_fits_a_laptop_and_a_telephone(page: Page, both: Path) -> None:
     for width in (1280, 400):
         page.open(both, width=width)
+        page.run("for (const one of document.querySelectorAll('details')) one.open = true")
         assert page.run("document.documentElement.scrollWidth") <= width
 
 
@@ -119,5 +221,6 @@ def test_what_is_missing_breaks_nothing(page: Page, runs: Runs, tmp_path: Path, 
     page.press("ArrowRight")
     page.press("e")
     assert page.run("document.querySelectorAll('.viewer').length") == (2 if frames else 0)
+    assert page.run("document.querySelectorAll('#footage .area').length") > 0
     if frames:
         assert painted(page, 1) > 0

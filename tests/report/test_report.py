@@ -5,10 +5,12 @@ import re
 import shutil
 from pathlib import Path
 
+import cv2
 import pytest
 from rich.console import Console
 from tiny_runs import Runs
 
+from suture.cli import main
 from suture.errors import UserError
 from suture.report.report import write_report
 
@@ -45,12 +47,19 @@ def test_two_runs_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> 
     assert page.count('class="labelled"') == 9  # three training videos of fourteen frames, every sixth labelled
     viewers = content(page)["viewers"]
     assert [panel["title"] for panel in viewers["predictions"]["panels"]] == ["truth", "supervised", "pgvcl"]
-    groups = [item["group"] for item in viewers["predictions"]["items"]]
-    assert groups[:9] == ["worst"] * 3 + ["median"] * 3 + ["best"] * 3
+    groups = [item["groups"] for item in viewers["predictions"]["items"]]
+    assert [group[0] for group in groups[:9]] == ["worst"] * 3 + ["median"] * 3 + ["best"] * 3
+    assert sum("evenly" in group for group in groups) == 4
     worst, best = viewers["predictions"]["items"][0], viewers["predictions"]["items"][8]
     assert sum(worst["scores"][1:]) < sum(best["scores"][1:])
     titles = [panel["title"] for panel in viewers["pseudo"]["panels"]]
-    assert titles == ["truth", "pseudo label of pgvcl", "supervised at the end", "pgvcl at the end"]
+    assert titles == ["truth", "pseudo label of pgvcl", "supervised, final", "pgvcl, final"]
+    assert "before contrast (after pretrain)" in page
+    assert "starting weights" in page
+    assert page.count('class="scatter"') == 4
+    assert page.count("data:video/mp4;base64,") == 1
+    assert "case04, frames 0 to 13: frame, truth, supervised, pgvcl" in page
+    assert "± " in page, "deviations over videos"
 
 
 def test_nothing_from_outside_and_no_path(runs: Runs, tmp_path: Path, console: Console) -> None:
@@ -64,7 +73,11 @@ def test_nothing_from_outside_and_no_path(runs: Runs, tmp_path: Path, console: C
 def test_without_frames_there_is_no_picture(runs: Runs, tmp_path: Path, console: Console) -> None:
     page = write_report([runs.supervised, runs.pgvcl], tmp_path / "r.html", frames=False, console=console).read_text()
     assert "data:image" not in page
+    assert "data:video" not in page
+    assert "<img src" not in page
+    assert "<video" not in page
     assert content(page)["viewers"] == {}
+    assert 'class="scatter"' in page, "dots are no picture of a patient"
     assert "IoU over the distance to the nearest labelled frame" in page
     assert 'class="confusion"' in page
 
@@ -84,8 +97,75 @@ def test_without_masks_it_says_what_can_be_said(runs: Runs, tmp_path: Path, cons
     assert "only their confidence is known" in page
     assert "Confidence over the distance" in page
     viewers = content(page)["viewers"]
-    assert [panel["kind"] for panel in viewers["predictions"]["panels"]] == ["prediction"]
-    assert {item["video"] for item in viewers["predictions"]["items"]} == {"case03", "case04"}
+    assert "predictions" not in viewers
+    assert [panel["kind"] for panel in viewers["footage"]["panels"]] == ["prediction"]
+    assert {item["video"] for item in viewers["footage"]["items"]} == {"case03", "case04"}
+    assert "Label these next" in page
+    assert page.count('class="area"') >= 2
+    assert "frames 0 to 13: frame, unmasked" in page
+
+
+def test_videos_that_were_given(runs: Runs, footage: Path, tmp_path: Path, console: Console) -> None:
+    path = write_report(
+        [runs.supervised], tmp_path / "r.html", console=console, videos=[footage, footage / "case04.mp4"]
+    )
+    page = path.read_text()
+    viewers = content(page)["viewers"]
+    named = {item["video"] for item in viewers["footage"]["items"]}
+    assert named == {"case04 (2)", "case04 (3)"}, "the dataset's own case04 is another video"
+    assert "<b>case04 (2)</b> over time" in page
+    assert all(kind in page for kind in ("share of the view", "confidence: ", "entropy of", "consistency: "))
+    assert "doe-new" not in page
+
+
+def test_videos_without_frames(runs: Runs, footage: Path, tmp_path: Path, console: Console) -> None:
+    path = write_report([runs.supervised], tmp_path / "r.html", frames=False, console=console, videos=[footage])
+    page = path.read_text()
+    assert "Label these next" in page
+    assert 'class="area"' in page
+    assert "data:image" not in page
+    assert "data:video" not in page
+
+
+def test_videos_when_the_data_is_gone(runs: Runs, footage: Path, tmp_path: Path, console: Console) -> None:
+    run = without_data(runs, tmp_path)
+    page = write_report([run], tmp_path / "r.html", console=console, videos=[footage]).read_text()
+    assert {item["video"] for item in content(page)["viewers"]["footage"]["items"]} == {"case04"}
+
+
+def test_videos_that_cannot_be_looked_at(runs: Runs, footage: Path, tmp_path: Path, console: Console) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        write_report([runs.supervised], tmp_path / "r.html", console=console, videos=[tmp_path / "none"])
+    run = copied(runs.supervised, tmp_path, "half")
+    (run / "model.json").unlink()
+    with pytest.raises(UserError, match="needs a finished model"):
+        write_report([run], tmp_path / "r.html", console=console, videos=[footage])
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_figures(runs: Runs, tmp_path: Path, console: Console) -> None:
+    folder = tmp_path / "figures"
+    write_report([runs.supervised, runs.pgvcl], tmp_path / "r.html", console=console, figures=folder)
+    names = {file.name for file in folder.iterdir()}
+    assert names >= {
+        "comparison-evenly.png",
+        "comparison-worst.png",
+        "comparison-best.png",
+        "pseudo-labels.png",
+        "embeddings-supervised.png",
+        "embeddings-pgvcl.png",
+        "side-by-side.mp4",
+    }
+    for name in names - {"side-by-side.mp4"}:
+        assert cv2.imread(str(folder / name)).std() > 1, name
+    with pytest.raises(UserError, match="not an empty folder"):
+        write_report([runs.supervised], tmp_path / "r.html", console=console, figures=folder)
+
+
+def test_figures_without_frames_are_dots_only(runs: Runs, tmp_path: Path, console: Console) -> None:
+    folder = tmp_path / "figures"
+    write_report([runs.supervised], tmp_path / "r.html", frames=False, console=console, figures=folder)
+    assert {file.name for file in folder.iterdir()} == {"embeddings-supervised.png"}
 
 
 def test_run_that_is_not_finished(runs: Runs, tmp_path: Path, console: Console) -> None:
@@ -99,10 +179,16 @@ def test_run_that_is_not_finished(runs: Runs, tmp_path: Path, console: Console) 
     assert [panel["title"] for panel in content(page)["viewers"]["predictions"]["panels"]] == ["truth", "supervised"]
 
 
-def test_data_that_is_gone(runs: Runs, tmp_path: Path, console: Console) -> None:
+def without_data(runs: Runs, tmp_path: Path) -> Path:
+    """A run whose dataset is not there any more."""
     run = copied(runs.supervised, tmp_path, "orphan")
     config = run / "config.yaml"
     config.write_text(re.sub("root: .*", f"root: {tmp_path / 'gone'}", config.read_text()))
+    return run
+
+
+def test_data_that_is_gone(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = without_data(runs, tmp_path)
     page = write_report([run], tmp_path / "r.html", console=console).read_text()
     assert "The data of orphan could not be read" in page
     assert str(tmp_path) not in page
@@ -138,3 +224,38 @@ def test_known_patients_are_remarked(runs: Runs, tmp_path: Path, console: Consol
     (run / "data.json").write_text(json.dumps(data))
     page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
     assert "trained and tested on videos of case02" in page
+
+
+def test_what_was_not_asked_for_is_not_blamed_on_the_data(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.supervised, tmp_path, "brief")
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("completion: true", "completion: false"))
+    metrics = json.loads((run / "metrics.json").read_text())
+    del metrics["completion"]
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert "Completion was not measured: evaluation.completion is off." in page
+
+
+def test_command(
+    runs: Runs, footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "report",
+        str(runs.unmasked),
+        "-o",
+        "r.html",
+        "--videos",
+        str(footage),
+        "--figures",
+        "figures",
+        "--no-frames",
+    ]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["suture", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert capsys.readouterr().out.splitlines() == ["Report: r.html", "Figures: figures"]
+    assert (tmp_path / "r.html").exists()
+    assert [file.name for file in (tmp_path / "figures").iterdir()] == ["embeddings-unmasked.png"]

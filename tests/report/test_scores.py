@@ -7,11 +7,13 @@ import pytest
 from rich.console import Console
 from tiny_runs import Runs
 
-from suture.report import facts, pictures, pseudo, report, scores
+from suture.report import embeddings, footage, pictures, pseudo, report, scores, summary
 from suture.report.scores import scores_table, side_by_side
 
+MODULES = [embeddings, footage, pictures, pseudo, report, scores, summary]
 
-@pytest.mark.parametrize("module", [facts, pictures, pseudo, report, scores], ids=lambda module: module.__name__)
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 

@@ -30,7 +30,7 @@ from suture.runs.callbacks import bar
 from suture.runs.fit import starting_segmenter
 
 FRAMES = 5
-_POINTS = 600
+_POINTS = 500
 """Pixels that are shown, over all classes."""
 _PER_CLASS = 100
 _LOOKED_AT = 150

@@ -11,7 +11,6 @@ from rich.console import Console
 import suture
 from suture.data.classes import default_colors
 from suture.errors import UserError
-from suture.evaluation.protocols import COMPLETION
 from suture.files import write_text
 from suture.report.charts import STYLES
 from suture.report.context import Context, read_footage
@@ -25,7 +24,7 @@ from suture.report.pseudo import pseudo_labels, pseudo_pictures, pseudo_section
 from suture.report.scores import columns, percent, scored_sets, sets
 from suture.report.shots import shots_section
 from suture.report.side_by_side import side_by_side_video
-from suture.report.summary import cautions, facts_of, findings, seconds
+from suture.report.summary import cautions, facts_of, findings, seconds, title, unmeasured
 from suture.report.training import training_section
 
 
@@ -85,7 +84,7 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
         write_figures(figures, context, shown.get("predictions"), shown.get("pseudo"), found, video)
     scored = scored_sets(context.runs)
     content = {
-        "title": f"{context.first.data['dataset']}: {' and '.join(run.name for run in context.runs)}",
+        "title": title(context.runs),
         "written": date.today().isoformat(),
         "version": suture.__version__,
         "runs": context.runs,
@@ -98,8 +97,7 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
         "sets": scored,
         "set_titles": [(one["key"], one["title"]) for one in scored],
         "columns": columns(scored),
-        "new_videos_scored": any(one["key"] != COMPLETION for one in scored),
-        "completion_scored": any(one["key"] == COMPLETION for one in scored),
+        "unmeasured": unmeasured(context.runs, sets(context.runs), footage is not None),
         "judged": judged[1] if judged else 0,
         "galleries": shown,
         "viewers": {name: gallery.content() for name, gallery in shown.items()},

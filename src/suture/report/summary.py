@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from suture.evaluation.protocols import COMPLETION
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import COLUMNS, SETS, overall
@@ -29,17 +30,44 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             said.append(f"{run.name} is not finished: what it has not done yet is left out.")
         elif not run.metrics:
             said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
-        known = {video["case"] for video in run.videos("train").values()}
-        if shared := sorted({video["case"] for video in run.videos("test").values()} & known):
-            said.append(
-                f"{run.name} was trained and tested on videos of {', '.join(shared)}: "
-                "its scores say nothing about new patients."
-            )
         if run.videos("test").keys() != first.videos("test").keys():
             said.append(f"{run.name} was tested on other videos than {first.name}.")
         if run.data["labelled"] != first.data["labelled"]:
             said.append(f"{run.name} learnt from other labelled frames than {first.name}.")
+    known: dict[tuple[str, ...], list[str]] = {}
+    for run in runs:
+        learnt = {video["case"] for video in run.videos("train").values()}
+        if shared := sorted({video["case"] for video in run.videos("test").values()} & learnt):
+            known.setdefault(tuple(shared), []).append(run.name)
+    for cases, names in known.items():
+        said.append(
+            f"{', '.join(names)}: trained and tested on videos of {', '.join(cases)}, "
+            "so the scores say nothing about new patients."
+        )
     return said
+
+
+def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: bool) -> list[str]:
+    """Why a kind of score is missing."""
+    said = []
+    if not any(which != COMPLETION for which in scored):
+        if any(run.config.evaluation.splits for run in runs):
+            below = "; what can be said without truth is below" if has_footage else ""
+            said.append(f"No new video has masks: how good the masks of new videos are was not measured{below}.")
+        else:
+            said.append("New videos were not scored: evaluation.splits names none.")
+    if COMPLETION not in scored:
+        switched_off = not any(run.config.evaluation.completion for run in runs)
+        why = "evaluation.completion is off" if switched_off else "no unlabelled frame of a labelled video has a mask"
+        said.append(f"Completion was not measured: {why}.")
+    return said
+
+
+def title(runs: Sequence[RunFacts]) -> str:
+    """What the page is about."""
+    *others, last = [run.name for run in runs]
+    named = f"{', '.join(others)} and {last}" if others else last
+    return f"{runs[0].data['dataset']}: {named if len(runs) < 5 else f'{len(runs)} runs'}"
 
 
 def facts_of(run: RunFacts) -> dict[str, str]:

@@ -1,0 +1,103 @@
+"""Which frames and pixels are embedded, and that their features are the network's own."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tiny_runs import Runs
+
+from suture.data.classes import IGNORE
+from suture.data.scene import read_scene
+from suture.report.context import Context
+from suture.report.embeddings import FRAMES, covering, embeddings, pixel_features, sample_pixels
+from suture.report.facts import read_runs
+
+PLACES = st.dictionaries(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 9)), st.sets(st.integers(0, 5)), min_size=1, max_size=20
+)
+
+
+@given(PLACES)
+def test_frames_cover_what_can_be_covered(shown: dict[tuple[str, int], set[int]]) -> None:
+    chosen = covering(shown, len(shown))
+    assert sorted(chosen) == sorted(shown), "asked for all of them"
+    five = covering(shown, FRAMES)
+    assert len(five) == min(FRAMES, len(shown))
+    covered = set().union(*(shown[place] for place in five))
+    if len(shown) <= FRAMES:
+        assert covered == set().union(*shown.values())
+    most = max(len(classes) for classes in shown.values())
+    assert len(covered) >= most
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_pixels_are_of_their_class_and_balanced(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    masks = [generator.choice([0, 0, 0, 1, 2, IGNORE], (20, 30)).astype(np.uint8) for _ in range(3)]
+    pixels = sample_pixels(masks, classes=4)
+    again = sample_pixels(masks, classes=4)
+    assert all(np.array_equal(getattr(pixels, key), getattr(again, key)) for key in ("frame", "row", "column"))
+    assert np.array_equal(np.stack(masks)[pixels.frame, pixels.row, pixels.column], pixels.classes)
+    _, counts = np.unique(pixels.classes, return_counts=True)
+    assert len(counts) == 3
+    assert len(set(counts)) == 1, "there are more than enough of each"
+    places = set(zip(pixels.frame.tolist(), pixels.row.tolist(), pixels.column.tolist(), strict=True))
+    assert len(places) == len(pixels.classes), "no pixel twice"
+
+
+@pytest.fixture
+def context(runs: Runs, console: Console) -> Context:
+    return Context(read_runs([runs.supervised, runs.pgvcl]), frames=False, console=console)
+
+
+def test_features_are_the_networks_own(context: Context) -> None:
+    """Against the plain way: the whole feature map brought to the image's size, then read at the pixels."""
+    dataset, model = context.dataset, context.models[1]
+    assert dataset is not None
+    places = [("case01a", 0), ("case02", 6)]
+    masks = [np.zeros(model.size, np.uint8) for _ in places]
+    masks[1][5:9, 7:20] = 1
+    pixels = sample_pixels(masks, classes=2)
+    found = pixel_features(model.segmenter, dataset, places, model, pixels)
+    for number, (name, index) in enumerate(places):
+        image = torch.from_numpy(read_scene(dataset[name], index, model.size)).permute(2, 0, 1)[None].float() / 255
+        with torch.no_grad():
+            features = model.segmenter.features(image)
+        whole = F.interpolate(features, scale_factor=model.segmenter.stride, mode="bilinear", align_corners=False)
+        here = pixels.frame == number
+        expected = F.normalize(whole[0][:, pixels.row[here], pixels.column[here]].T, dim=1)
+        torch.testing.assert_close(torch.from_numpy(found[here]), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_before_and_after(context: Context) -> None:
+    found = embeddings(context)
+    assert found is not None
+    assert len(found.places) == FRAMES
+    labelled = {(video, index) for video in context.first.videos("train") for index in context.first.labelled(video)}
+    assert set(found.places) <= labelled
+    supervised, pgvcl = found.runs
+    assert (supervised.before.title, supervised.after.title) == ("starting weights", "final model")
+    assert (pgvcl.before.title, pgvcl.after.title) == ("before contrast (after pretrain)", "after contrast")
+    for one in (supervised, pgvcl):
+        assert one.before.points.shape == (len(found.pixels.classes), 2)
+        assert not np.allclose(one.before.points, one.after.points)
+        assert one.after.separation is not None
+        assert -1 <= one.after.separation <= 1
+    again = embeddings(Context(context.runs[1:], frames=False, console=context.console))
+    assert again is not None
+    assert np.array_equal(again.runs[0].after.points, pgvcl.after.points), "the same every time"
+
+
+def test_weights_that_are_gone(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = shutil.copytree(runs.pgvcl, tmp_path / "tidied")
+    for file in run.glob("stages/*/weights.safetensors"):
+        file.unlink()
+    found = embeddings(Context(read_runs([run]), frames=False, console=console))
+    assert found is not None
+    assert found.runs[0].before.title == "starting weights"

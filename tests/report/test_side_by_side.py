@@ -1,0 +1,60 @@
+"""The side-by-side video: it plays, shows every run, and stays readable."""
+
+import io
+
+import av
+import numpy as np
+from rich.console import Console
+from tiny_runs import Runs
+
+from suture.data.classes import IGNORE
+from suture.report.context import Context
+from suture.report.facts import read_runs
+from suture.report.side_by_side import Sheet, encode, painted, side_by_side_video, text
+
+COLORS = np.array([[200, 0, 0], [0, 0, 200]], np.uint8)
+
+
+def test_video_of_two_runs(runs: Runs, console: Console) -> None:
+    context = Context(read_runs([runs.supervised, runs.pgvcl]), frames=True, console=console)
+    found = side_by_side_video(context)
+    assert found is not None
+    assert (found.video, found.frames, found.panels) == ("case04", 14, ["frame", "truth", "supervised", "pgvcl"])
+    with av.open(io.BytesIO(found.content)) as container:
+        stream = container.streams.video[0]
+        assert stream.codec_context.name == "h264"
+        assert (stream.width, stream.height) == found.size
+        assert float(stream.average_rate) == 5
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+    assert len(pictures) == 14
+    assert np.abs(pictures[0].astype(int) - pictures[-1]).max() > 50, "something happens"
+
+
+def test_frames_survive_the_encoding() -> None:
+    grey = [np.full((64, 96, 3), 20 * level, np.uint8) for level in range(6)]
+    with av.open(io.BytesIO(encode(grey, 3.0))) as container:
+        levels = [frame.to_ndarray(format="rgb24").mean() for frame in container.decode(video=0)]
+    np.testing.assert_allclose(levels, [20 * level for level in range(6)], atol=4)
+
+
+def test_many_runs_go_below_each_other() -> None:
+    titles = ["frame", "truth", *(f"a-method-with-a-very-long-name-{number}" for number in range(7))]
+    sheet = Sheet(titles, (41, 33), ["tissue", "tool"], COLORS)
+    panels = [np.full((41, 33, 3), 10 * number + 60, np.uint8) for number in range(len(titles))]
+    page = sheet.page(panels, "case01, frame 3")
+    assert page.shape == (sheet.height, sheet.width, 3)
+    assert sheet.height % 2 == 0
+    assert sheet.width % 2 == 0
+    for number in range(len(titles)):
+        assert (page == 10 * number + 60).all(2).sum() >= 41 * 33, "no panel covers another"
+
+
+def test_paint_and_text() -> None:
+    photo = np.full((4, 6, 3), 100, np.uint8)
+    ids = np.array([[0, 0, 1, 1, 1, IGNORE]] * 4, np.uint8)
+    over = painted(photo, ids, COLORS)
+    assert (over[:, 5] == 100).all(), "nothing is said there"
+    assert (over[:, 1] == COLORS[0]).all(), "the outline"
+    assert over[0, 3].tolist() == [50, 50, 150]
+    assert text("", 30, 20).shape == (20, 30, 3)
+    assert text("wide " * 50, 60, 20).shape == (20, 60, 3)
