@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from suture.data.images import IMAGE_SUFFIXES, read_image
+from suture.data.sources.folder import MASK_FOLDERS
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.data.view import View, find_view
 from suture.data.walk import images_of, natural, walk
@@ -74,7 +75,10 @@ class Clip:
         try:
             return Shown(index, self.file.read(index) if self.file else read_image(self.images[index]))
         except UserError as error:
-            return Shown(index, None, str(error))
+            # What is written down names files, not folders: those can name a patient.
+            return Shown(
+                index, None, str(error).replace(f"{self.path if self.images else self.path.parent}{os.sep}", "")
+            )
 
     def view(self, setting: ViewSetting) -> "ClipView":
         """The part of the frames that shows the scene, found as in training where the setting is `auto`."""
@@ -103,8 +107,8 @@ class ClipView:
 def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> list[Clip]:
     """The clips that paths, folders and globs mean, each once, with names of their own; `leave_out` is not entered.
 
-    Images of one folder are one clip. A clip is named after its file or folder, and after the folders above it as far
-    as that is needed to tell it from another.
+    Images of one folder are one clip; folders of masks below a given folder are not entered. A clip is named after its
+    file or folder, and after the folders above it as far as that is needed to tell it from another.
     """
     videos: list[Path] = []
     images: dict[Path, list[Path]] = {}
@@ -154,8 +158,10 @@ def _expanded(given: str) -> list[Path]:
 
 
 def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
+    """The videos and images in a folder and below it; a dataset's masks are no frames."""
+    out = leave_out and leave_out.resolve()
     for inside, folders, files in walk(folder):
-        folders[:] = [name for name in folders if leave_out is None or (inside / name).resolve() != leave_out.resolve()]
+        folders[:] = [name for name in folders if name not in MASK_FOLDERS and (inside / name).resolve() != out]
         yield from (inside / name for name in files if _suffix(name) in VIDEO_SUFFIXES | IMAGE_SUFFIXES)
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
@@ -86,8 +85,11 @@ class Deployed(nn.Module):
         self.shape = shape
 
     def forward(self, frames: Tensor) -> Tensor:
-        shape = self.shape
-        if view := shape.view:
+        shape, view = self.shape, self.shape.view
+        frames, around = frames.float(), None  # at once, as TensorRT does nothing else with bytes
+        if shape.frame and view:
+            height, width = shape.frame
+            around = view.x, width - view.x - view.width, view.y, height - view.y - view.height
             frames = frames[:, view.y : view.y + view.height, view.x : view.x + view.width]
         seen = (frames.shape[1], frames.shape[2])
         images = to_network(frames, self.size if shape.frame else seen)
@@ -95,11 +97,7 @@ class Deployed(nn.Module):
         if shape.logits:
             return scores
         # Between pixels probabilities are averaged, as in the evaluation; the best class of a pixel itself needs none.
-        ids = to_class_ids(scores if seen == scores.shape[-2:] else _softmax(scores), seen)
-        if view is None or shape.frame is None:
-            return ids
-        height, width = shape.frame
-        return F.pad(ids, (view.x, width - view.x - view.width, view.y, height - view.y - view.height), value=IGNORE)
+        return to_class_ids(scores if seen == scores.shape[-2:] else _softmax(scores), seen, around)
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -156,8 +154,13 @@ def to_onnx(model: Model, shape: Shape, origin: Mapping[str, Any] | None = None)
     >>> len(to_onnx(model, Shape(frame=(1080, 1920))))  # doctest: +SKIP
     63843021
     """
-    import onnx
-
+    try:
+        import onnx
+        import onnxscript  # noqa: F401  torch's exporter is made of it
+    except ImportError as error:
+        raise UserError(
+            f"Exporting needs {error.name}, which is not installed: pip install onnx onnxscript."
+        ) from error
     segmenter = model.segmenter
     about = {
         "format": FORMAT,
@@ -208,7 +211,7 @@ def _traced(deployed: Deployed) -> Any:
     segmenter, frame = deployed.segmenter, deployed.shape.frame
     dynamic = None
     if frame is None:
-        multiple, frame = segmenter.multiple, _larger(deployed)[1]
+        multiple, frame = segmenter.multiple, _open_sizes(deployed)[1]
         rows, columns = (torch.export.Dim(name) for name in ("rows", "columns"))
         dynamic = {"frames": {0: torch.export.Dim("batch"), 1: multiple * rows, 2: multiple * columns}}
     # A batch of one would be taken for the only one there can be.
@@ -238,7 +241,7 @@ def _no_graph(deployed: Deployed, error: Exception) -> UserError:
     return UserError(f"{which} cannot be written as ONNX ({type(error).__name__}): choose another architecture.")
 
 
-def _larger(deployed: Deployed) -> list[tuple[int, int]]:
+def _open_sizes(deployed: Deployed) -> list[tuple[int, int]]:
     """Two sizes that a dynamic file takes: the training size, its sides made multiples, and a larger one."""
     multiple = deployed.segmenter.multiple
     height, width = (-(-side // multiple) * multiple for side in deployed.size)
@@ -259,18 +262,19 @@ def _agreement(file: bytes, deployed: Deployed, batches: Sequence[np.ndarray]) -
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 4  # what goes wrong is told below
     same = pixels = 0
-    for frames in batches:
+    try:
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        found = [_class_ids(session.run(None, {"frames": frames})[0]) for frames in batches]
+    except Exception as error:  # such as a graph that was traced for any size, and holds for one only
+        raise _no_graph(deployed, error) from error
+    for frames, ids in zip(batches, found, strict=True):
         with torch.inference_mode():
             expected = _class_ids(deployed(torch.from_numpy(frames)).numpy())
-        try:
-            found = _class_ids(session.run(None, {"frames": frames})[0])
-        except Exception as error:  # a graph that was traced for any size, and holds for one only
-            raise _no_graph(deployed, error) from error
-        same += int((found == expected).sum())
-        pixels += expected.size
+        seen = expected != IGNORE
+        same += int((ids == expected)[seen].sum())
+        pixels += int(seen.sum())
     return same / pixels
 
 
@@ -287,7 +291,7 @@ def _frames(papers: Papers, deployed: Deployed) -> tuple[list[np.ndarray], bool]
         scenes, real = [frame for video in plan(settings) for frame, _ in render_video(video, [2])], False
     if deployed.shape.frame:
         return [resized(scene, deployed.shape.frame)[None] for scene in scenes], real
-    return [np.stack([resized(scene, size) for scene in scenes]) for size in _larger(deployed)], real
+    return [np.stack([resized(scene, size) for scene in scenes]) for size in _open_sizes(deployed)], real
 
 
 def _scenes_of_run(papers: Papers, whole: bool) -> Iterator[np.ndarray]:

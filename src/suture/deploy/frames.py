@@ -8,12 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from suture.data.classes import IGNORE
+
 
 def to_network(frames: Tensor, size: tuple[int, int]) -> Tensor:
     """Frames (B H W 3, uint8) to images of `size` (B 3 h w, 0..1), on the frames' device.
 
-    The same picture as `suture.data.scene.resized` gives, which the network was trained on, to within the rounding of
-    its bytes (1/255): averaged over areas where both sides shrink or stay, else between the nearest pixels.
+    The same picture as `suture.data.scene.resized` gives, which the network was trained on, give or take one step of
+    a byte (1/255): averaged over areas where both sides shrink or stay, else between the nearest pixels.
 
     >>> to_network(torch.zeros(1, 1080, 1920, 3, dtype=torch.uint8), (256, 256)).shape
     torch.Size([1, 3, 256, 256])
@@ -29,14 +31,21 @@ def to_network(frames: Tensor, size: tuple[int, int]) -> Tensor:
     images = rows @ images.reshape(batch, height // rows.shape[1], rows.shape[1], width * 3)
     images = images.reshape(batch, size[0], width, 3).permute(0, 3, 1, 2)
     images = images.reshape(batch, 3, size[0], width // columns.shape[1], columns.shape[1]) @ columns.T
-    return images.reshape(batch, 3, *size) / 255
+    # Whole bytes, as the network was trained on: without, one pixel in a thousand of a mask comes out otherwise.
+    return images.reshape(batch, 3, *size).round() / 255
 
 
-def to_class_ids(scores: Tensor, size: tuple[int, int]) -> Tensor:
-    """Scores (B C h w) to the ids of the best classes at `size` (B H W, uint8), bilinear between pixels."""
+def to_class_ids(scores: Tensor, size: tuple[int, int], around: tuple[int, int, int, int] | None = None) -> Tensor:
+    """Scores (B C h w) to the ids of the best classes at `size` (B H W, uint8), bilinear between pixels.
+
+    `around` puts `IGNORE` on so many pixels to the left, right, top and bottom: what lies outside the view.
+    """
     if scores.shape[-2:] != tuple(size):
         scores = F.interpolate(scores, tuple(size), mode="bilinear", align_corners=False)
-    return scores.argmax(1).to(torch.uint8)
+    ids = scores.argmax(1).float()  # TensorRT makes bytes of floats only, and nothing but a last step may make them
+    if around is not None:
+        ids = F.pad(ids, around, value=IGNORE)
+    return ids.to(torch.uint8)
 
 
 def _weights(before: int, after: int, shrinks: bool, device: torch.device) -> Tensor:

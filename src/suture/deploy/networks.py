@@ -93,7 +93,7 @@ class OnnxNetwork(nn.Module):
             return scores
         around = (view.x, width - view.x - view.width, view.y, height - view.y - view.height)
         outside = F.pad(torch.zeros(1, 1, view.height, view.width), around, value=_SURE)
-        return torch.cat([F.pad(scores - scores.amax(1, keepdim=True), around), outside - _SURE], 1)
+        return torch.cat([F.pad(scores - scores.amax(1, keepdim=True), around, value=-_SURE), outside - _SURE], 1)
 
 
 def _open_onnx(path: Path, device: str) -> Network:
@@ -142,7 +142,8 @@ def _torch_device(wanted: str) -> torch.device:
     """`auto` as what it means here: the GPU of this process's number among those on its node."""
     if wanted == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+            number = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
+            return torch.device("cuda", number % torch.cuda.device_count())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(wanted)

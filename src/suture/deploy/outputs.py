@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import av
 import cv2
@@ -149,6 +149,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file: TextIO | None = None
 
     def made_of(self) -> Any:
         """The settings it was begun with; None where there is no journal."""
@@ -175,8 +176,15 @@ class Journal:
         self._file = self.path.open("a", encoding="utf-8")
 
     def add(self, row: Mapping[str, Any]) -> None:
+        assert self._file is not None
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
 
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+        self._file = None

@@ -24,9 +24,9 @@ class Overlay:
     """
 
     def __init__(self, classes: ClassTable, width: int, height: int) -> None:
-        self._palette = np.zeros((1, 256, 3), np.uint8)
-        self._palette[0, : len(classes)] = classes.colors
-        self._shown = (self._palette[0].max(axis=1) > 0).astype(np.uint8) * 255
+        self._palette = np.zeros((256, 1, 3), np.uint8)
+        self._palette[: len(classes), 0] = classes.colors
+        self._shown = (self._palette.max(axis=(1, 2)) > 0).astype(np.uint8) * 255
         self._shown[IGNORE] = 0
         self._thickness = max(1, round(min(width, height) / 400))
         self.legend = draw_legend(classes, width) if width >= _SMALLEST[0] and height >= _SMALLEST[1] else None
@@ -34,7 +34,7 @@ class Overlay:
     def __call__(self, frame: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """RGB, uint8: the frame at its own resolution, and the legend below it."""
         shown = cv2.LUT(mask, self._shown)
-        painted = cv2.LUT(cv2.merge([mask, mask, mask]), self._palette)
+        painted = cv2.applyColorMap(mask, self._palette)
         tinted = cv2.addWeighted(frame, 1 - _STRENGTH, painted, _STRENGTH, 0)
         kernel = np.ones((2 * self._thickness + 1,) * 2, np.uint8)
         # Where a pixel's neighbourhood holds two classes there is an outline; outside the view there is none.

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,6 +136,7 @@ class Job:
         self.resumes = self.masks == "png" and not settings.smooth
         self.known: dict[int, Row] = {}
         self._overlays: dict[tuple[int, ...], Overlay] = {}
+        self._lock = Lock()
 
     @property
     def made_of(self) -> dict[str, Any]:
@@ -207,7 +209,9 @@ class Job:
         for size, alike in groupby(frames, self._size_to_predict):
             while shown := list(islice(alike, self.batch)):
                 pixels = [one.pixels for one in shown if one.pixels is not None]
-                yield Group(shown, self.predictor.prepare(pixels, view.of(pixels[0])) if size else None)
+                # Batches of one length are one graph on a GPU; smoothing goes from frame to frame and takes no extra ones.
+                places = 0 if self.settings.smooth else self.batch
+                yield Group(shown, self.predictor.prepare(pixels, view.of(pixels[0]), places) if size else None)
 
     def _size_to_predict(self, shown: Shown) -> tuple[int, ...] | None:
         """The size of a frame that the network has to see; None for one that was done before or does not decode."""
@@ -250,6 +254,7 @@ class Job:
             row = self.known[index]
         else:
             mask = self._of_prediction(found.pending[found.place], row)
+        self._begin_journal()
         planes = None
         if self.settings.overlay and (not known or self.overlay_video):
             drawn = self._overlay(mask.shape)(pixels, mask)
@@ -260,6 +265,12 @@ class Job:
         if not known and self.masks == "png":
             write_mask(self._mask_path(index), mask, self.predictor.classes)
         return Finished(index, row, known, mask, Small.of(pixels, mask), planes)
+
+    def _begin_journal(self) -> None:
+        """Say what the folder is going to hold before anything is written there."""
+        with self._lock:
+            if not self.journal.is_open:
+                self.journal.begin(self.made_of, list(self.known.values()))
 
     def _of_prediction(self, prediction: Prediction, row: Row) -> np.ndarray:
         row["confidence"], row["entropy"] = number(prediction.confidence), number(prediction.entropy)
@@ -281,7 +292,7 @@ class Job:
         problems = [row["problem"] for row in rows if row["problem"]]
         if self.clip.file is not None and (missing := self.clip.file.missing):
             problems.append(
-                f"{self.clip.path} stops after {len(rows):,} frames, about {missing:,} before its end: the file is cut "
+                f"{self.clip.path.name} stops after {len(rows):,} frames, about {missing:,} before its end: the file is cut "
                 "off; what is there was predicted."
             )
         return problems
@@ -304,7 +315,7 @@ class Job:
 
 
 class Results:
-    """The files of a job that are written in order: journal and videos, begun with the first frame that has a mask."""
+    """The files of a job that are written in order: journal and videos; with the first frame that has a mask."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -316,6 +327,7 @@ class Results:
         self._size = (1, 1)
 
     def __enter__(self) -> "Results":
+        self._files.callback(self.job.journal.close)
         return self
 
     def __exit__(self, *raised: Any) -> bool | None:
@@ -335,8 +347,6 @@ class Results:
     def _begin(self, mask: np.ndarray) -> None:
         job = self.job
         self._size = mask.shape
-        job.journal.begin(job.made_of, list(job.known.values()))
-        self._files.callback(job.journal.close)
         if job.clip.file is not None:
             fps = job.clip.file.fps
             if job.overlay_video:

@@ -81,7 +81,7 @@ def predict(
         summary = _run([job for job in jobs if job.clip.name in mine], console)
     finally:
         cv2.setNumThreads(threads)
-    summary = sum(_gathered(summary, world), Summary())
+    summary = sum(_gathered(summary), Summary())
     if summary.problems and not summary.clips and not summary.skipped:
         more = f" ({len(summary.problems) - 1} more inputs failed.)" if len(summary.problems) > 1 else ""
         raise UserError(summary.problems[0] + more)
@@ -93,8 +93,11 @@ def _run(jobs: Sequence[Job], console: Console) -> Summary:
     summary = Summary()
     for count, job in enumerate(jobs, start=1):
         if job.record.exists():
+            problems = read_json(job.record)["problems"]
             summary.skipped += 1
-            _say(console, f"{job.clip.name}: done before, skipped")
+            summary.problems += problems
+            had = f"; it had {len(problems)} problems" if problems else ""
+            _say(console, f"{job.clip.name}: done before, skipped{had}")
             continue
         try:
             title = f"{job.clip.name} ({count} of {len(jobs)})" if len(jobs) > 1 else job.clip.name
@@ -148,8 +151,11 @@ def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
 
 
 def _meet() -> tuple[int, int]:
-    """This process's number among those of torchrun, and how many they are."""
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    """This process's number among those of torchrun or srun, and how many they are."""
+    said = os.environ
+    if "RANK" not in said and int(said.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+        return int(said["SLURM_PROCID"]), int(said["SLURM_STEP_NUM_TASKS"])
+    rank, world = int(said.get("RANK", 0)), int(said.get("WORLD_SIZE", 1))
     if world > 1 and not dist.is_initialized():
         # torchrun ends all processes when one of them fails, so that they have to end together.
         dist.init_process_group("gloo", timeout=timedelta(days=30))
@@ -157,10 +163,11 @@ def _meet() -> tuple[int, int]:
     return rank, world
 
 
-def _gathered(summary: Summary, world: int) -> list[Summary]:
-    if world == 1:
+def _gathered(summary: Summary) -> list[Summary]:
+    """Those of all processes, where they know each other."""
+    if not dist.is_initialized():
         return [summary]
-    found: list[Any] = [None] * world
+    found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, summary)
     return found
 

@@ -94,8 +94,8 @@ class Predictor:
 
         Frames are RGB, uint8. Outside the view, if one is given, the mask is `IGNORE` (255).
         """
-        masks = np.stack([prediction.mask for prediction in self.predict(frames, view)])
-        return masks if frames.ndim == 4 else masks[0]
+        masks = [prediction.mask for prediction in self.predict(frames, view)]
+        return np.stack(masks) if frames.ndim == 4 else masks[0]
 
     def predict(self, frames: np.ndarray, view: View | None = None) -> list[Prediction]:
         """Masks with their confidence and entropy, one for each of the frames (or for the one frame)."""
@@ -105,13 +105,16 @@ class Predictor:
     def probabilities(self, frames: np.ndarray) -> np.ndarray:
         """The probability of each class at each pixel: H W 3 to C H W, or B H W 3 to B C H W; float32."""
         prepared = self.prepare(frames)
-        _, found = self._scores(prepared.frames.to(self.device))
+        found = self._scores(prepared.frames.to(self.device))
         native = torch.nn.functional.interpolate(found, prepared.size, mode="bilinear", align_corners=False)
         result = native[:, : len(self.classes)].cpu().numpy()
         return result if frames.ndim == 4 else result[0]
 
-    def prepare(self, frames: np.ndarray | Sequence[np.ndarray], view: View | None = None) -> Prepared:
-        """Frames of one size made ready for the network; a thread of its own may do this for the next frames."""
+    def prepare(self, frames: np.ndarray | Sequence[np.ndarray], view: View | None = None, places: int = 0) -> Prepared:
+        """Frames of one size made ready for the network; a thread of its own may do this for the next frames.
+
+        On a GPU, where every length of a batch is recorded anew, the last frame is repeated to fill so many `places`.
+        """
         several = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
         _refuse_other_than_rgb(several)
         height, width = several[0].shape[:2]
@@ -121,9 +124,11 @@ class Predictor:
             size = self._input_size(scenes[0].shape[:2])
             return Prepared(torch.from_numpy(np.stack([resized(s, size) for s in scenes])), (height, width), view)
         # Only memory that the system cannot move is copied to the GPU while this thread goes on.
-        pinned = torch.empty((len(scenes), *scenes[0].shape), dtype=torch.uint8, pin_memory=True)
-        for target, scene in zip(pinned, scenes, strict=True):
-            np.copyto(target.numpy(), scene)
+        with torch.cuda.device(self.device):
+            count = max(len(scenes), places)
+            pinned = torch.empty((count, *scenes[0].shape), dtype=torch.uint8, pin_memory=True)
+        for place, target in enumerate(pinned):
+            np.copyto(target.numpy(), scenes[min(place, len(scenes) - 1)])
         return Prepared(pinned, (height, width), view)
 
     @torch.inference_mode()
@@ -131,13 +136,13 @@ class Predictor:
         """Start the network on prepared frames; the answer is waited for when a prediction is asked for."""
         seen = prepared.view.height, prepared.view.width
         if self.device.type != "cuda":
-            _, found = self._scores(prepared.frames.to(self.device), smoother)
+            found = self._scores(prepared.frames.to(self.device), smoother)
             certainty = self._certainty(found, self._inside(prepared))
             return Pending(prepared, certainty.cpu(), found.cpu(), None, len(self.classes))
         assert self._upload is not None
         assert self._recorded is not None
         # A new thread thinks of the first GPU. The search for the best algorithms pays, as all frames are alike.
-        with torch.cuda.device(self.device), torch.backends.cudnn.flags(benchmark=True, allow_tf32=True):
+        with torch.cuda.device(self.device), torch.backends.cudnn.flags(enabled=True, benchmark=True):
             with torch.cuda.stream(self._upload):
                 frames = prepared.frames.to(self.device, non_blocking=True)
             here = torch.cuda.current_stream()
@@ -154,19 +159,19 @@ class Predictor:
         self, frames: Tensor, inside: Tensor, seen: tuple[int, int], smoother: Smoother | None = None
     ) -> tuple[Tensor, Tensor]:
         """Class ids of frames on the device, and how sure they are."""
-        _, found = self._scores(frames, smoother)
+        found = self._scores(frames, smoother)
         # One by one: at native resolution the scores of a batch would fill the memory.
         ids = torch.cat([to_class_ids(one[None], seen) for one in found])
         return ids, self._certainty(found, inside)
 
-    def _scores(self, frames: Tensor, smoother: Smoother | None = None) -> tuple[Tensor, Tensor]:
-        """The images that the network sees of frames on the device, and the probabilities it gives."""
+    def _scores(self, frames: Tensor, smoother: Smoother | None = None) -> Tensor:
+        """The probabilities (B C h w) of frames on the device, at the size that the network looks at."""
         images = to_network(frames, self._input_size(frames.shape[1:3]))
         images = images.contiguous(memory_format=torch.channels_last)
         found = (
             by_windows(self._probabilities, images, self.network.size) if self.window else self._probabilities(images)
         )
-        return images, smoother(images, found) if smoother else found
+        return smoother(images, found) if smoother else found
 
     def _probabilities(self, images: Tensor) -> Tensor:
         return probabilities(self.network.module, images, flip=self.flip, scales=self.scales, autocast=self._autocast)
@@ -237,22 +242,28 @@ class Pending:
 
 
 def _class_ids(found: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """`to_class_ids` of one image on a CPU, where class after class through OpenCV takes a tenth of the time."""
+    """`to_class_ids` of one image on a CPU, where class after class through OpenCV takes a small part of the time."""
     if found.shape[1:] == size:
         return found.argmax(0).astype(np.uint8)
-    best = _enlarged(found[0], size)
-    ids = np.zeros(size, np.uint8)
-    for number, scores in enumerate(found[1:], start=1):
-        larger = _enlarged(scores, size)
-        wins = cv2.compare(larger, best, cv2.CMP_GT)
-        cv2.copyTo(larger, wins, best)
-        ids[wins > 0] = number
+    first, *others = _rivals(found)
+    best, larger = np.empty((2, *size), np.float32)
+    ids, number, wins = np.empty((3, *size), np.uint8)
+    cv2.resize(found[first], size[::-1], dst=best, interpolation=cv2.INTER_LINEAR)
+    ids.fill(first)
+    for other in others:
+        cv2.resize(found[other], size[::-1], dst=larger, interpolation=cv2.INTER_LINEAR)
+        cv2.compare(larger, best, cv2.CMP_GT, dst=wins)
+        cv2.max(larger, best, dst=best)
+        number.fill(other)
+        cv2.copyTo(number, wins, ids)
     return ids
 
 
-def _enlarged(scores: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """One class's scores, bilinear between pixels."""
-    return cv2.resize(scores, size[::-1], interpolation=cv2.INTER_LINEAR)
+def _rivals(found: np.ndarray) -> list[int]:
+    """The classes that are the best somewhere between the pixels; the others, mostly absent, need not be enlarged."""
+    square = np.ones((2, 2), np.uint8)  # between four pixels, a class lies between its least and its largest there
+    sure = np.max([cv2.erode(scores, square) for scores in found], axis=0)
+    return [number for number, scores in enumerate(found) if (cv2.dilate(scores, square) >= sure).any()]
 
 
 @lru_cache(maxsize=8)

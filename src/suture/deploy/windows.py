@@ -14,7 +14,7 @@ def by_windows(predict: Callable[[Tensor], Tensor], images: Tensor, size: tuple[
     """Probabilities (B C H W) of images (B 3 H W), averaged over windows of `size` that count most in their middle."""
     batch, _, height, width = images.shape
     corners = [(top, left) for top in starts(height, size[0]) for left in starts(width, size[1])]
-    weight = torch.outer(_taper(size[0]), _taper(size[1])).to(images.device)
+    weight = torch.outer(_taper(size[0], images.device), _taper(size[1], images.device))
     total: Tensor | None = None
     weights = images.new_zeros(height, width)
     for top, left in corners:
@@ -42,7 +42,7 @@ def starts(side: int, window: int) -> list[int]:
     return [round(place * (side - window) / max(count - 1, 1)) for place in range(count)]
 
 
-def _taper(length: int) -> Tensor:
+def _taper(length: int, device: torch.device) -> Tensor:
     """1 in the middle, little but something at the ends."""
-    distance = (torch.arange(length) + 0.5) / length * 2 - 1
+    distance = (torch.arange(length, device=device) + 0.5) / length * 2 - 1
     return (1 - distance.abs()).clamp(min=1e-3)

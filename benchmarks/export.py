@@ -1,0 +1,86 @@
+"""What exporting brings on a CPU: `python benchmarks/export.py`.
+
+Runs the exported file in ONNX Runtime and the same network in eager PyTorch, one frame at a time on two cores, uint8
+frame in to uint8 mask out: the paper's network at its training size, and the preset `fast`, which promises 25 frames
+per second at 256×256. Weights are random, as they make no difference to the time. Each figure is the best of several
+runs, the two in turn, so that other work on the machine disturbs as little as it can.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from common import parser, report, table
+
+from suture.deploy.export import Deployed, Shape, to_onnx
+from suture.models.segmenter import build_segmenter
+from suture.models.weights import Model
+from suture.runs.config import load_config
+
+PROMISED = 25.0
+CORES = 2
+CLASSES = 10
+SECONDS = 10.0  # for each comparison
+
+
+def preset_model(preset: str) -> Model:
+    """The network of a preset with random weights, and its size."""
+    config = load_config(Path("nowhere"), preset)
+    model = config.model
+    segmenter = build_segmenter(model.architecture, model.encoder, CLASSES, model.output_stride).eval()
+    names, colors = zip(*((f"class {i}", (i, i, i)) for i in range(CLASSES)), strict=True)
+    return Model(segmenter, names, colors, config.data.height_width)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(model: Model, frame: tuple[int, int]) -> tuple[float, float]:
+    """Frames per second of ONNX Runtime and of PyTorch."""
+    shape = Shape(frame=frame)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = CORES
+    session = onnxruntime.InferenceSession(to_onnx(model, shape), options, providers=["CPUExecutionProvider"])
+    deployed = Deployed(model.segmenter, model.size, shape)
+    frames = np.random.default_rng(0).integers(0, 256, (1, *frame, 3), np.uint8)
+    ours, plain = [], []
+    with torch.inference_mode():
+        tensor = torch.from_numpy(frames)
+        deployed(tensor)
+        session.run(None, {"frames": frames})
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end or len(ours) < 3:
+            plain.append(seconds(lambda: deployed(tensor)))
+            ours += [seconds(lambda: session.run(None, {"frames": frames})) for _ in range(3)]
+    return 1 / min(ours), 1 / min(plain)
+
+
+def main() -> None:
+    """Compare, and hold the preset to its promise."""
+    options = parser(__doc__).parse_args()
+    torch.set_num_threads(CORES)
+    paper, fast = preset_model("endovis18"), preset_model("fast")
+    rows = []
+    for title, model, frame in (
+        ("DeepLabV3-ResNet-50, stride 8", paper, paper.size),
+        ("preset fast", fast, fast.size),
+        ("preset fast", fast, (1080, 1920)),
+    ):
+        fps, eager = compare(model, frame)
+        rows.append((title, f"{frame[1]}×{frame[0]}", fps, eager, fps / eager))
+    print(table(rows, ("network", "frames", "ONNX Runtime, fps", "eager PyTorch, fps", "ratio")))
+    promised = rows[1][2]
+    print(f"preset fast: {promised:.1f} fps at 256×256 on {CORES} cores (promised {PROMISED:.0f})")
+    report("export", {"onnxruntime": onnxruntime.__version__, "rows": rows}, options.json)
+
+
+if __name__ == "__main__":
+    main()

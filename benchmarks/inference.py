@@ -1,0 +1,127 @@
+"""How much of the slower of decoding and model is left when all run at once: `python benchmarks/inference.py`.
+
+`suture predict` on one file: masks and overlay out, decoding, drawing, compressing and encoding included, against
+decoding alone and against the model alone (frames in memory in, masks in memory out). Suture promises 85 % of the
+slower of the two where the model has a device of its own; on a CPU all of them share the cores, and the printed share
+of the cores' time says what is left to gain. Where PyAV is not installed, a folder of JPEG frames takes the video's
+place.
+"""
+
+import importlib.metadata
+import io
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
+
+import cv2
+import numpy as np
+from common import CUDA, parser, report, synchronize
+from latency import write_network
+from rich.console import Console
+
+from suture.deploy.clips import find_clips
+from suture.deploy.outputs import to_yuv, video_writer
+from suture.deploy.overlap import cores
+from suture.deploy.pipeline import Settings
+from suture.deploy.predict import predict
+from suture.deploy.predictor import Predictor
+
+PROMISED = 0.85
+WIDTH, HEIGHT, FPS = 1280, 1024, 25.0
+
+
+def scenes(count: int) -> Iterator[np.ndarray]:
+    """A soft picture with a little noise that moves: it compresses about as well as endoscopic video does."""
+    generator = np.random.default_rng(0)
+    soft = cv2.resize(
+        generator.integers(0, 256, (14, 18, 3), np.uint8), (2 * WIDTH, 2 * HEIGHT), None, 0, 0, cv2.INTER_CUBIC
+    )
+    noise = [generator.normal(0, 2, (HEIGHT, WIDTH, 3)).astype(np.int8) for _ in range(8)]
+    for index in range(count):
+        x, y = round(WIDTH / 2 * (1 + np.sin(index / 50))), round(HEIGHT / 2 * (1 + np.cos(index / 70)))
+        yield cv2.add(soft[y : y + HEIGHT, x : x + WIDTH], noise[index % 8], dtype=cv2.CV_8U)
+
+
+def write_input(folder: Path, count: int) -> Path:
+    """A video file, or a folder of JPEG frames."""
+    try:
+        importlib.metadata.version("av")
+    except importlib.metadata.PackageNotFoundError:
+        path = folder / "frames"
+        path.mkdir()
+        for index, frame in enumerate(scenes(count)):
+            cv2.imwrite(str(path / f"{index:06d}.jpg"), frame)
+        return path
+    path = folder / "video.mp4"
+    with video_writer(path, "libx264", FPS) as video:
+        for index, frame in enumerate(scenes(count)):
+            video.add(to_yuv(frame), index / FPS)
+    return path
+
+
+def decoding(path: Path) -> float:
+    """Frames per second of decoding alone."""
+    (clip,) = find_clips([path])
+    start = time.perf_counter()
+    count = sum(shown.pixels is not None for shown in clip.frames(range(len(clip))))
+    return count / (time.perf_counter() - start)
+
+
+def model(predictor: Predictor, batch: int, count: int) -> float:
+    """Frames per second of the model alone: from memory to memory, with the copies to the device and back."""
+    frames = list(scenes(batch))
+    prepared = predictor.prepare(frames)
+    waiting: list[Any] = []
+    for number in range(3 + count // batch):
+        if number == 3:
+            synchronize()
+            start = time.perf_counter()
+        waiting.append(predictor.begin(prepared))
+        if len(waiting) > 2:
+            list(waiting.pop(0))
+    for pending in waiting:
+        list(pending)
+    return count // batch * batch / (time.perf_counter() - start)
+
+
+def main() -> None:
+    """Time the parts and the whole."""
+    options = parser(__doc__)
+    options.add_argument("--model", type=Path, help="a run folder, a model.safetensors or an ONNX file")
+    options.add_argument("--frames", type=int, default=1500 if CUDA else 100, help="of the input [1500, on a CPU 100]")
+    options.add_argument("--batch", type=int, default=16 if CUDA else 1)
+    options.add_argument("--masks", choices=("png", "video", "none"), default="png")
+    options.add_argument("--no-overlay", action="store_true")
+    said = options.parse_args()
+    settings = Settings(said.masks, not said.no_overlay, view=None)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        network = str(said.model) if said.model else write_network(root / "model", "cuda" if CUDA else "cpu")
+        predictor = Predictor(said.model or root / "model")
+        path = write_input(root, said.frames)
+        quiet = Console(file=io.StringIO())
+        predict(predictor, [path], root / "first", settings, batch=said.batch, console=quiet)  # warm
+        alone = {"decoding alone": decoding(path), "model alone": model(predictor, said.batch, said.frames)}
+        start, worked = time.perf_counter(), time.process_time()
+        predict(predictor, [path], root / "out", settings, batch=said.batch, console=quiet)
+        took, busy = time.perf_counter() - start, time.process_time() - worked
+        size = sum(file.stat().st_size for file in (root / "out").rglob("*") if file.is_file())
+    whole, slower = said.frames / took, min(alone.values())
+    kind = "a folder of JPEG frames, as PyAV is not installed here" if path.is_dir() else "an H.264 file"
+    print(f"{network}; {said.frames} frames of {WIDTH}×{HEIGHT} from {kind}; batch {said.batch} on {predictor.device}")
+    print(f"masks: {said.masks}, overlay: {not said.no_overlay}; {size / said.frames / 1000:.0f} kB a frame written")
+    for name, fps in alone.items():
+        print(f"{name:16s} {fps:8.1f} fps")
+    print(f"{'all at once':16s} {whole:8.1f} fps, with {busy / took / cores():.0%} of the time of {cores()} cores")
+    print(f"{'of the slower':16s} {whole / slower:8.0%} (promised {PROMISED:.0%}, the model on a device of its own)")
+    figures = {"fps": alone | {"all at once": whole}, "share": whole / slower, "input": kind, "network": network}
+    report("inference", figures, said.json)
+
+
+if __name__ == "__main__":
+    main()

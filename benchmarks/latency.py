@@ -1,0 +1,106 @@
+"""How long one frame waits for its mask: `python benchmarks/latency.py [--frames 1000]`.
+
+What an operating room feels: one frame in memory goes in, its mask at the frame's resolution comes out, with all copies
+to the device and back; p50, p95 and p99 after a warm-up. On a GPU a DeepLabV3-ResNet-50 at 480×480 (output stride 8),
+replayed as a CUDA graph, against the same launched kernel by kernel; on a CPU the network of the `fast` preset at
+256×256, against the same computed in the plain layout of tensors. `--model` takes any other, also an ONNX file.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
+
+import cv2
+import numpy as np
+import torch
+from common import CUDA, parser, report
+
+from suture.data.classes import default_colors
+from suture.deploy.predictor import Predictor
+from suture.models.segmenter import build_segmenter
+from suture.models.weights import Model
+
+NETWORKS = {
+    "cuda": ("deeplabv3", "resnet50", 8, 480),
+    "cpu": ("pan", "tu-mobilenetv3_large_100", 16, 256),
+}
+CLASSES = 10
+WARM_UP = 30
+
+
+def frames(width: int, height: int, count: int = 8) -> list[np.ndarray]:
+    """Pictures about as soft as endoscopic video."""
+    generator = np.random.default_rng(0)
+    coarse = [generator.integers(0, 256, (10, 12, 3), np.uint8) for _ in range(count)]
+    return [cv2.resize(one, (width, height), interpolation=cv2.INTER_CUBIC) for one in coarse]
+
+
+def write_network(folder: Path, device: str) -> str:
+    """A model with random weights, which take as long as trained ones; what it is, in words."""
+    architecture, encoder, stride, size = NETWORKS[device]
+    names = tuple(f"class {number}" for number in range(CLASSES))
+    segmenter = build_segmenter(architecture, encoder, CLASSES, stride)
+    Model(segmenter, names, tuple(default_colors(names)), (size, size)).save(folder)
+    return f"{architecture}, {encoder}, output stride {stride}, {size}×{size}"
+
+
+def milliseconds(predict: Callable[[np.ndarray], np.ndarray], inputs: list[np.ndarray], count: int) -> np.ndarray:
+    """Of each of so many frames, one after the other."""
+    for index in range(WARM_UP):
+        predict(inputs[index % len(inputs)])
+    waited = np.empty(count)
+    for index in range(count):
+        start = time.perf_counter()
+        predict(inputs[index % len(inputs)])
+        waited[index] = time.perf_counter() - start
+    return waited * 1000
+
+
+def plain(predictor: Predictor) -> tuple[str, Predictor]:
+    """The same predictor without what makes it fast on its device."""
+    if predictor.device.type == "cuda":
+        predictor._recorded = predictor._measure  # type: ignore[assignment]
+        return "kernel by kernel", predictor
+    predictor.network.module.to(memory_format=torch.contiguous_format)
+    return "plain layout", predictor
+
+
+def main() -> None:
+    """Time one frame after the other."""
+    options = parser(__doc__)
+    options.add_argument("--model", type=Path, help="a run folder, a model.safetensors or an ONNX file")
+    options.add_argument("--device", default="auto")
+    options.add_argument("--frames", type=int, default=1000 if CUDA else 200, help="how many [1000, on a CPU 200]")
+    options.add_argument("--size", default="1280x1024", help="of the frames")
+    said = options.parse_args()
+    count = said.frames
+    width, height = (int(side) for side in said.size.split("x"))
+    inputs = frames(width, height)
+    with tempfile.TemporaryDirectory() as folder:
+        network = (
+            str(said.model)
+            if said.model
+            else write_network(Path(folder), "cpu" if said.device == "cpu" or not CUDA else "cuda")
+        )
+        model = said.model or Path(folder)
+        predictor = Predictor(model, said.device)
+        results = {"suture.Predictor": milliseconds(predictor, inputs, count)}
+        if model.suffix.lower() != ".onnx":
+            name, slower = plain(Predictor(model, said.device))
+            results[name] = milliseconds(slower, inputs, count)
+    print(f"{network}; frames of {width}×{height}, one at a time, {count} of them, on {predictor.device}")
+    figures = {name: np.percentile(waited, [50, 95, 99]).tolist() for name, waited in results.items()}
+    for name, (p50, p95, p99) in figures.items():
+        print(f"{name:18s} p50 {p50:7.2f} ms   p95 {p95:7.2f} ms   p99 {p99:7.2f} ms")
+    if len(figures) == 2:
+        (ours, *_), (other, *_) = figures.values()
+        print(f"{'ratio of p50':18s} {other / ours:11.2f}x")
+    report("latency", {"network": network, "frame": [width, height], "frames": count, "ms": figures}, said.json)
+
+
+if __name__ == "__main__":
+    main()

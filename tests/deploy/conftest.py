@@ -1,0 +1,32 @@
+"""A tiny finished run, with its data."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from suture.data.render import SyntheticSettings
+from suture.data.sources.synthetic import write_synthetic
+from suture.runs.config import load_config
+from suture.runs.run import train
+
+_SETTINGS = (
+    "data.size=32",
+    "data.labelling.every=3",
+    "method=supervised",
+    "method.train.steps=60",
+    "method.train.batch=8",
+    "method.train.optimizer.lr=3e-3",
+    "compute.accelerator=cpu",
+)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its folder, not to be written to; the data lie beside it, in a folder whose name must not get out."""
+    root = tmp_path_factory.mktemp("patient-doe")
+    settings = SyntheticSettings(cases=4, frames=8, shots=2, width=64, height=48)
+    write_synthetic(root / "data", settings, progress=False)
+    train(load_config(root / "data", "demo", _SETTINGS), root / "tiny", Console(file=io.StringIO()))
+    return root / "tiny"

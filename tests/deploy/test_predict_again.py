@@ -1,0 +1,226 @@
+"""Started again, predicting goes on where it was; other results are not written over; several processes share."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from predict_files import write_images, write_model, write_video
+from rich.console import Console
+
+from suture.cli import main
+from suture.deploy import pipeline
+from suture.deploy.pipeline import Settings
+from suture.deploy.predict import predict
+from suture.deploy.predictor import Predictor, Prepared
+from suture.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+class Counting(Predictor):
+    """Counts the frames it looks at, and fails at the frame it is told to."""
+
+    fails_at = -1
+    looked = 0
+
+    def begin(self, prepared: Prepared, *rest: Any) -> Any:
+        if self.looked == self.fails_at:
+            raise RuntimeError("the power went")
+        self.looked += len(prepared.frames)
+        return super().begin(prepared, *rest)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = {path: path for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> str:
+    said = io.StringIO()
+    predict(predictor, [given], out, Settings(**settings), console=Console(file=said, width=300))
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["images", "video", "video without overlay", "masks in a video", "smooth"])
+def test_a_start_that_broke_off_is_gone_on_with(folder: Path, tmp_path: Path, kind: str) -> None:
+    settings: dict[str, Any] = {
+        "video without overlay": {"overlay": False},
+        "masks in a video": {"masks": "video"},
+        "smooth": {"smooth": 0.5},
+    }.get(kind, {})
+    given = write_images(tmp_path / "case", 12) if kind == "images" else write_video(tmp_path / "case.mp4")
+    go(Predictor(folder, "cpu"), given, tmp_path / "whole", **settings)
+    predictor = Counting(folder, "cpu")
+    predictor.fails_at = 7
+    with pytest.raises(RuntimeError, match="the power went"):
+        go(predictor, given, tmp_path / "out", **settings)
+    left = contents(tmp_path / "out/case")
+    assert not {"prediction.json", "frames.csv", "overlay.mp4", "masks.mkv"} & set(left)
+    predictor = Counting(folder, "cpu")
+    said = go(predictor, given, tmp_path / "out", **settings)
+    begun_anew = kind in ("masks in a video", "smooth")
+    done = sum(name.startswith("masks/") for name in left)
+    if begun_anew:
+        assert predictor.looked == 12
+    else:
+        assert 0 < done < 12
+        assert predictor.looked < 12
+        assert f"12 frames, {12 - predictor.looked} of them done before" in said
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_what_is_done_is_skipped_and_said(folder: Path, tmp_path: Path) -> None:
+    write_video(tmp_path / "videos/a.mp4")
+    predictor = Counting(folder, "cpu")
+    go(predictor, tmp_path / "videos", tmp_path / "out")
+    before = contents(tmp_path / "out")
+    write_video(tmp_path / "videos/b.mp4")
+    said = go(predictor, tmp_path / "videos", tmp_path / "out")
+    assert "a: done before, skipped" in said
+    assert predictor.looked == 24
+    assert contents(tmp_path / "out").items() >= before.items()
+
+
+def test_other_results_are_only_written_over_by_force(folder: Path, tmp_path: Path) -> None:
+    given = write_images(tmp_path / "frames")
+    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    with pytest.raises(UserError, match=r"out/frames holds results of other settings \(flip\)"):
+        go(Predictor(folder, "cpu", flip=True), given, tmp_path / "out")
+    with pytest.raises(UserError, match=r"\(overlay\)"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "out", overlay=False)
+    write_images(given, 6)
+    with pytest.raises(UserError, match=r"\(input\)"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    predict(Predictor(folder, "cpu"), [given], tmp_path / "out", force=True, console=Console(quiet=True))
+    assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
+    other = write_images(tmp_path / "more")
+    (tmp_path / "out/more/masks").mkdir(parents=True)
+    with pytest.raises(UserError, match="out/more holds results of other settings"):
+        go(Predictor(folder, "cpu"), other, tmp_path / "out")
+
+
+def test_a_torn_journal_counts_as_far_as_it_is_whole(folder: Path, tmp_path: Path) -> None:
+    given = write_images(tmp_path / "case", 12)
+    predictor = Counting(folder, "cpu")
+    predictor.fails_at = 9
+    with pytest.raises(RuntimeError):
+        go(predictor, given, tmp_path / "out")
+    journal = tmp_path / "out/case/.journal.jsonl"
+    journal.write_text(journal.read_text()[:-30])
+    go(Counting(folder, "cpu"), given, tmp_path / "out")
+    go(Predictor(folder, "cpu"), given, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_full_disk_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pipeline, "write_mask", full)
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room and start again"):
+        go(Predictor(folder, "cpu"), write_images(tmp_path / "frames"), tmp_path / "out")
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_two_processes_share_the_files(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Real ones, started by torchrun. A file that cannot be read does not make one end the other."""
+    for name in "abcd":
+        write_video(tmp_path / f"videos/{name}.mp4", 8)
+    (tmp_path / "videos/broken.mp4").write_bytes(b"no video" * 1000)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "suture"]
+    result = subprocess.run(
+        [*command, "predict", str(folder), str(tmp_path / "videos"), "-o", str(tmp_path / "two")],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
+    assert result.returncode == 1
+    assert result.stdout.count("(32 frames of 4 inputs, 1 problems)") == 1, result.stderr[-3000:]
+    assert all(result.stderr.count(f"{name}: 8 frames") == 1 for name in "abcd")
+    assert result.stderr.count("broken: ") == 1
+    (tmp_path / "videos/broken.mp4").unlink()
+    go(Predictor(folder, "cpu"), tmp_path / "videos", tmp_path / "one")
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_tasks_of_slurm_share_the_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        write_video(tmp_path / f"videos/{name}.mp4", 2)
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    done = []
+    for task in ("0", "1"):
+        monkeypatch.setenv("SLURM_PROCID", task)
+        said = go(Predictor(folder, "cpu"), tmp_path / "videos", tmp_path / "out")
+        assert "skipped" not in said
+        done += [line[0] for line in said.splitlines()]
+    assert sorted(done) == ["a", "b", "c"]
+
+
+def test_a_killed_process_is_gone_on_with(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    given = write_video(tmp_path / "case.mp4", 150)
+    command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    masks = tmp_path / "out/case/masks"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        if masks.exists() and len(list(masks.iterdir())) > 10:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "out/case/prediction.json").exists()
+    predictor = Counting(folder, "cpu")
+    said = go(predictor, given, tmp_path / "out")
+    assert 0 < predictor.looked < 150
+    assert "of them done before" in said
+    go(Predictor(folder, "cpu"), given, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def suture(monkeypatch: pytest.MonkeyPatch, *words: Any) -> int:
+    """The exit code of a command."""
+    monkeypatch.setattr(sys, "argv", ["suture", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def test_exit_codes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames = write_images(tmp_path / "frames")
+    out = tmp_path / "out"
+    assert suture(monkeypatch, "predict", folder, frames, "-o", out, "--device", "cpu") == 0
+    assert f"Predicted: {out} (5 frames of 1 inputs)" in capsys.readouterr().out
+    (frames / "frame2.png").write_bytes(b"no picture")
+    shutil.rmtree(out)
+    assert suture(monkeypatch, "predict", folder, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1
+    assert "frame2.png" in capsys.readouterr().err
+    assert sorted(path.name for path in (out / "frames").iterdir()) == ["frames.csv", "overlay", "prediction.json"]
+    for words, sentence in (
+        ([folder, "absent.mp4"], "absent.mp4 does not exist"),
+        (["absent", frames], "The model absent does not exist"),
+        ([folder, frames, "--scales", "big"], "--scales is big"),
+        ([folder, frames, "--view", "1,2"], "--view is 1,2"),
+        ([folder, frames, "--smooth", "2"], "smooth is 2"),
+    ):
+        assert suture(monkeypatch, "predict", *words, "-o", tmp_path / "none") == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
