@@ -4,9 +4,10 @@ Keys: the step of the contrast stage on a resident batch with the bank, where 6,
 a query.
 
 Frames: a folder of 32×32 frames, small and a hundred times as large, whose frame store, shots and pseudo labels are
-there already. A fresh process starts a run on it up to its first batch, as `suture train` does when it goes on; printed
-are the seconds from the start of the process, its private memory (anonymous pages: mapped files do not count), and how
-long it draws a batch, which times the number of batches is an epoch.
+there already. A fresh process starts a run on it, as `suture train` does when it goes on, with all it looks at: every
+frame is listed and asked for its size and time of change, the data is compared with the run's `data.json`, the store is
+opened, the first batch is drawn. Printed are the seconds from the start of the process, its private memory (anonymous
+pages: mapped files do not count), and how long it draws a batch, which times the number of batches is an epoch.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def begin_run(root: Path, started: float) -> dict[str, float]:
     from suture.runs.fit import make_job, starting_segmenter
     from suture.runs.folder import Run
     from suture.runs.processes import Processes
-    from suture.runs.record import data_record
+    from suture.runs.record import data_record, environment
     from suture.runs.run import open_data
     from suture.runs.session import Session
 
@@ -102,10 +103,13 @@ def begin_run(root: Path, started: float) -> dict[str, float]:
     processes = Processes.start(config.compute)
     segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
     mark("network")
-    data_record(opened.dataset, opened.labelling, config, segmenter)
-    mark("record")
     run = Run(root / "run")
-    run.folder.mkdir(exist_ok=True)
+    begun = run.stage_folder(1, "pretrain")  # a run that had begun goes on: its data is compared, its shots are kept
+    begun.mkdir(parents=True, exist_ok=True)
+    (begun / "done.json").touch()
+    record = data_record(opened.dataset, opened.labelling, config, segmenter)
+    run.begin(config, record, environment(processes.device, "32"))
+    mark("record")
     session = Session(run, config, opened, processes, Console(quiet=True))
     stages = list(config.build_method().stages())
     job = make_job(session, stages, segmenter)

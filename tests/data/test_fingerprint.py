@@ -106,6 +106,34 @@ def test_video_is_what_its_frames_are(files: list[Path], tmp_path: Path) -> None
     assert prints.video(video_of([moved / path.name for path in files])) == whole
 
 
+def test_a_known_video_is_one_question(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prints = Fingerprints(tmp_path)
+    whole = prints.video(video_of(files))
+    asked: list[str] = []
+    recall = Fingerprints._recall
+    monkeypatch.setattr(
+        Fingerprints, "_recall", lambda self, *asking: (asked.extend(asking[1]), recall(self, *asking))[1]
+    )
+    assert prints.video(video_of(files)) == whole
+    assert len(asked) == 1  # the files are not asked for one by one
+
+    write(files[7], files[7].read_bytes()[::-1], OLD + 1)
+    assert prints.video(video_of(files)) != whole
+    files[7].write_bytes(b"just now")
+    seen = hashed(monkeypatch)
+    for _ in range(2):
+        prints.video(video_of(files))
+    assert seen == [files[7]] * 2  # neither the file nor the video is remembered yet
+
+
+def test_a_video_is_of_one_moment(files: list[Path], tmp_path: Path) -> None:
+    video = video_of(files)
+    whole = Fingerprints(tmp_path).video(video)
+    write(files[0], b"changed while the run starts")
+    assert Fingerprints(tmp_path).video(video) == whole
+    assert Fingerprints(tmp_path).video(video_of(files)) != whole
+
+
 def test_video_file_and_mask(files: list[Path], tmp_path: Path) -> None:
     file = VideoFile(files[0])
     assert Fingerprints(tmp_path).video(Video("v", "c", [Frame(0, 0)], file=file)) == file_sha256(files[0])

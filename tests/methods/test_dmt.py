@@ -29,7 +29,7 @@ from suture.methods.dmt import (
     class_thresholds,
     level_counts,
 )
-from suture.methods.pseudo import PseudoLabels, PseudoSettings
+from suture.methods.pseudo import Mapped, PseudoLabels, PseudoSettings
 from suture.methods.stage import START, Job, Part, Stage, TrainingSettings
 from suture.methods.supervised import Supervised
 from suture.models.pretrained import read_tensors
@@ -336,9 +336,8 @@ def test_a_run_teaches_as_planned_and_crashed_everywhere_comes_to_the_same(
 
     def meet(stage: Any, job: Job) -> None:
         met.append((stage.name, {name: tensor.clone() for name, tensor in job.segmenter.state_dict().items()}))
-        if job.frames.pseudo:
-        files = getattr(job.frames.pseudo, "files", ())  # an empty dict where nothing is to be learnt from
-        learnt[stage.name] = {Path(labels.base.filename).parent.name for labels in files}
+        if isinstance(job.frames.pseudo, Mapped):
+            learnt[stage.name] = {Path(file.base.filename).parent.name for file in job.frames.pseudo.files}
 
     begin, run, label, step = Stage.begin, Teaching.run, PseudoLabels._label, Stage.on_train_batch_end
     monkeypatch.setattr(Stage, "begin", lambda stage, job: (meet(stage, job), begin(stage, job))[1])

@@ -163,12 +163,12 @@ def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
         return
     if not place.is_dir():
         raise UserError(f"{place}, the folder of the videos, does not exist.")
+    endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in walk(place):
         folders[:] = [name for name in folders if folder / name not in skip]
         parts = folder.relative_to(place).parts
         if images := images_of(folder, files):
             yield Clip(parts or (place.resolve().name,), folder, images)
         for name in files:
-            stem, suffix = os.path.splitext(name)
-            if suffix.lower() in VIDEO_SUFFIXES:
-                yield Clip((*parts, stem), folder, {}, VideoFile(folder / name))
+            if name.lower().endswith(endings):
+                yield Clip((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))

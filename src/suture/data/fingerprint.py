@@ -47,9 +47,9 @@ def file_sha256(path: Path) -> str:
 class Fingerprints:
     """Hashes files once: what was hashed is remembered by path, size and time of change.
 
-    A video of many frames is remembered as a whole, too: of one that is known, the disk is asked for the sizes and times
-    of its files, and the memory for one row. The memory is a small file in the cache folder that many processes may use
-    at once. Losing it only costs time.
+    A video of many frames is remembered as a whole, too: for one that is known, the disk is asked for the sizes and
+    times of its files, and the memory for one row. The memory is a small file in the cache folder that many processes
+    may use at once. Losing it only costs time.
 
     >>> Fingerprints().video(dataset["case01"])  # doctest: +SKIP
     '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'
@@ -146,11 +146,12 @@ class _State(NamedTuple):
 
 
 def _state(video: Video) -> _State:
-    digest, changed = hashlib.sha256(b"frames" if video.file is None else b"file"), 0
+    kind = "frames" if video.file is None else "file"
+    digest, changed = hashlib.sha256(f"{kind}\0{os.getcwd()}\n".encode()), 0
     for file in video.files:
-        path, size, time = _key(file)
-        changed = max(changed, time)
-        digest.update(f"{path}\0{size}\0{time}\n".encode())
+        status = _status(file)
+        changed = max(changed, status.st_mtime_ns)
+        digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return _State(digest.hexdigest(), changed)
 
 
@@ -165,12 +166,16 @@ def _of_mask(mask: Mask) -> str:
         raise _unreadable(mask.name, error) from error
 
 
-def _key(path: Path | str) -> tuple[str, int, int]:
+def _key(path: Path) -> tuple[str, int, int]:
+    status = _status(path)
+    return os.path.abspath(path), status.st_size, status.st_mtime_ns
+
+
+def _status(path: Path | str) -> os.stat_result:
     try:
-        status = os.stat(path)
+        return os.stat(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    return os.path.abspath(path), status.st_size, status.st_mtime_ns
 
 
 def _unreadable(name: Path | str, error: OSError) -> UserError:

@@ -48,6 +48,27 @@ class Pixels(Protocol):
     def inside(self, video: str) -> np.ndarray: ...
 
 
+class Places:
+    """Video and index of every usable frame, by its number: two numbers each, however many there are."""
+
+    def __init__(self, videos: Sequence[Video]) -> None:
+        self.videos = videos
+        self.firsts = np.cumsum([0, *(len(video.usable) for video in videos)])
+        """The number of each video's first frame, and of the one after the last."""
+        self.video_of = np.repeat(np.arange(len(videos), dtype=np.int32), np.diff(self.firsts))
+        self.indices = np.concatenate([np.array(video.usable, np.int32) for video in videos])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, number: int) -> tuple[Video, int]:
+        return self.videos[self.video_of[number]], int(self.indices[number])
+
+    def marked(self, chosen: Mapping[str, Sequence[int]]) -> np.ndarray:
+        """Which frames are among the chosen indices of their videos, bool."""
+        return np.concatenate([np.isin(video.usable, chosen.get(video.id, ())) for video in self.videos])
+
+
 class TrainingFrames:
     """Every usable frame of the training videos, numbered 0…n−1."""
 
@@ -55,16 +76,14 @@ class TrainingFrames:
         self.videos: list[Video] = dataset.split("train")
         self.classes = dataset.classes
         self.pixels = pixels
-        self.places = [(video, index) for video in self.videos for index in video.usable]
-        labelled = set(labelling)
-        is_labelled = np.array([(video.id, index) in labelled for video, index in self.places])
-        self.labelled = np.flatnonzero(is_labelled)
-        self.unlabelled = np.flatnonzero(~is_labelled)
+        self.places = Places(self.videos)
+        self.is_labelled = self.places.marked(labelling.frames)
+        self.labelled = np.flatnonzero(self.is_labelled)
+        self.unlabelled = np.flatnonzero(~self.is_labelled)
         self.pseudo: Mapping[int, np.ndarray] = {}
         """Pseudo labels by frame number, once there are any: at whatever resolution, of the same scene."""
         self.confidence: Mapping[int, np.ndarray] = {}
         """Their confidence, 0…255; a frame without is sure."""
-        self._labelled = set(self.labelled.tolist())
         if not len(self.labelled):
             raise UserError(f"{dataset.root}: no training frame is labelled: label some, or change data.labelling.")
 
@@ -75,7 +94,7 @@ class TrainingFrames:
     def cases(self) -> np.ndarray:
         """The number of each frame's case."""
         names = {case: n for n, case in enumerate(dict.fromkeys(video.case for video in self.videos))}
-        return np.array([names[video.case] for video, _ in self.places])
+        return np.array([names[video.case] for video in self.videos])[self.places.video_of]
 
     def image(self, number: int) -> np.ndarray:
         """The stored frame: the scene in the view, H W 3."""
@@ -85,7 +104,7 @@ class TrainingFrames:
     def labels(self, number: int) -> np.ndarray | None:
         """The truth where the frame is labelled, else its pseudo label, else None."""
         video, index = self.places[number]
-        if number in self._labelled:
+        if self.is_labelled[number]:
             return self.pixels.labels(video.id, index)
         return self.pseudo.get(number)
 

@@ -66,8 +66,8 @@ def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str
     """The image files of a folder in natural order: name without suffix → name."""
     found: dict[str, str] = {}
     for name in listing(folder)[1] if files is None else files:
-        stem, suffix = os.path.splitext(name)
-        if suffix.lower() in IMAGE_SUFFIXES and found.setdefault(stem, name) != name:
+        stem, _, suffix = name.rpartition(".")
+        if stem and f".{suffix.lower()}" in IMAGE_SUFFIXES and found.setdefault(stem, name) != name:
             raise UserError(
                 f"{folder} holds both {found[stem]} and {name}, expected one image per name: "
                 "keep frames and masks in folders of their own."

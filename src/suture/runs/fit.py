@@ -103,12 +103,7 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
                 found[video.id] = list(shots.starts)
                 progress.advance(task)
         write_json(path, found)
-    starts = {(video, index) for video, indices in read_json(path).items() for index in indices}
-    shot_of: list[int] = []
-    current = -1
-    for video, index in frames.places:
-        current += (video.id, index) in starts
-        shot_of.append(current)
+    shot_of: list[int] = (frames.places.marked(read_json(path)).cumsum() - 1).tolist()
     return shot_of
 
 

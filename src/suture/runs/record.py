@@ -37,8 +37,8 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: S
     """
     prints = Fingerprints(config.data.cache)
     labelled = [(dataset[video], index) for video, index in labelling]
-    masks = [video.frames[index].mask for video, index in labelled]
-    hashes = prints.masks([mask for mask in masks if mask is not None])
+    hashes = prints.masks([video.masks[index] for video, index in labelled])
+    contents = prints.videos(dataset.videos)
     return {
         "dataset": dataset.name,
         "protocol": dataset.protocol,
@@ -52,9 +52,9 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: S
                 "frames": len(video),
                 "excluded": sorted(video.excluded),
                 "view": video.view.to_json() if video.split else None,
-                "sha256": prints.video(video),
+                "sha256": content,
             }
-            for video in dataset
+            for video, content in zip(dataset.videos, contents, strict=True)
         },
         "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},
         "weights": _weights(config.model, start),
