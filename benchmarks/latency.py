@@ -42,6 +42,7 @@ def frames(width: int, height: int, count: int = 8) -> list[np.ndarray]:
 def write_network(folder: Path, device: str) -> str:
     """A model with random weights, which take as long as trained ones; what it is, in words."""
     architecture, encoder, stride, size = NETWORKS[device]
+    torch.manual_seed(0)
     names = tuple(f"class {number}" for number in range(CLASSES))
     segmenter = build_segmenter(architecture, encoder, CLASSES, stride)
     Model(segmenter, names, tuple(default_colors(names)), (size, size)).save(folder)

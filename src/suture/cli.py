@@ -250,7 +250,7 @@ def export(
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A run folder, a model.safetensors or an ONNX file.")],
-    inputs: Annotated[list[str], typer.Argument(help="Videos, images, folders or globs.", metavar="INPUT...")],
+    inputs: Annotated[list[str], typer.Argument(help="Videos, images, folders or globs.", metavar="INPUT")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the results go, a folder for each input.")],
     masks: Annotated[
         Literal["png", "video", "none"], typer.Option(help="A palette PNG for each frame, or one lossless video.")

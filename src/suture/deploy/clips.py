@@ -72,13 +72,12 @@ class Clip:
 
     def read(self, index: int) -> Shown:
         """One frame."""
+        path = self.images[index] if self.images else self.path
         try:
-            return Shown(index, self.file.read(index) if self.file else read_image(self.images[index]))
+            return Shown(index, self.file.read(index) if self.file else read_image(path))
         except UserError as error:
-            # What is written down names files, not folders: those can name a patient.
-            return Shown(
-                index, None, str(error).replace(f"{self.path if self.images else self.path.parent}{os.sep}", "")
-            )
+            # What is written down names files, not their folders, which can name a patient.
+            return Shown(index, None, str(error).replace(str(path), path.name))
 
     def view(self, setting: ViewSetting) -> "ClipView":
         """The part of the frames that shows the scene, found as in training where the setting is `auto`."""

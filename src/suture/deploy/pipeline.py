@@ -1,9 +1,9 @@
 """One clip through a model: decoding, network, drawing and encoding at the same time.
 
-reader thread        frames, prepared in batches
-model thread         batches to the device and back
-a pool of threads    masks and pictures: enlarged, drawn, compressed, written
-the calling thread   what needs the order: videos, consistency, journal
+- The reader's thread decodes frames and prepares them in batches.
+- The model's thread sends batches to the device; on a CPU, each core computes one.
+- A pool of threads makes masks and pictures: enlarged, drawn, compressed, written.
+- The calling thread does what needs the order: videos, consistency, journal.
 """
 
 from collections.abc import Callable, Iterator
@@ -209,7 +209,7 @@ class Job:
         for size, alike in groupby(frames, self._size_to_predict):
             while shown := list(islice(alike, self.batch)):
                 pixels = [one.pixels for one in shown if one.pixels is not None]
-                # Batches of one length are one graph on a GPU; smoothing goes from frame to frame and takes no extra ones.
+                # Batches of one length are one graph on a GPU; but smoothing, from frame to frame, takes no extra ones.
                 places = 0 if self.settings.smooth else self.batch
                 yield Group(shown, self.predictor.prepare(pixels, view.of(pixels[0]), places) if size else None)
 
@@ -233,8 +233,12 @@ class Job:
 
     def _predicted(self, groups: Iterator[Group]) -> Iterator[Found]:
         smoother = Smoother(self.settings.smooth) if self.settings.smooth else None
-        for group in groups:
-            pending = self.predictor.begin(group.prepared, smoother) if group.prepared else None
+
+        def begin(group: Group) -> tuple[Group, Pending | None]:
+            return group, self.predictor.begin(group.prepared, smoother) if group.prepared else None
+
+        side_by_side = self.predictor.side_by_side and smoother is None
+        for group, pending in in_order(begin, groups, cores() if side_by_side else 1):
             for place, shown in enumerate(group.shown):
                 yield Found(shown, pending, place)
 
@@ -292,8 +296,8 @@ class Job:
         problems = [row["problem"] for row in rows if row["problem"]]
         if self.clip.file is not None and (missing := self.clip.file.missing):
             problems.append(
-                f"{self.clip.path.name} stops after {len(rows):,} frames, about {missing:,} before its end: the file is cut "
-                "off; what is there was predicted."
+                f"{self.clip.path.name} stops after {len(rows):,} frames, about {missing:,} before its end: the file "
+                "is cut off; what is there was predicted."
             )
         return problems
 

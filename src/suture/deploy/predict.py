@@ -75,17 +75,27 @@ def predict(
     mine = {clip.name for clip in shared_out(clips, rank, world)}
     for job in jobs:
         _refuse_to_replace(job, force, mine=job.clip.name in mine)
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)  # frames are worked on side by side already
-    try:
+    with _one_core_each(predictor.side_by_side and not settings.smooth):
         summary = _run([job for job in jobs if job.clip.name in mine], console)
-    finally:
-        cv2.setNumThreads(threads)
     summary = sum(_gathered(summary), Summary())
     if summary.problems and not summary.clips and not summary.skipped:
         more = f" ({len(summary.problems) - 1} more inputs failed.)" if len(summary.problems) > 1 else ""
         raise UserError(summary.problems[0] + more)
     return summary
+
+
+@contextmanager
+def _one_core_each(network: bool) -> Iterator[None]:
+    """Let OpenCV, and if asked the network, keep to one core: frames are worked on side by side already."""
+    before = cv2.getNumThreads(), torch.get_num_threads()
+    cv2.setNumThreads(1)
+    if network:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before[0])
+        torch.set_num_threads(before[1])
 
 
 def _run(jobs: Sequence[Job], console: Console) -> Summary:

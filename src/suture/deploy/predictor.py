@@ -21,6 +21,7 @@ from suture.deploy.smoothing import Smoother
 from suture.deploy.windows import by_windows
 from suture.errors import UserError
 from suture.models.inference import probabilities
+from suture.models.segmenter import Segmenter
 
 
 class Prediction(NamedTuple):
@@ -88,6 +89,11 @@ class Predictor:
     @property
     def device(self) -> torch.device:
         return self.network.device
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether several batches at once, each on one core, are faster than one on all cores: PyTorch on a CPU."""
+        return self.device.type == "cpu" and isinstance(self.network.module, Segmenter)
 
     def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
         """The mask of a frame (H W 3 to H W), or of each of several of one size (B H W 3 to B H W).
