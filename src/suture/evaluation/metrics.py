@@ -112,54 +112,6 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=np.asarray(whole) > 0)
 
 
-class ConfusionMatrix:
-    """A confusion matrix that grows, for scores during training.
-
-    >>> matrix = ConfusionMatrix(2)
-    >>> matrix.update(np.array([[0, 1, 1, 1]]), np.array([[0, 1, 0, 255]]))
-    >>> matrix.iou.tolist(), matrix.miou, round(matrix.pa, 3)
-    ([0.5, 0.5], 0.5, 0.667)
-    """
-
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
-        self.counts = np.zeros((classes + 1, classes + 1), np.int64)
-
-    def update(self, prediction: Mask, truth: Mask) -> None:
-        """Add masks of any shape, one frame or a batch."""
-        self.counts += confusion(prediction, truth, self.classes)
-
-    def __add__(self, other: "ConfusionMatrix") -> "ConfusionMatrix":
-        total = ConfusionMatrix(self.classes)
-        total.counts = self.counts + other.counts
-        return total
-
-    @property
-    def iou(self) -> np.ndarray:
-        return iou(self.counts)
-
-    @property
-    def dice(self) -> np.ndarray:
-        return dice(self.counts)
-
-    @property
-    def miou(self) -> float:
-        """Mean over the classes that are there or predicted."""
-        return float(mean(self.iou))
-
-    @property
-    def mean_dice(self) -> float:
-        return float(mean(self.dice))
-
-    @property
-    def pa(self) -> float:
-        return float(pixel_accuracy(self.counts))
-
-    @property
-    def pac(self) -> float:
-        return float(mean(class_accuracy(self.counts)))
-
-
 def boundary_counts(prediction: np.ndarray, truth: np.ndarray, classes: int, tolerance: float) -> np.ndarray:
     """Count each class's boundary pixels (C×4): near and all of the prediction's, near and all of the truth's.
 
