@@ -102,16 +102,13 @@ class Job:
     autocast: torch.dtype | None = None
     """What inference computes in; None is full precision."""
     workers: int = 0
-    compile: bool | Literal["auto"] = False
-    """Whether networks are compiled; `auto` is on a GPU, in stages long enough to be worth the minute it takes."""
+    compile: bool = False
     capture: bool = False
     """Whether a step is recorded and replayed as a CUDA graph."""
     rank: int = 0
     world: int = 1
 
 
-LONG = 10_000
-"""Steps from which on compiling the networks pays."""
 START = "start"
 """As `start_from`: the segmenter that the run began with."""
 
@@ -172,8 +169,7 @@ class Stage(L.LightningModule, ABC):
         self.epoch_frames = self.prepare()
         self.total_steps = self.settings.total_steps(self.epoch_frames)
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
-        long = job.device.type == "cuda" and self.total_steps >= LONG
-        if long if job.compile == "auto" else job.compile:
+        if job.compile:
             for network in self.networks():
                 network.compile()
         # Accumulated parts would each have gradients of their own in the graph.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from lightning.fabric.plugins.environments import LightningEnvironment, SLURMEnvironment, TorchElasticEnvironment
+from lightning.pytorch.strategies import DDPStrategy
 
 from suture.errors import UserError
 from suture.runs.config import ComputeSettings
@@ -95,7 +96,10 @@ class Processes:
             "plugins": [TorchElasticEnvironment() if self.world > 1 else LightningEnvironment()],
         }
         if self.world > 1:
-            options |= {"strategy": "ddp", "num_nodes": self.world // self.local_world, "sync_batchnorm": cuda}
+            # With synchronised batch norm every process has the same buffers: sending those of the first one at every
+            # step would be needless, and for a bank of many frames expensive.
+            strategy = DDPStrategy(broadcast_buffers=not cuda)
+            options |= {"strategy": strategy, "num_nodes": self.world // self.local_world, "sync_batchnorm": cuda}
         return options
 
     def precision(self, compute: ComputeSettings) -> str:
