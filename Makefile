@@ -7,11 +7,12 @@ demo: export SUTURE_CACHE = demo/cache
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: demo/data ## the whole job on generated video, in demo/: check, train, evaluate, report
+demo: demo/data ## the whole job on generated video, in demo/: check, train, evaluate, report, predict
 	@.venv/bin/suture check demo/data
 	@.venv/bin/suture train demo/data --preset demo --set method=supervised -o demo/runs/supervised
 	@.venv/bin/suture train demo/data --preset demo --set method=pgvcl -o demo/runs/pgvcl
 	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl -o demo/report.html
+	@.venv/bin/suture predict demo/runs/pgvcl demo/data/videos/case08.mp4 -o demo/predictions
 
 test: lint ## lint, then all tests
 	@.venv/bin/python -m pytest -q -n auto --dist loadfile

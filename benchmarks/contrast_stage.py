@@ -5,7 +5,8 @@ size, trained by the code that a run uses:
 
 - `shared`, `bank`, `own`: our stage with its three ways to other-video keys;
 - `paper`: the paper's way, each query with keys of its own, the loss from all pixel pairs, fp32, no graph;
-- `12gb`: `shared` in accumulated parts, in a process that may take 12 GB of the card.
+- `12gb`: `shared` in a process that may take no more than a card of 12 GB has free, in as few parts as fit there;
+- `preset`: the stage of the presets `endovis18` and `cadis` as it stands there, in such a process.
 
 Each of ours is timed three times: loading from disk, on a drawn batch that already sits on the device, and on a batch
 that is rendered there too. The floor is what the bare networks take for the same frames, in the same run.
@@ -13,7 +14,10 @@ that is rendered there too. The floor is what the bare networks take for the sam
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,13 +28,16 @@ from stages import Bench, Pace, flops, footage_options, full_float32, loader_pac
 from suture.data.keys import KeySettings
 from suture.methods.pgvcl import Contrast, ContrastBatch, ContrastSettings
 from suture.methods.stage import Total
+from suture.runs.config import load_config
 
 PROMISED = {"shared": 180.0, "bank": 200.0}
 PROMISED_LOADING, PROMISED_MEMORY = 0.95, 24e9
 PAPER = 12.4
 """Query frames per second of the paper, on two Titan Xp."""
-KEYS = {"own": 6, "paper": 6, "shared": 2, "12gb": 2, "bank": 1}
+KEYS = {"shared": 2, "bank": 1, "own": 6, "12gb": 2, "preset": 6, "paper": 6}
 """Frames that the momentum branch encodes for each query."""
+SMALL_CARD = 11.5 * 2**30
+"""Bytes of a 12 GB card that a process gets: some are taken by the driver and the screen."""
 
 
 class PairwiseContrast(Contrast):
@@ -47,24 +54,38 @@ class PairwiseContrast(Contrast):
         )
 
 
-def contrast(options: argparse.Namespace, mode: str, steps: int) -> Contrast:
+def contrast(options: argparse.Namespace, mode: str, steps: int, parts: int = 1) -> Contrast:
     """The stage of a mode."""
+    if mode == "preset":
+        stated = load_config(Path(), "endovis18", [f"method.contrast.steps={options.warmup + steps}"])
+        return Contrast("contrast", ContrastSettings(**stated.method["contrast"]))
     settings = ContrastSettings(
         steps=options.warmup + steps,
         epochs=None,
         batch=options.batch,
-        accumulate=options.accumulate if mode == "12gb" else 1,
+        accumulate=parts,
         keys=KeySettings(mode={"own": "paper", "12gb": "shared"}.get(mode, mode)),
     )
     return (PairwiseContrast if mode == "paper" else Contrast)("contrast", settings)
 
 
-def train(bench: Bench, mode: str, steps: int, resident: str | None = None) -> Pace:
+def train(bench: Bench, mode: str, steps: int, resident: str | None = None, parts: int = 1) -> Pace:
     """The pace of a mode."""
-    plain = {"precision": "32", "capture": False, "compile": False} if mode == "paper" else {}
+    plain: dict[str, Any] = {"precision": "32", "capture": False, "compile": False} if mode == "paper" else {}
     job, trainer_options = bench.job(**plain)
     with tidy():
-        return pace(contrast(bench.options, mode, steps), job, trainer_options, bench.options.warmup, resident)
+        return pace(contrast(bench.options, mode, steps, parts), job, trainer_options, bench.options.warmup, resident)
+
+
+@contextmanager
+def small_card() -> Iterator[None]:
+    """As if the device had no more memory than a card of 12 GB."""
+    if CUDA:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, SMALL_CARD / total))
+    yield
+    if CUDA:
+        torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def floor(bench: Bench) -> dict[str, float]:
@@ -115,11 +136,10 @@ def main() -> None:
     options = parser(__doc__)
     footage_options(options)
     options.add_argument("--batch", type=int, default=16 if CUDA else 4)
-    options.add_argument("--accumulate", type=int, default=2, help="parts of the batch on a 12 GB card")
     options.add_argument("--steps", type=int, default=120 if CUDA else 4, help="timed steps with loading from disk")
     options.add_argument("--resident-steps", type=int, default=40 if CUDA else 4)
     options.add_argument("--paper-steps", type=int, default=5 if CUDA else 2)
-    options.add_argument("--modes", nargs="+", default=["shared", "bank", "own", "12gb", "paper"], choices=list(KEYS))
+    options.add_argument("--modes", nargs="+", default=list(KEYS), choices=list(KEYS))
     options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
     chosen = options.parse_args()
 
@@ -139,13 +159,12 @@ def main() -> None:
             with full_float32():
                 row["loaded"] = asdict(train(bench, mode, chosen.paper_steps))
             chosen.warmup = warmup
-        elif mode == "12gb":
-            if CUDA:
-                total = torch.cuda.get_device_properties(0).total_memory
-                torch.cuda.set_per_process_memory_fraction(min(1.0, 11.5 * 2**30 / total))
-            row["loaded"] = asdict(train(bench, mode, chosen.resident_steps))
-            if CUDA:
-                torch.cuda.set_per_process_memory_fraction(1.0)
+        elif mode in ("12gb", "preset"):
+            with small_card():
+                for row["accumulate"] in (1, 2, 4, 8):
+                    with suppress(torch.cuda.OutOfMemoryError):
+                        row["loaded"] = asdict(train(bench, mode, chosen.resident_steps, parts=row["accumulate"]))
+                        break
         else:
             row["rendered"] = asdict(train(bench, mode, chosen.resident_steps, "rendered"))
             if mode != "own":

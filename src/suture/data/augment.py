@@ -173,9 +173,10 @@ def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
 
 def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
     """Resize every box to height × width, colours as they are: N 3 H W, float, 0…1."""
-    images = patches.images.pixels.float() / 255
+    images = patches.images.pixels.float()
     grid = _grid(patches.images.boxes, patches.flip, size, images.shape[-2:])
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return sampled.div_(255)  # the patches are larger than what is taken out of them
 
 
 def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor:
@@ -242,7 +243,8 @@ def recolor(images: Tensor, color: Tensor) -> Tensor:
     n, _, height, width = images.shape
     flat = images.reshape(n, 3, -1)
     mean = to_grey @ matrix @ flat.mean(2, keepdim=True)
-    moved = contrast[:, None, None] * (matrix @ flat) + (1 - contrast[:, None, None]) * mean
+    contrast = contrast[:, None, None]
+    moved = torch.baddbmm((1 - contrast) * mean, contrast * matrix, flat)
     moved = moved.clamp_(0, 1).reshape(n, 3, height, width)
     return _blurred(moved, blur)
 

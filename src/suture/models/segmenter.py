@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from suture.errors import UserError
+from suture.models.depthwise import SLOW, use_fast_depthwise
 from suture.models.pretrained import (
     Layout,
     Normalisation,
@@ -66,6 +67,8 @@ class Segmenter(nn.Module):
         self.output_stride = output_stride
         self.layout = layout
         self.backbone, self.classifier = _regroup(model, architecture)
+        if SLOW:
+            use_fast_depthwise(self)
         self.register_buffer("mean", torch.tensor(normalise[0]).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(normalise[1]).view(1, -1, 1, 1))
         # Sides are padded to a multiple of this, the coarsest grid inside; DPT's decoder halves its encoder's again.
