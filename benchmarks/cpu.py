@@ -1,0 +1,177 @@
+"""The demo's training on the CPU, against the plain version of itself: `python benchmarks/cpu.py`.
+
+The same steps, with the same frames and draws. The plain version decodes its frames whenever it needs them, hands them
+on whole, augments them one by one, lets the networks compute in torch's default memory format with torch's convolutions
+alone, and takes the contrast from the similarities of all pixel pairs. Then one of these after the other is done
+Suture's way: what was gained by what. Steps in bfloat16 come last, where the processor computes in it.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from common import parser, report, table
+from contrast_loss import pairwise_contrast
+from rich.console import Console
+from stages import pace, quiet
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from suture.data.augment import Patches, render_images, render_labels
+from suture.data.render import SyntheticSettings
+from suture.data.sources.synthetic import write_synthetic
+from suture.methods import pgvcl, supervised
+from suture.methods.pgvcl import Contrast, ContrastBatch
+from suture.methods.pseudo import PseudoLabels
+from suture.methods.stage import Job, Stage, Total
+from suture.models import segmenter
+from suture.runs.config import load_config
+from suture.runs.fit import make_job, starting_segmenter
+from suture.runs.folder import Run
+from suture.runs.processes import Processes
+from suture.runs.run import open_data
+from suture.runs.session import Session
+
+PROMISED = 2.0
+STEPS = {"supervised": 480, "contrast": 60}
+"""Of `make demo`: a supervised run and one of PGV-CL."""
+LADDER = (
+    *("plain", "frame store", "cut and augmented as a batch", "channels last", "fast depthwise convolution"),
+    *("class sums", "bfloat16"),
+)
+"""Each of them with all before it."""
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor has instructions for it, so that it is not merely emulated."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16"))
+
+
+def whole(array: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In place of `suture.data.augment.cut`: the frame as it is."""
+    height, width = array.shape[:2]
+    return array, (box * (width, height, width, height)).astype(np.float32)
+
+
+def one_by_one(render: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Render samples one after the other, as the usual transforms do."""
+
+    def plain(patches: Patches, *sizes: Any) -> Tensor:
+        def sample(i: int) -> Patches:
+            return tree_map_only(Tensor, lambda x: x[i : i + 1], patches)
+
+        return torch.cat([render(sample(i), *sizes) for i in range(len(patches.flip))])
+
+    return plain
+
+
+def pairs(stage: Contrast, batch: ContrastBatch) -> Total:
+    """In place of `Contrast.loss`: the similarities of all pixel pairs, with the same keys."""
+    queries, per_query = batch.own_numbers.shape
+    keys, labels = stage.momentum(batch.keys.images), batch.keys.labels
+    own = torch.arange(queries * per_query).view(queries, per_query)
+    order = torch.cat([own, batch.others], 1)
+    query = stage.online(batch.queries.images)
+    return Total(*pairwise_contrast(query, batch.queries.labels, keys[order], labels[order]))
+
+
+@contextmanager
+def plainly(reached: int) -> Iterator[None]:
+    """What is not reached yet on the ladder, the plain way."""
+    with ExitStack() as held:
+        if reached < LADDER.index("cut and augmented as a batch"):
+            held.enter_context(mock.patch("suture.data.augment.cut", whole))
+            for module in (supervised, pgvcl):
+                for render in (render_images, render_labels):
+                    held.enter_context(mock.patch.object(module, render.__name__, one_by_one(render)))
+        if reached < LADDER.index("fast depthwise convolution"):
+            held.enter_context(mock.patch.object(segmenter, "SLOW", False))
+        if reached < LADDER.index("class sums"):
+            held.enter_context(mock.patch.object(Contrast, "loss", pairs))
+        yield
+
+
+class Demo:
+    """The demo's data, and the jobs of its stages."""
+
+    def __init__(self, folder: Path, frames: int) -> None:
+        self.folder = folder
+        if not (folder / "data").exists():
+            write_synthetic(folder / "data", SyntheticSettings(frames=frames), workers=2)
+
+    def job(self, reached: int, steps: int) -> tuple[Job, list[Stage], dict[str, Any]]:
+        """The job and the two kinds of stages, with as many steps, and the options of Lightning's Trainer."""
+        said = [
+            "method=pgvcl",
+            f"method.pretrain.steps={steps}",
+            f"method.contrast.steps={steps}",
+            f"data.cache={self.folder / 'cache'}",
+            f"data.store={str(reached >= LADDER.index('frame store')).lower()}",
+            f"compute.channels_last={str(reached >= LADDER.index('channels last')).lower()}",
+            f"compute.precision={'bf16' if reached == LADDER.index('bfloat16') else '32'}",
+            "compute.accelerator=cpu",
+            "compute.workers=0",
+        ]
+        config = load_config(self.folder / "data", preset="demo", overrides=said)
+        opened, processes = open_data(config), Processes.start(config.compute)
+        session = Session(Run(self.folder / "run"), config, opened, processes, Console(quiet=True))
+        stages = list(config.build_method().stages())
+        job = make_job(session, stages, starting_segmenter(config, len(opened.dataset.classes), processes))
+        labels = next(stage for stage in stages if isinstance(stage, PseudoLabels))
+        labels.run(job)
+        labels.load(job)
+        trained = [stage for stage in stages if isinstance(stage, Stage) and stage.name in ("pretrain", "contrast")]
+        return job, trained, processes.trainer_options(config.compute)
+
+
+def measure(demo: Demo, options: argparse.Namespace, reached: int) -> dict[str, float]:
+    """Milliseconds of a step of both kinds."""
+    clock = time.process_time if options.busy else time.perf_counter
+    with plainly(reached), mock.patch("stages.time.perf_counter", clock):
+        job, stages, trainer_options = demo.job(reached, options.warmup + options.steps)
+        found = [pace(stage, job, trainer_options, options.warmup).step_ms for stage in stages]
+    return dict(zip(STEPS, found, strict=True))
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--data", type=Path, help="folder for the generated videos; they are kept there")
+    options.add_argument("--frames", type=int, default=60, help="of each video, as the demo's")
+    options.add_argument("--warmup", type=int, default=2)
+    options.add_argument("--steps", type=int, default=6, help="timed steps")
+    options.add_argument("--rounds", type=int, default=3, help="the fastest of so many rounds counts")
+    options.add_argument("--busy", action="store_true", help="count CPU seconds: others use this machine too")
+    chosen = options.parse_args()
+    quiet()
+    reached = range(len(LADDER) if has_bfloat16() else len(LADDER) - 1)
+    with tempfile.TemporaryDirectory() as folder:
+        demo = Demo(chosen.data or Path(folder), chosen.frames)
+        rounds = [[measure(demo, chosen, step) for step in reached] for _ in range(chosen.rounds)]
+    rows: list[dict[str, Any]] = []
+    for step in reached:
+        fastest = {kind: min(found[step][kind] for found in rounds) for kind in STEPS}
+        seconds = sum(fastest[kind] * STEPS[kind] for kind in STEPS) / 1000
+        rows.append({"way": LADDER[step], **fastest, "seconds": seconds})
+    before = [rows[0], *rows]
+    cells = (
+        [*row.values(), f"{last['seconds'] / row['seconds']:.2f}x", f"{rows[0]['seconds'] / row['seconds']:.2f}x"]
+        for row, last in zip(rows, before, strict=False)
+    )
+    print(table(cells, ("way", "supervised ms", "contrast ms", "demo s", "gained", "in all")))
+    if not has_bfloat16():
+        print("this processor has no bfloat16")
+    ours = rows[LADDER.index("class sums")]
+    print(f"ours against plain: {rows[0]['seconds'] / ours['seconds']:.2f}x (promised {PROMISED:.0f}x)")
+    report("cpu", {"rows": rows, "steps": STEPS, "bfloat16": has_bfloat16()}, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
