@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import time
@@ -142,10 +143,11 @@ def bandwidth() -> float:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
+        told = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
         return platform.processor() or platform.machine()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    names = re.findall(r"^Model name:\s*(.+)$", told, re.MULTILINE)
+    return f"{names[0]} ({platform.machine()})" if names else platform.machine()
 
 
 def _commit() -> str:

@@ -7,6 +7,7 @@ Suture's way: what was gained by what. Steps in bfloat16 come last, where the pr
 """
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
 
 import numpy as np
 import torch

@@ -64,7 +64,7 @@ def make_folder(root: Path, frames: int) -> None:
     (root / "dataset.yaml").write_text(yaml.safe_dump(facts), encoding="utf-8")
 
 
-def begin_run(root: Path, started: float) -> dict[str, float]:
+def begin_run(root: Path, started: float) -> dict[str, Any]:
     """In a fresh process: all that `suture train` does before its first batch of the contrast stage."""
     marks = {"process": started}
 
@@ -180,7 +180,8 @@ def grow_keys(options: argparse.Namespace) -> list[dict[str, Any]]:
 
     bench = Bench(options)
     rows = []
-    for others in (4, 62, "all"):
+    ways: tuple[Any, ...] = (4, 62, "all")
+    for others in ways:
         settings = ContrastSettings(
             steps=options.warmup + options.steps,
             epochs=None,

@@ -24,7 +24,7 @@ from common import CUDA, parser, report, synchronize
 from latency import write_network
 from rich.console import Console
 
-from suture.deploy.clips import find_clips
+from suture.deploy.inputs import find_clips
 from suture.deploy.outputs import to_yuv, video_writer
 from suture.deploy.overlap import cores
 from suture.deploy.pipeline import Settings

@@ -289,9 +289,10 @@ def predict(
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
     if _first():
-        skipped = f", {summary.skipped} inputs were done before" if summary.skipped else ""
-        problems = f", {len(summary.problems)} problems" if summary.problems else ""
-        _say(out, f"Predicted: {output} ({summary.frames:,} frames of {summary.clips} inputs{skipped}{problems})")
+        skipped = f", {_counted(summary.skipped, 'input')} done before" if summary.skipped else ""
+        problems = f", {_counted(len(summary.problems), 'problem')}" if summary.problems else ""
+        done = f"{_counted(summary.frames, 'frame')} of {_counted(summary.clips, 'input')}"
+        _say(out, f"Predicted: {output} ({done}{skipped}{problems})")
     if summary.problems:
         raise typer.Exit(1)
 
@@ -351,6 +352,10 @@ def _numbers(option: str, said: str, example: str) -> list[int]:
     if len(numbers) != len(parts) or len(parts) != len(example.split(mark)) or 0 in numbers[-2:]:
         raise UserError(f"{option} is {said}, expected numbers such as {example}.")
     return numbers
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _say(console: Console, line: str) -> None:

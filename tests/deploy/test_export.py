@@ -265,5 +265,17 @@ def test_the_card_alone(finished: Path, tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["export", str(tmp_path)])
+    for run, said in (
+        (tmp_path, "has no config.yaml, expected the folder of a finished run"),
+        ("absent", "is no folder"),
+    ):
+        result = CliRunner().invoke(app, ["export", str(run)])
+        assert isinstance(result.exception, UserError)
+        assert said in str(result.exception)
+
+
+def test_a_place_that_cannot_be_written_to(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["export", str(finished), "-o", str(tmp_path / "file/MODEL_CARD.md")])
     assert isinstance(result.exception, UserError)
+    assert "MODEL_CARD.md cannot be written (File exists)" in str(result.exception)

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import cv2
 import pytest
-from predict_files import write_images, write_model, write_video
+from predict_files import picture, write_images, write_model, write_video
 from rich.console import Console
 
 from suture.cli import main
@@ -129,8 +130,51 @@ def test_a_full_disk_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pipeline, "write_mask", full)
-    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room and start again"):
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
         go(Predictor(folder, "cpu"), write_images(tmp_path / "frames"), tmp_path / "out")
+
+
+def test_a_place_that_cannot_be_written_to_is_one_sentence(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    given = write_images(tmp_path / "frames")
+    with pytest.raises(UserError, match=r"The output .*frame0.png is a file, expected a folder"):
+        go(Predictor(folder, "cpu"), given, given / "frame0.png")
+    monkeypatch.setattr(pipeline, "write_mask", refused)
+    with pytest.raises(UserError, match=r"\(Permission denied\): give a folder that you may write to, and start again"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+
+
+def test_other_frames_of_the_same_names_and_sizes_are_told_apart(folder: Path, tmp_path: Path) -> None:
+    """As those in uncompressed files are: the one video's masks must not pass for the other's."""
+    (one,) = write_images(tmp_path / "a/frames", 1, suffix=".bmp").iterdir()
+    other = tmp_path / "b/frames" / one.name
+    other.parent.mkdir(parents=True)
+    cv2.imwrite(str(other), picture(9)[..., ::-1])
+    assert other.stat().st_size == one.stat().st_size
+    go(Predictor(folder, "cpu"), one, tmp_path / "out")
+    assert "skipped" in go(Predictor(folder, "cpu"), one, tmp_path / "out")
+    with pytest.raises(UserError, match=r"\(input\)"):
+        go(Predictor(folder, "cpu"), other, tmp_path / "out")
+
+
+def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    given = write_video(tmp_path / "case.mp4", 3000)
+    command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    masks = tmp_path / "out/case/masks"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not (masks.exists() and any(masks.iterdir())):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert said.endswith("Stopped; start the same command again to go on.\n")
+    left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
+    assert left == {"masks", ".journal.jsonl"}  # nothing half-written, and what is done is known
 
 
 @pytest.fixture
@@ -152,7 +196,7 @@ def test_two_processes_share_the_files(folder: Path, tmp_path: Path, environment
         env=environment,
     )
     assert result.returncode == 1
-    assert result.stdout.count("(32 frames of 4 inputs, 1 problems)") == 1, result.stderr[-3000:]
+    assert result.stdout.count("(32 frames of 4 inputs, 1 problem)") == 1, result.stderr[-3000:]
     assert all(result.stderr.count(f"{name}: 8 frames") == 1 for name in "abcd")
     assert result.stderr.count("broken: ") == 1
     (tmp_path / "videos/broken.mp4").unlink()
@@ -208,7 +252,7 @@ def test_exit_codes(
     frames = write_images(tmp_path / "frames")
     out = tmp_path / "out"
     assert suture(monkeypatch, "predict", folder, frames, "-o", out, "--device", "cpu") == 0
-    assert f"Predicted: {out} (5 frames of 1 inputs)" in capsys.readouterr().out
+    assert f"Predicted: {out} (5 frames of 1 input)" in capsys.readouterr().out
     (frames / "frame2.png").write_bytes(b"no picture")
     shutil.rmtree(out)
     assert suture(monkeypatch, "predict", folder, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1

@@ -9,7 +9,7 @@ import pytest
 from predict_files import write_images, write_model, write_sound, write_video
 from rich.console import Console
 
-from suture.deploy.clips import find_clips, shared_out
+from suture.deploy.inputs import find_clips, shared_out
 from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
@@ -63,6 +63,8 @@ def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:
     assert "masks" not in names(find_clips([tree]))
     assert "frames" not in names(find_clips([tree], leave_out=tree / "frames"))
     assert names(find_clips([tree / "masks"])) == ["masks"]
+    (tree / "c/prediction.json").write_text("{}")  # an earlier output folder among the videos
+    assert "other" not in names(find_clips([tree]))
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,17 @@ def test_one_bad_file_does_not_stop_the_others(predictor: Predictor, tmp_path: P
     assert summary.clips == 1
     assert len(summary.problems) == 1
     assert "only sound" in summary.problems[0]
-    assert "only sound" in said.getvalue()
+    assert said.getvalue().count("only sound") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good"]
+
+
+def test_why_nothing_can_be_predicted_is_told_once(predictor: Predictor, tmp_path: Path) -> None:
+    sound, text = write_bad("sound", tmp_path), write_bad("text", tmp_path)
+    for given, ends in (([sound], "only sound"), ([sound, text], "None of the 2 inputs can be used")):
+        told = io.StringIO()
+        with pytest.raises(UserError, match=ends) as caught:
+            predict(predictor, given, tmp_path / "out", console=Console(file=told, width=300))
+        assert (told.getvalue() + str(caught.value)).count("only sound") == 1
 
 
 def test_a_broken_frame_is_told_and_left_out(predictor: Predictor, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from predict_files import COLORS, NAMES, picture, write_model, write_video
@@ -14,6 +15,7 @@ from rich.console import Console
 from suture.data.classes import IGNORE
 from suture.data.view import View
 from suture.deploy.export import Shape, to_onnx
+from suture.deploy.outputs import read_written_mask
 from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
@@ -106,6 +108,22 @@ def test_a_view_inside_the_file(tmp_path: Path, output: str) -> None:
     found = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), output, VIEW))(picture(3))
     expected = np.where(VIEW.mask(48, 40), scores(picture(3)).argmax(0), IGNORE)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_view_inside_the_file_is_the_only_one(tmp_path: Path) -> None:
+    """A border that is found in the frames must not be cut off before the file cuts out what it was told."""
+    model = write_onnx(tmp_path / "model.onnx", (40, 48), "masks", VIEW)
+    frame = np.where(VIEW.mask(48, 40)[..., None], picture(3), 0).astype(np.uint8)
+    cv2.imwrite(str(tmp_path / "frame.png"), frame[..., ::-1])
+    quiet = Console(quiet=True)
+    predict(Predictor(model), [tmp_path / "frame.png"], tmp_path / "out", console=quiet)
+    mask = read_written_mask(tmp_path / "out/frame/masks/frame.png")
+    np.testing.assert_array_equal(mask, Predictor(model)(frame))
+    with pytest.raises(UserError, match=r"model.onnx cuts its view out of whole frames itself: give it frames without"):
+        predict(Predictor(model), [tmp_path / "frame.png"], tmp_path / "other", Settings(view=VIEW), console=quiet)
+    for option in ("flip", "window"):
+        with pytest.raises(UserError, match="export it without --view"):
+            Predictor(model, **{option: True})
 
 
 def test_averages(tmp_path: Path) -> None:

@@ -183,8 +183,9 @@ def test_what_is_no_model(tmp_path: Path, folder: Path) -> None:
             Predictor(tmp_path / name)
     with pytest.raises(UserError, match="expected auto, cpu"):
         Predictor(folder, "toaster")
-    with pytest.raises(UserError, match="scales are"):
-        Predictor(folder, "cpu", scales=(0,))
+    for scales in ((), (0,), (1, 100), (float("nan"),)):
+        with pytest.raises(UserError, match="scales are"):
+            Predictor(folder, "cpu", scales=scales)
 
 
 def test_a_description_that_was_tampered_with(tmp_path: Path) -> None:

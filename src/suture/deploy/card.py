@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from suture.errors import UserError
-from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS
+from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.titles import SCORES, SETS
 from suture.files import read_json, read_yaml
 from suture.models.weights import DESCRIPTION
 
 CARD = "MODEL_CARD.md"
-SETS = {"test": f"{NEW_VIDEOS} (test)", "val": f"{NEW_VIDEOS} (validation)", COMPLETION: COMPLETION}
-SCORES = {"miou": "mIoU", "miou_frames": "mIoU per frame", "dice": "Dice", "pa": "PA", "pac": "PAC", "nsd": "NSD"}
 WEAK = 0.5
 """A class below this IoU is named among the limits."""
 
@@ -36,6 +35,8 @@ class Papers:
 
         >>> print(Papers.read(Path("runs/pgvcl")).card())  # doctest: +SKIP
         """
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder, expected that of a finished run.")
         for name in ("config.yaml", "data.json", "environment.json", DESCRIPTION):
             if not (folder / name).exists():
                 raise UserError(f"{folder} has no {name}, expected the folder of a finished run: train it to the end.")
@@ -164,10 +165,12 @@ def _scores(papers: Papers) -> Iterator[str]:
         "is on the unlabelled frames of the labelled training videos, and says nothing about new ones."
     )
     yield ""
+    # Consistency says something beside that of the true masks only: that is for the report.
+    titles = {score.key: score.title for score in SCORES if score.key != "consistency"}
     yield from _table(
-        ("scored on", "cases", "frames", *SCORES.values()),
+        ("scored on", "cases", "frames", *titles.values()),
         [
-            (SETS[which], len(one["cases"]), one["overall"]["frames"], *(_percent(one["overall"][s]) for s in SCORES))
+            (SETS[which], len(one["cases"]), one["overall"]["frames"], *(_percent(one["overall"][s]) for s in titles))
             for which, one in metrics.items()
         ],
     )
@@ -175,7 +178,7 @@ def _scores(papers: Papers) -> Iterator[str]:
     for which, one in metrics.items():
         if interval := one["primary"]["interval"]:
             low, high = map(_percent, interval)
-            yield f"- {SETS[which]}: 95 % interval of the {SCORES[one['primary']['score']]} over cases {low}–{high}."
+            yield f"- {SETS[which]}: 95 % interval of the {titles[one['primary']['score']]} over cases {low}–{high}."
     for note in dict.fromkeys(note for one in metrics.values() for note in one["notes"]):
         yield f"- {note}."
     yield ""

@@ -126,7 +126,7 @@ def export_run(
     0.99998
     """
     _refuse_impossible(output, frame, view, dynamic)
-    model, papers = Model.load(folder), Papers.read(folder)
+    papers, model = Papers.read(folder), Model.load(folder)
     shape = Shape(None if dynamic else frame or papers.frame or model.size, view, logits, half)
     card, text = output.with_name(CARD), papers.card()
     _refuse_to_replace(output, None, force)
@@ -141,9 +141,10 @@ def export_run(
             f"{output} was not written: its masks agree with PyTorch's in {agreement:.3%} of the pixels, expected "
             f"{BARS[shape.precision]:.1%}; {mend}."
         )
-    with replacing(output) as temporary:
-        temporary.write_bytes(file)
-    write_text(card, text)
+    with _told(output):
+        with replacing(output) as temporary:
+            temporary.write_bytes(file)
+        write_text(card, text)
     return Exported(output, card, shape, agreement, sum(map(len, frames)), real)
 
 
@@ -186,7 +187,20 @@ def write_card(folder: Path, output: Path, *, force: bool = False) -> None:
     """Write the card of a finished run's model alone."""
     text = Papers.read(folder).card()
     _refuse_to_replace(output, text, force)
-    write_text(output, text)
+    with _told(output):
+        write_text(output, text)
+
+
+@contextmanager
+def _told(output: Path) -> Iterator[None]:
+    """A full disk, or a place that may not be written to, in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{output} cannot be written ({error.strerror or error}): give another --output, with room, where you may "
+            "write."
+        ) from error
 
 
 def _refuse_impossible(output: Path, frame: tuple[int, int] | None, view: View | None, dynamic: bool) -> None:

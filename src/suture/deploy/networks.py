@@ -37,6 +37,8 @@ class Network:
     """Whether its scores tell how sure it is; else it gives its decisions only."""
     identity: dict[str, str]
     """Name and SHA-256 of its file."""
+    cuts: bool = False
+    """Whether it cuts the view out of whole frames itself."""
 
 
 def open_network(path: Path, device: str = "auto") -> Network:
@@ -54,7 +56,8 @@ def open_network(path: Path, device: str = "auto") -> Network:
     where = _torch_device(device)
     segmenter = model.segmenter.to(where).to(memory_format=torch.channels_last).requires_grad_(False)
     identity = fingerprint(path / WEIGHTS if path.is_dir() else path)
-    return Network(segmenter, _table(model.names, model.colors), model.size, where, True, True, identity)
+    table = _table(model.names, model.colors)
+    return Network(segmenter, table, model.size, where, any_size=True, scored=True, identity=identity)
 
 
 class OnnxNetwork(nn.Module):
@@ -103,12 +106,10 @@ def _open_onnx(path: Path, device: str) -> Network:
         raise UserError(f"{path} needs ONNX Runtime, which is not installed: pip install onnxruntime.") from error
     from suture.deploy.export import FORMAT
 
-    wanted = torch.device("cpu") if device == "auto" else _torch_device(device)
-    providers = ["CPUExecutionProvider"]
-    if device != "cpu" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        providers.insert(0, "CUDAExecutionProvider")
-    elif wanted.type != "cpu":
-        raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
+    where, cuda = _torch_device(device), "CUDAExecutionProvider"
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if where.type == "cuda" and cuda in onnxruntime.get_available_providers():
+        providers.insert(0, (cuda, {"device_id": where.index or 0}))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
@@ -116,6 +117,9 @@ def _open_onnx(path: Path, device: str) -> Network:
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path} is no ONNX file that can be loaded ({reason}): export it again.") from error
+    # A runtime whose CUDA libraries are missing goes on without them, and without a word.
+    if device != "auto" and where.type != "cpu" and cuda not in session.get_providers():
+        raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
     said = session.get_modelmeta().custom_metadata_map.get("suture")
     try:
         about = json.loads(said or "")
@@ -130,7 +134,14 @@ def _open_onnx(path: Path, device: str) -> Network:
         raise UserError(f"{path} was not written by `suture export`: it does not say its classes.") from error
     module = OnnxNetwork(session, len(names), multiple, scored, view)
     return Network(
-        module, _table(names, colors), (height, width), torch.device("cpu"), not fixed, scored, fingerprint(path)
+        module,
+        _table(names, colors),
+        (height, width),
+        torch.device("cpu"),
+        any_size=not fixed,
+        scored=scored,
+        identity=fingerprint(path),
+        cuts=view is not None,
     )
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from suture.data.classes import IGNORE
 from suture.data.view import View
-from suture.deploy.clips import Clip, ClipView, Shown, ViewSetting
 from suture.deploy.consistency import Small, consistency
+from suture.deploy.inputs import RECORD, Clip, ClipView, Shown, ViewSetting
 from suture.deploy.outputs import (
     Journal,
     Masks,
@@ -131,7 +131,7 @@ class Job:
         self.masks: Masks = "png" if clip.images and settings.masks == "video" else settings.masks
         self.overlay_video = settings.overlay and not clip.images
         self.journal = Journal(folder / ".journal.jsonl")
-        self.record = folder / "prediction.json"
+        self.record = folder / RECORD
         # Carried over from frame to frame, smoothing cannot begin in the middle; a video cannot be gone on with.
         self.resumes = self.masks == "png" and not settings.smooth
         self.known: dict[int, Row] = {}
@@ -145,7 +145,7 @@ class Job:
         return {
             "format": FORMAT,
             "model": predictor.network.identity,
-            "input": {"name": self.clip.path.name, "bytes": self.clip.nbytes, "images": len(self.clip.images)},
+            "input": self.clip.identity,
             "flip": predictor.flip,
             "scales": list(predictor.scales),
             "window": predictor.window,
@@ -157,7 +157,8 @@ class Job:
         remove_leftovers(self.folder)
         self.known = {i: row for i, row in self.journal.read(self.made_of).items() if self._is_there(i, row)}
         progress(sum(not self._needed(index) for index in self.known))
-        view = self.clip.view(self.settings.view)
+        found_inside = self.settings.view == "auto" and self.predictor.network.cuts
+        view = self.clip.view(None if found_inside else self.settings.view)
         rows = dict(self.known)
         before: Small | None = None
         with (

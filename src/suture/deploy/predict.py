@@ -1,6 +1,7 @@
 """`suture predict`: a model let loose on videos and images, and what it says written down."""
 
 import atexit
+import errno
 import os
 import shutil
 import time
@@ -18,13 +19,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from suture.deploy.clips import find_clips, shared_out
+from suture.deploy.inputs import RECORD, find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
 from suture.files import read_json
 
-_RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", "prediction.json")
+_RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
 _LINES = 5
 """Problems of a clip that are printed; the table has all of them."""
 
@@ -69,6 +70,8 @@ def predict(
     console = console or Console(stderr=True)
     if settings.smooth and not 0 <= settings.smooth < 1:
         raise UserError(f"smooth is {settings.smooth}, expected a number from 0 to below 1.")
+    if os.path.lexists(out) and not out.is_dir():
+        raise UserError(f"The output {out} is a file, expected a folder: give another.")
     rank, world = _meet()
     clips = find_clips(inputs, leave_out=out)
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
@@ -76,11 +79,12 @@ def predict(
     for job in jobs:
         _refuse_to_replace(job, force, mine=job.clip.name in mine)
     with _one_core_each(predictor.side_by_side and not settings.smooth):
-        summary = _run([job for job in jobs if job.clip.name in mine], console)
+        summary = _run([job for job in jobs if job.clip.name in mine], console, tell=len(clips) > 1)
     summary = sum(_gathered(summary), Summary())
     if summary.problems and not summary.clips and not summary.skipped:
-        more = f" ({len(summary.problems) - 1} more inputs failed.)" if len(summary.problems) > 1 else ""
-        raise UserError(summary.problems[0] + more)
+        if len(clips) == 1:
+            raise UserError(summary.problems[0])
+        raise UserError(f"None of the {len(clips)} inputs can be used, for the reasons above: give others.")
     return summary
 
 
@@ -98,8 +102,8 @@ def _one_core_each(network: bool) -> Iterator[None]:
         torch.set_num_threads(before[1])
 
 
-def _run(jobs: Sequence[Job], console: Console) -> Summary:
-    """This process's jobs, one after the other."""
+def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
+    """This process's jobs, one after the other; why an only input fails need not be told twice."""
     summary = Summary()
     for count, job in enumerate(jobs, start=1):
         if job.record.exists():
@@ -116,13 +120,15 @@ def _run(jobs: Sequence[Job], console: Console) -> Summary:
                 outcome = job.run(progress)
         except UserError as error:
             summary.problems.append(str(error))
-            _say(console, f"{job.clip.name}: {error}")
+            if tell:
+                _say(console, f"{job.clip.name}: {error}")
             continue
         except torch.OutOfMemoryError as error:
             raise UserError("The GPU ran out of memory: lower --batch, or predict on smaller frames.") from error
         except OSError as error:
+            mend = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "give a folder that you may write to"
             raise UserError(
-                f"{job.folder} cannot be written ({error.strerror or error}): make room and start again to go on."
+                f"{job.folder} cannot be written ({error.strerror or error}): {mend}, and start again to go on."
             ) from error
         summary.clips += 1
         summary.frames += outcome.frames

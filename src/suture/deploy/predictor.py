@@ -23,6 +23,9 @@ from suture.errors import UserError
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
 
+_SCALES = 0.25, 4
+"""What lies beyond shows a network nothing that it was trained on, and larger frames fill the memory."""
+
 
 class Prediction(NamedTuple):
     """What a model says of one frame."""
@@ -68,10 +71,16 @@ class Predictor:
         window: bool = False,
     ) -> None:
         self.network = open_network(Path(model), device)
-        if not scales or min(scales) <= 0:
-            raise UserError(f"scales are {list(scales)}, expected numbers above 0.")
+        low, high = _SCALES
+        if not scales or not all(low <= scale <= high for scale in scales):
+            raise UserError(f"scales are {list(scales)}, expected numbers from {low} to {high}.")
         if tuple(scales) != (1.0,) and not self.network.any_size:
             raise UserError(f"{model} has a fixed size, so that scales cannot be used: export it with --dynamic.")
+        if self.network.cuts and (flip or window):
+            raise UserError(
+                f"{model} cuts its view out of whole frames itself, so that flip and window cannot be used: export it "
+                "without --view."
+            )
         self.flip = flip
         self.scales = tuple(scales)
         self.window = window
@@ -123,6 +132,9 @@ class Predictor:
         """
         several = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
         _refuse_other_than_rgb(several)
+        if view and self.network.cuts:
+            name = self.network.identity["name"]
+            raise UserError(f"{name} cuts its view out of whole frames itself: give it frames without a view.")
         height, width = several[0].shape[:2]
         view = view.within(width, height) if view else View(0, 0, width, height)
         scenes = [view.crop(frame) for frame in several]

@@ -10,35 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS
+from suture.evaluation.titles import SCORES, SETS
 from suture.report.facts import RunFacts, read_runs
-
-SETS = {"test": f"{NEW_VIDEOS} (test)", "val": f"{NEW_VIDEOS} (validation)", COMPLETION: COMPLETION}
-"""The sets of frames that are scored, in the order they are shown."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One kind of score."""
-
-    key: str
-    title: str
-    meaning: str
-
-
-COLUMNS = (
-    Column("miou", "mIoU", "mean over classes of the intersection over union, from all frames' pixels together"),
-    Column("miou_frames", "mIoU per frame", "the same in each frame, over the classes in it, then over frames"),
-    Column("dice", "Dice", "mean over classes of the Dice coefficient"),
-    Column("pa", "PA", "pixel accuracy: share of pixels that are right"),
-    Column("pac", "PAC", "mean over classes of the share of the class's pixels that are found"),
-    Column("nsd", "NSD", "normalised surface Dice: share of outlines that are within {tolerance:g} pixels"),
-    Column(
-        "consistency",
-        "Consistency",
-        "agreement of neighbouring frames' predictions; less than that of the true masks flickers, more lags behind",
-    ),
-)
-
 
 # The terminal's table has what 80 columns hold.
 _SHOWN = 6
@@ -92,10 +65,10 @@ def side_by_side(values: Sequence[float | None], *, lower: bool = False, target:
 def overall(runs: Sequence[RunFacts], which: str) -> list[list[Cell]]:
     """The cells of a set: a list per run, an entry per column."""
     columns = []
-    for column in COLUMNS:
-        values = [_of(run, which, "overall", column.key) for run in runs]
+    for score in SCORES:
+        values = [_of(run, which, "overall", score.key) for run in runs]
         truth = _first(_of(run, which, "overall", "consistency_truth") for run in runs)
-        columns.append(side_by_side(values, target=truth if column.key == "consistency" else None))
+        columns.append(side_by_side(values, target=truth if score.key == "consistency" else None))
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -194,7 +167,7 @@ def columns(scored: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     if not scored:
         return []
     tolerance = scored[0]["about"]["boundary_tolerance"]
-    return [{"key": c.key, "title": c.title, "meaning": c.meaning.format(tolerance=tolerance)} for c in COLUMNS]
+    return [{"key": c.key, "title": c.title, "meaning": c.meaning.format(tolerance=tolerance)} for c in SCORES]
 
 
 def _in_videos(run: RunFacts, which: str, name: str) -> list[float]:
@@ -240,8 +213,8 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
     table = Table(title="Scores (%)", title_justify="left", caption=_CAPTION, caption_justify="left")
     table.add_column("scored on", no_wrap=True)
     table.add_column("run", overflow="fold")
-    for column in COLUMNS[:_SHOWN]:
-        table.add_column(column.title, justify="right")
+    for score in SCORES[:_SHOWN]:
+        table.add_column(score.title, justify="right")
     for which in sets(facts):
         for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
             shown = [Text(cell.text, "bold" if cell.best and len(facts) > 1 else "") for cell in cells[:_SHOWN]]

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.titles import SCORES, SETS
 from suture.report.context import Context
 from suture.report.facts import RunFacts
-from suture.report.scores import COLUMNS, SETS, overall
+from suture.report.scores import overall
 
 
 def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
     """The primary score of every run on every set."""
-    titles = {column.key: column.title for column in COLUMNS}
+    titles = {score.key: score.title for score in SCORES}
     found = []
     for which in scored:
         primary = next(run.metrics[which]["primary"]["score"] for run in context.runs if which in run.metrics)

@@ -1,13 +1,15 @@
 """What a model is let loose on: video files, and folders of images, found by path, folder or glob."""
 
+import contextlib
 import glob
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +22,10 @@ from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 
 ViewSetting = View | Literal["auto"] | None
+RECORD = "prediction.json"
+"""What a folder of results holds when it is done."""
+_SAMPLES, _SAMPLE = 4, 65_536
+"""Places in a file, and bytes from each, that tell it from others."""
 _LOOKED_AT = 9
 """Frames in which the view is looked for: as many as in training."""
 
@@ -55,6 +61,23 @@ class Clip:
     def nbytes(self) -> int:
         """The size of its files; one that cannot be read, which the reader will say, counts nothing."""
         return sum(os.stat(path).st_size for path in self.images or [self.path] if os.path.exists(path))
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What tells it from other inputs: names and sizes of its files, and samples of what they hold.
+
+        Frames in uncompressed files have the same names and sizes in every video; but all of their bytes would be
+        hours of video.
+        """
+        files = self.images or [self.path]
+        digest = hashlib.sha256("\0".join(file.name for file in files).encode())
+        for file in (files[0], files[len(files) // 2], files[-1]):
+            if file.is_file():  # what is none, the reader will say
+                with contextlib.suppress(OSError), file.open("rb") as content:
+                    for place in range(_SAMPLES):
+                        content.seek(file.stat().st_size * place // _SAMPLES)
+                        digest.update(content.read(_SAMPLE))
+        return {"name": self.path.name, "bytes": self.nbytes, "images": len(self.images), "sample": digest.hexdigest()}
 
     def frame_name(self, index: int) -> str:
         """What the results of one frame are called; a video's as `suture select` names extracted frames."""
@@ -106,8 +129,9 @@ class ClipView:
 def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> list[Clip]:
     """The clips that paths, folders and globs mean, each once, with names of their own; `leave_out` is not entered.
 
-    Images of one folder are one clip; folders of masks below a given folder are not entered. A clip is named after its
-    file or folder, and after the folders above it as far as that is needed to tell it from another.
+    Images of one folder are one clip. Below a given folder, masks and results of earlier predictions are left out. A
+    clip is named after its file or folder, and after the folders above it as far as that is needed to tell it from
+    another.
     """
     videos: list[Path] = []
     images: dict[Path, list[Path]] = {}
@@ -160,6 +184,9 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
     """The videos and images in a folder and below it; a dataset's masks are no frames."""
     out = leave_out and leave_out.resolve()
     for inside, folders, files in walk(folder):
+        if RECORD in files:  # results of an earlier prediction
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if name not in MASK_FOLDERS and (inside / name).resolve() != out]
         yield from (inside / name for name in files if _suffix(name) in VIDEO_SUFFIXES | IMAGE_SUFFIXES)
 
