@@ -75,7 +75,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--model", type=Path, help="a run folder, a model.safetensors or an ONNX file")
     options.add_argument("--device", default="auto")
-    options.add_argument("--frames", type=int, default=1000 if CUDA else 200, help="how many [1000, on a CPU 200]")
+    options.add_argument("--frames", type=int, default=1000, help="how many [1000]")
     options.add_argument("--size", default="1280x1024", help="of the frames")
     said = options.parse_args()
     count = said.frames

@@ -155,6 +155,8 @@ def train(
     if _first():
         if metrics:
             out.print(scores_table([folder]))
+        else:
+            _say(out, "Nothing was scored: no test or validation case has masks.")
         _say(out, f"Run: {folder}")
 
 
@@ -205,7 +207,11 @@ def export(
         typer.Option("-o", "--output", help="The ONNX file, else model.onnx in the run folder; .md: the card alone."),
     ] = None,
     frame: Annotated[
-        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Size of the frames it will get; else the videos' own.")
+        str | None,
+        typer.Option(
+            metavar="WIDTHxHEIGHT",
+            help="Size of the frames it will get; else the videos' scene's, or where these differ the training size.",
+        ),
     ] = None,
     view: Annotated[
         str | None, typer.Option(metavar="X,Y,W,H", help="The part of --frame that shows the scene; else all of it.")
@@ -242,6 +248,8 @@ def export(
         force=force,
     )
     _say(out, f"{done.path}: {done.shape}")
+    if not (frame or dynamic):
+        _say(out, "It takes frames of that size only, which show the scene alone: for others give --frame and --view.")
     of = "of the run's videos" if done.real else "that were generated, as the run's data cannot be read here"
     _say(out, f"Same class as in PyTorch: {done.agreement:.3%} of the pixels of {done.checked} frames {of}")
     _say(out, f"Card: {done.card}")

@@ -217,7 +217,7 @@ def _refuse_impossible(output: Path, frame: tuple[int, int] | None, view: View |
 
 def _refuse_to_replace(path: Path, content: str | None, force: bool) -> None:
     if path.exists() and not force and (content is None or path.read_text(encoding="utf-8") != content):
-        raise UserError(f"{path} is there already: give another --output, or --force to write over it.")
+        raise UserError(f"{path} is there already: give an --output in another folder, or --force to write over it.")
 
 
 def _traced(deployed: Deployed) -> Any:

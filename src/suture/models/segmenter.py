@@ -247,7 +247,7 @@ def _load_from_hub(segmenter: Segmenter, weights: str, options: Mapping[str, Any
     except Exception as error:  # the same was built without weights before, so that only the hub can have failed
         raise UserError(
             f"weights: {weights!r} for {encoder} could not be had from the hub ({_first_line(error)}); "
-            "check the network, or give the path of a weights file, or null for random weights."
+            "check the network, or set model.weights to the path of a weights file, or to null for random weights."
         ) from error
     segmenter.backbone.encoder.load_state_dict(model.encoder.state_dict())
     mean, std = normalisation(encoder, weights)
