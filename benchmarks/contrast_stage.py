@@ -109,13 +109,12 @@ def floor(bench: Bench) -> dict[str, float]:
 
     torch.backends.cudnn.benchmark = CUDA
     repeats = 10 if CUDA else 2
-    figures = {
+    return {
         "query_seconds": gpu_seconds(query, repeats) / options.batch,
         "key_seconds": gpu_seconds(key, repeats) / options.batch,
+        "query_flops": flops(query) / options.batch,
+        "key_flops": flops(key) / options.batch,
     }
-    if not options.compile:
-        figures |= {"query_flops": flops(query) / options.batch, "key_flops": flops(key) / options.batch}
-    return figures
 
 
 def checkpoint_seconds(bench: Bench) -> float:
@@ -152,7 +151,7 @@ def main() -> None:
             "bare": 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"]),
             "by_flops": None,
         }
-        if "query_flops" in bare and CUDA:
+        if CUDA:
             row["by_flops"] = chosen.tflops * 1e12 / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
         if mode == "paper":
             warmup, chosen.warmup = chosen.warmup, 2

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 import warnings
+from argparse import BooleanOptionalAction
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -161,7 +162,7 @@ def footage_options(parser: Any) -> None:
     parser.add_argument("--encoder", default="resnet50" if CUDA else "tu-test_resnet")
     parser.add_argument("--workers", type=int, default=min(8, cores()) if CUDA else 0)
     parser.add_argument("--warmup", type=int, default=15 if CUDA else 2, help="steps before the clock starts")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the networks")
+    parser.add_argument("--compile", action=BooleanOptionalAction, default=CUDA, help="as in runs of full length")
 
 
 def cores() -> int:
@@ -338,7 +339,6 @@ def tidy() -> Iterator[None]:
         yield
     finally:
         gc.collect()
-        torch._dynamo.reset()
         if CUDA:
             torch.cuda.empty_cache()
 
@@ -370,6 +370,6 @@ def flops(work: Callable[[], Any]) -> int:
     """Floating-point operations of some work, by its matrix products and convolutions."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter:
+    with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
         work()
     return counter.get_total_flops()

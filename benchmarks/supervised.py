@@ -17,6 +17,7 @@ from suture.methods.stage import Stage, TrainingSettings
 from suture.methods.supervised import Supervised
 from suture.methods.uamt import UncertaintyAware, UncertaintySettings
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
+from suture.models.blocks import compile_blocks
 
 PROMISED = 0.9
 
@@ -35,7 +36,7 @@ def bare(bench: Bench, batch: int) -> dict[str, float]:
     job, _ = bench.job()
     segmenter = job.segmenter.to(DEVICE).train()
     if bench.options.compile:
-        segmenter.compile()
+        compile_blocks(segmenter)
     optimizer = torch.optim.AdamW(segmenter.parameters(), 1e-4, weight_decay=0.01, fused=CUDA)
     images = torch.rand(batch, 3, *bench.size, device=DEVICE)
     labels = torch.randint(0, CLASSES, (batch, *bench.size), device=DEVICE)
@@ -48,10 +49,8 @@ def bare(bench: Bench, batch: int) -> dict[str, float]:
         optimizer.zero_grad(set_to_none=True)
 
     torch.backends.cudnn.benchmark = CUDA
-    figures = {"images_per_second": batch / gpu_seconds(step, 20 if CUDA else 2)}
-    if not bench.options.compile:
-        figures["flops_per_image"] = flops(step) / batch
-    return figures
+    pace = batch / gpu_seconds(step, 20 if CUDA else 2)
+    return {"images_per_second": pace, "flops_per_image": flops(step) / batch}
 
 
 def main() -> None:
@@ -91,7 +90,7 @@ def main() -> None:
     print(f"{chosen.size}×{chosen.size}, {chosen.workers} workers, labelled frames per second:")
     head = ("stage", "batch", "from disk", "rendered batch", "ratio", "bare model", "ratio", "step ms", "peak GB")
     print(table(map(cells, rows), head))
-    if CUDA and "flops_per_image" in floor:
+    if CUDA:
         print(f"by FLOPs at {chosen.tflops:.0f} TFLOP/s: {chosen.tflops * 1e12 / floor['flops_per_image']:.0f} img/s")
     print(f"promised: {PROMISED:.0%} of the bare model, and {PROMISED:.0%} of the step on a resident batch")
     settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}

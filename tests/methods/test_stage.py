@@ -1,6 +1,7 @@
 """What all stages share: batches that are a function of seed, stage and step, however they are divided."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import lightning as L
@@ -13,6 +14,7 @@ from suture.errors import UserError
 from suture.methods.optim import Lars
 from suture.methods.stage import Batches, Job, OptimizerSettings, Part, Stage, Total, TrainingSettings
 from suture.methods.supervised import Supervised
+from suture.models.blocks import blocks
 
 Build = Callable[..., Job]
 
@@ -273,3 +275,29 @@ def test_a_length_is_in_steps_or_in_epochs(settings: dict, frames: int, steps: i
 def test_refuses_impossible_settings(wrong: dict) -> None:
     with pytest.raises(ValidationError):
         TrainingSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("device", "steps", "said", "compiled"),
+    [
+        ("cuda", 10**8, None, True),
+        ("cuda", 100, None, False),
+        ("cpu", 10**8, None, False),
+        ("cpu", 100, True, True),
+        ("cuda", 10**8, False, False),
+    ],
+)
+def test_long_stages_are_compiled(
+    tiny_job: Build, monkeypatch: pytest.MonkeyPatch, device: str, steps: int, said: bool | None, compiled: bool
+) -> None:
+    monkeypatch.setattr("suture.methods.stage.can_compile", lambda: True)
+    job = replace(tiny_job(), device=torch.device(device), compile=said)
+    stage = Supervised("train", TrainingSettings(steps=steps, batch=4))
+    stage.begin(job)
+
+    def calls() -> set[bool]:
+        return {block._compiled_call_impl is not None for block in blocks(stage)}
+
+    assert calls() == {compiled}
+    stage.end()
+    assert calls() == {False}

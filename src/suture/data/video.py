@@ -256,11 +256,15 @@ def _frames_of(packet: av.Packet) -> list[av.VideoFrame]:
         return []  # the frame is missing then, and whoever asks for it is told
 
 
+# A title in an unknown encoding is no reason to refuse a video; from PyAV 19 on it never is.
+_LENIENT: dict[str, Any] = {"metadata_errors": "ignore"} if int(av.__version__.split(".")[0]) < 19 else {}
+
+
 def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream]:
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected a video.")
     try:
-        container = av.open(os.fspath(path), metadata_errors="ignore")
+        container = av.open(os.fspath(path), **_LENIENT)
     except PermissionError as error:
         raise UserError(f"{path} cannot be read: permission denied.") from error
     except (av.FFmpegError, OSError, ValueError) as error:

@@ -134,9 +134,6 @@ class Contrast(Stage):
             self.bank = Bank(torch.from_numpy(job.frames.cases), len(job.frames.classes), s.channels)
         return len(job.frames)
 
-    def networks(self) -> list[nn.Module]:
-        return [self.online, self.momentum.module]
-
     def groups(self) -> list[dict[str, Any]]:
         return [{"params": [p for p in self.online.parameters() if p.requires_grad]}]
 

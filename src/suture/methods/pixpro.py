@@ -102,9 +102,6 @@ class Propagation(Stage):
         self.momentum = MomentumCopy(self.online, buffers="keep")
         return len(job.frames)
 
-    def networks(self) -> list[nn.Module]:
-        return [self.online, self.momentum.module]
-
     def groups(self) -> list[dict[str, Any]]:
         learning = [*self.online.parameters(), *self.transform.parameters()]
         return [{"params": [p for p in learning if p.requires_grad]}]

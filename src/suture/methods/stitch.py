@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from suture.data.augment import UNCHANGED, Patches, draw_view, render_labels, resample
@@ -182,10 +182,6 @@ class Stitch(SemiSupervised):
     def begin(self, job: Job) -> None:
         super().begin(job)
         self.average.eval()
-
-    def networks(self) -> list[nn.Module]:
-        student, teacher = self.segmenter, self.outcome()
-        return [student.backbone, student.classifier, teacher.backbone, teacher.classifier]
 
     def groups(self) -> list[dict[str, Any]]:
         if not self.settings.contrast:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from suture.data.augment import draw_view, render_images, render_labels
 from suture.data.classes import IGNORE
@@ -76,9 +76,6 @@ class UncertaintyAware(SemiSupervised):
         # Of the parameters only: in train mode, for its dropout, the teacher uses the statistics of its own batches.
         self.teacher = MomentumCopy(self.segmenter, buffers="keep")
         return super().prepare()
-
-    def networks(self) -> list[nn.Module]:
-        return [self.segmenter, self.teacher.module]
 
     def draw(self, part: Part) -> UncertaintyBatch:
         places = self.unlabelled_places(part.own)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from suture.data.augment import COLORS, UNCHANGED, Augment, draw_view, recolor, render_images, render_labels
 from suture.data.classes import IGNORE
@@ -72,9 +72,6 @@ class WeakToStrong(SemiSupervised):
     def begin(self, job: Job) -> None:
         super().begin(job)
         self.average.eval()
-
-    def networks(self) -> list[nn.Module]:
-        return [self.segmenter.backbone, self.segmenter.classifier, self.average.module]
 
     def draw(self, part: Part) -> WeakToStrongBatch:
         s, step = self.settings, part.step

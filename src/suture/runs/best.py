@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from suture.errors import UserError
@@ -37,7 +38,8 @@ class Best(Callback):
     def _look(self, trainer: L.Trainer, stage: Any) -> None:
         modes = [(module, module.training) for module in stage.modules()]
         segmenter = stage.outcome()
-        value = self.score(segmenter)
+        with torch.compiler.set_stance("force_eager"):  # blocks that were compiled for training
+            value = self.score(segmenter)
         if value is None:
             raise UserError(
                 f"{stage.key}.best_every has nothing to choose by: the validation masks are ignored throughout."

@@ -86,7 +86,8 @@ class ComputeSettings(Settings):
     precision: Literal["auto", "32", "bf16", "16"] = "auto"
     """`auto` is bf16 on a GPU that has it, else 32."""
     channels_last: bool = True
-    compile: bool = False
+    compile: bool | Literal["auto"] = "auto"
+    """`auto` is for stages that are long enough for it to pay, on a GPU."""
     workers: int | None = Field(None, ge=0)
     """Loader processes; by default one per core up to 8, none on the CPU."""
     checkpoint_every: int = Field(200, ge=1)

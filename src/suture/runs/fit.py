@@ -65,7 +65,7 @@ def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter)
         device=processes.device,
         autocast=processes.autocast(config.compute),
         workers=workers,
-        compile=config.compute.compile,
+        compile=None if config.compute.compile == "auto" else config.compute.compile,
         # The gradients of a step in fp16 are scaled by what Lightning finds out from step to step.
         capture=processes.device.type == "cuda"
         and processes.world == 1
@@ -182,7 +182,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
             raise KeyboardInterrupt from error
         raise
-    stage.captured = None  # a graph keeps the memory of a whole step
+    stage.end()
     refuse_nan(stage, checkpoint, weights=True)
     if processes.first:
         segmenter = stage.outcome()
