@@ -8,8 +8,8 @@ size, trained by the code that a run uses:
 - `12gb`: `shared` in a process that may take no more than a card of 12 GB has free, in as few parts as fit there;
 - `preset`: the stage of the presets `endovis18` and `cadis` as it stands there, in such a process.
 
-Each of ours is timed three times: loading from disk, on a drawn batch that already sits on the device, and on a batch
-that is rendered there too. The floor is what the bare networks take for the same frames, in the same run.
+Each of ours is timed loading from disk and on a drawn batch that already sits on the device. The floor is what the bare
+networks take for the same frames, in the same run. Figures are written after every mode.
 """
 
 import argparse
@@ -73,6 +73,7 @@ def train(bench: Bench, mode: str, steps: int, resident: str | None = None, part
     """The pace of a mode."""
     plain: dict[str, Any] = {"precision": "32", "capture": False, "compile": False} if mode == "paper" else {}
     job, trainer_options = bench.job(**plain)
+    trainer_options["benchmark"] = mode != "paper" and trainer_options["benchmark"]
     with tidy():
         return pace(contrast(bench.options, mode, steps, parts), job, trainer_options, bench.options.warmup, resident)
 
@@ -145,7 +146,12 @@ def main() -> None:
     bench = Bench(chosen)
     with tidy():
         bare = floor(bench)
+    job, _ = bench.job(capture=False, compile=False)
+    loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
+    saving = checkpoint_seconds(bench)
+    settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
     rows: dict[str, dict[str, Any]] = {}
+    figures = {"settings": settings, "rows": rows, "loader": loader, "checkpoint_seconds": saving, "floor": bare}
     for mode in chosen.modes:
         row = rows[mode] = {
             "bare": 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"]),
@@ -165,28 +171,22 @@ def main() -> None:
                         row["loaded"] = asdict(train(bench, mode, chosen.resident_steps, parts=row["accumulate"]))
                         break
         else:
-            row["rendered"] = asdict(train(bench, mode, chosen.resident_steps, "rendered"))
-            if mode != "own":
-                row["drawn"] = asdict(train(bench, mode, chosen.resident_steps, "drawn"))
-            row["loaded"] = asdict(train(bench, mode, chosen.resident_steps if mode == "own" else chosen.steps))
+            row["drawn"] = asdict(train(bench, mode, chosen.resident_steps, "drawn"))
+            row["loaded"] = asdict(train(bench, mode, chosen.steps))
         print(f"{mode}: {row['loaded']['frames_per_second']:.1f} query frames/s", flush=True)
-    job, _ = bench.job(capture=False, compile=False)
-    loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
-    saving = checkpoint_seconds(bench)
+        report("contrast_stage", figures, chosen.json)
 
     plain = rows["paper"]["loaded"]["frames_per_second"] if "paper" in rows else None
 
     def cells(mode: str) -> list[Any]:
         row = rows[mode]
         speed = row["loaded"]["frames_per_second"]
-        drawn, rendered = (row.get(key, {}).get("frames_per_second") for key in ("drawn", "rendered"))
+        drawn = row.get("drawn", {}).get("frames_per_second")
         return [
             mode,
             speed,
             drawn,
             drawn and f"{speed / drawn:.1%}",
-            rendered,
-            rendered and f"{speed / rendered:.1%}",
             row["bare"],
             row["by_flops"],
             plain and f"{speed / plain:.1f}x",
@@ -195,7 +195,7 @@ def main() -> None:
         ]
 
     print(f"batch {chosen.batch}, {chosen.size}×{chosen.size}, {chosen.workers} workers, query frames per second:")
-    head = ("keys", "from disk", "drawn batch", "ratio", "rendered batch", "ratio", "bare networks", "by FLOPs")
+    head = ("keys", "from disk", "drawn batch", "ratio", "bare networks", "by FLOPs")
     print(table(map(cells, rows), (*head, "paper's way", "peak GB", "reserved GB")))
     print(f"loader alone: {loader:.0f} query frames/s; one checkpoint: {saving:.2f} s")
     for mode, promised in PROMISED.items():
@@ -206,9 +206,6 @@ def main() -> None:
                 f"{mode}: {speed:.0f} (promised {promised:.0f}); EndoVis18's 140 epochs in {hours:.2f} h, "
                 f"{speed / PAPER:.0f}x the paper's pace on its two Titan Xp"
             )
-    figures = {"rows": rows, "loader": loader, "checkpoint_seconds": saving, "floor": bare}
-    settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
-    report("contrast_stage", {"settings": settings, **figures}, chosen.json)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The supervised and the consistency stages, whole steps with loading from disk: `python benchmarks/supervised.py`.
 
 Each stage is trained by the code that a run uses, once loading generated footage from disk and once on a rendered batch
-that already sits on the device. The supervised stage is also compared with the bare model: the same network, loss and
-optimiser in the shortest possible loop on a resident batch.
+that already sits on the device; figures are written after every stage. The supervised stage is also compared with the
+bare model: the same network, loss and optimiser in the shortest possible loop on a resident batch.
 """
 
 from dataclasses import asdict
@@ -66,16 +66,19 @@ def main() -> None:
     bench = Bench(chosen)
     with tidy():
         floor = bare(bench, chosen.batch)
+    settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
     rows: dict[str, dict[str, Any]] = {}
     for name in chosen.stages:
         row = rows[name] = {"batch": chosen.batch if name == "supervised" else chosen.small_batch}
         for way, resident, timed in (("rendered", "rendered", chosen.steps // 2 or 1), ("loaded", None, chosen.steps)):
-            job, trainer_options = bench.job()
+            # The consistency stages are compared with themselves alone: that needs no compiling.
+            job, trainer_options = bench.job(compile=chosen.compile and name == "supervised")
             with tidy():
                 stage = stage_of(name, chosen.batch, chosen.small_batch, chosen.warmup + timed)
                 row[way] = asdict(pace(stage, job, trainer_options, chosen.warmup, resident))
                 del stage
         print(f"{name}: {row['loaded']['frames_per_second']:.1f} labelled frames/s", flush=True)
+        report("supervised", {"settings": settings, "bare": floor, "rows": rows}, chosen.json)
 
     def cells(name: str) -> list[Any]:
         row = rows[name]
@@ -93,8 +96,6 @@ def main() -> None:
     if CUDA:
         print(f"by FLOPs at {chosen.tflops:.0f} TFLOP/s: {chosen.tflops * 1e12 / floor['flops_per_image']:.0f} img/s")
     print(f"promised: {PROMISED:.0%} of the bare model, and {PROMISED:.0%} of the step on a resident batch")
-    settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
-    report("supervised", {"settings": settings, "bare": floor, "rows": rows}, chosen.json)
 
 
 if __name__ == "__main__":

@@ -288,12 +288,15 @@ def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream
 
 def _read_index(path: Path) -> _Index:
     container, stream = _open(path)
-    seconds = (container.duration or 0) / av.time_base
     packets = 0
     shown: list[int | None] = []
     sent: list[int | None] = []
     keys: list[bool] = []
     with container, contextlib.suppress(av.FFmpegError):  # a file cut off in the middle: what is there counts
+        # What the header says is asked for first: a closed file answers no questions.
+        kind, reorders = container.format.name, stream.codec_context.has_b_frames
+        base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
+        promised, seconds = stream.frames, (container.duration or 0) / av.time_base
         for packet in container.demux(stream):
             packets += packet.size > 0
             if packet.size and not packet.is_corrupt and not packet.is_discard:
@@ -304,7 +307,7 @@ def _read_index(path: Path) -> _Index:
         raise UserError(f"{path} holds no frames: the file is cut off or its recording was never finished.")
     # AVI has no presentation stamps: what FFmpeg makes up for it is the coding order where a codec reorders its frames.
     in_order = None in shown or (np.diff(np.array(shown, np.int64)) > 0).all()
-    made_up = container.format.name == "avi" and stream.codec_context.has_b_frames and in_order
+    made_up = kind == "avi" and reorders and in_order
     timed = None not in shown and len(set(shown)) == len(shown) and not made_up
     if not timed:
         shown = sent if None not in sent and len(set(sent)) == len(sent) else list(range(len(sent)))
@@ -312,11 +315,10 @@ def _read_index(path: Path) -> _Index:
     order = np.argsort(stamps)
     keyed = np.array(keys)[order] & timed
     keyed[0] = True
-    base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
-    if "mp4" in container.format.name:
-        missing = max(0, stream.frames - packets)
+    if "mp4" in kind:
+        missing = max(0, promised - packets)
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
-        end, seconds = max(float(stamps.max() * base), len(stamps) / rate), stream.frames / rate or seconds
+        end, seconds = max(float(stamps.max() * base), len(stamps) / rate), promised / rate or seconds
         missing = round((seconds - end) * rate) if seconds > max(1.05 * end, end + 2) else 0
     return _Index(stamps[order], np.flatnonzero(keyed), timed, base, rate, missing)
 
