@@ -84,17 +84,21 @@ def check(
     option: Options = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Draft dataset.yaml, every guess marked.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing dataset.yaml.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over an existing dataset.yaml; what it says is kept.")
+    ] = False,
     pictures: Annotated[Path | None, typer.Option(help="Draw each video's view and shots into this folder.")] = None,
 ) -> None:
     """Say what is here, and what would ruin a night of training; exit code 2 if something would."""
     from suture.data.check import check as check_dataset
+    from suture.data.dataset_file import FILE_NAME
     from suture.data.draft import write_draft
     from suture.data.sources import load_dataset
 
     if write:
+        kept = " What it said before is kept, but not its comments." if (path / FILE_NAME).exists() else ""
         drafted = write_draft(path, force=force)
-        _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.")
+        _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.{kept}")
     dataset = load_dataset(path, source, **_options(option))
     report = check_dataset(dataset, progress=not json, on_quick=None if json else lambda quick: quick.print(err))
     if json:
@@ -267,11 +271,11 @@ def predict(
         bool, typer.Option("--no-overlay", help="Write no frames with their masks over them.")
     ] = False,
     table: Annotated[
-        Literal["csv", "parquet", "none"], typer.Option(help="Areas, confidence and consistency of each frame.")
+        Literal["csv", "parquet", "none"], typer.Option(help="Areas, confidence and flicker of each frame.")
     ] = "csv",
     view: Annotated[
-        str, typer.Option(help="What shows the scene: auto finds black borders as training does, none, or x,y,w,h.")
-    ] = "auto",
+        str, typer.Option(help="What shows the scene: as trained, auto (black borders are found), none, or x,y,w,h.")
+    ] = "trained",
     smooth: Annotated[
         float, typer.Option(help="Carry over so much of the frame before where nothing moves, such as 0.7.")
     ] = 0.0,

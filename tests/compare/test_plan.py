@@ -134,6 +134,9 @@ def test_runs_made_with_other_settings_are_refused(tmp_path: Path) -> None:
     other_machine = said | {"compute": {"workers": 7}, "data": said["data"] | {"root": "../../../data"}}
     (folder / "config.yaml").write_text(yaml.safe_dump(other_machine))
     refuse_changed(plan, out)
+    collected = said | {"data": said["data"] | {"root": "data"}}  # of whose paths only names are left
+    (folder / "config.yaml").write_text(yaml.safe_dump(collected))
+    refuse_changed(plan, out)
     (folder / "config.yaml").write_text(yaml.safe_dump(other_machine | {"seed": 5}))
     with pytest.raises(UserError, match=r"made__all__supervised__seed-0 \(seed: 5 → 0\): give another folder"):
         refuse_changed(plan, out)

@@ -67,6 +67,7 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     ]
     notes = "\n".join(table.notes)
     assert "scored by hand" in notes
+    assert "With fewer than three seeds, a difference may be chance." in notes
     assert "fewer than five cases (test has 1, completion has 1)" in notes
     assert "Completion: the unlabelled frames" in notes
     assert interval_table(board) is None

@@ -118,6 +118,10 @@ def test_the_quick_pass_alone_reads_a_few_frames_only(root: Path) -> None:
     report = check(root, full=False)
     assert not report.complete
     assert report.summary.shots is None
+    assert report.read == 15 < report.summary.frames
+    shown = StringIO()
+    report.print(Console(file=shown))
+    assert "A first look, at 15 of 18 frames; what all of them hold follows." in shown.getvalue()
 
 
 def test_unknown_ids(root: Path) -> None:

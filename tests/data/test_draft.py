@@ -69,7 +69,7 @@ def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
 
     dataset = load_dataset(tmp_path)
     assert dataset.classes.names == ("class_1", "class_7")
-    assert {video.split for video in dataset} == {"train", "val", "test"}
+    assert {video.split for video in dataset} == {"train", "test"}
     assert [problem.code for problem in check(dataset, progress=False, workers=1).problems] == ["unpainted"]
     add_line(tmp_path, "unpainted: ignore")
     assert check(tmp_path, progress=False, workers=1).problems == []
@@ -153,13 +153,58 @@ def test_the_view_is_found_and_written_down(tmp_path: Path) -> None:
 def test_nothing_is_written_over_unless_forced(tmp_path: Path) -> None:
     frames(tmp_path / "videos", "a")
     path = write_draft(tmp_path)
-    path.write_text("mine")
+    path.write_text("name: mine")
     with pytest.raises(UserError, match="--force"):
         write_draft(tmp_path)
-    assert path.read_text() == "mine"
+    assert path.read_text() == "name: mine"
     write_draft(tmp_path, force=True)
     assert "format: 1" in path.read_text()
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_forced_it_keeps_what_the_file_says_and_drafts_the_rest(tmp_path: Path) -> None:
+    frames(tmp_path / "footage", "a", "b", "c")
+    said = {
+        "name": "mine",
+        "videos": "footage",
+        "classes": [
+            {"name": "grasper", "value": 1, "color": [1, 2, 3]},
+            {"name": "clip", "value": 2, "merge": "grasper"},
+        ],
+        "unpainted": "background",
+        "cases": {"op": ["a", "b"]},
+        "view": {"a": "none", "b": [0, 0, 32, 32]},
+        "annotated": {"a": ["grasper"]},
+    }
+    (tmp_path / "dataset.yaml").write_text(yaml.safe_dump(said))
+    masks(tmp_path / "masks", "a", "c", values=np.array([0, 1, 7], np.uint8))
+    write_draft(tmp_path, force=True)
+    content = yaml.safe_load((tmp_path / "dataset.yaml").read_text())
+    new = content["classes"].pop()
+    assert (new["name"], new["value"]) == ("class_7", 7)
+    assert {key: content[key] for key in said} == said
+    assert content["masks"] == "masks"
+    assert content["split"] == {"train": ["c"], "test": ["op"]}
+    assert load_dataset(tmp_path).classes.names == ("background", "grasper", "class_7")
+    text = write_draft(tmp_path, force=True).read_text()
+    assert yaml.safe_load(text)["classes"] == [*said["classes"], new]
+    assert "guess" not in text.split("format:")[1]
+
+
+def test_forced_it_reads_masks_in_the_colours_that_the_file_says(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    masks(tmp_path / "masks", "a", values=np.array([[0, 0, 0], [9, 9, 9], [5, 5, 5]], np.uint8))
+    (tmp_path / "dataset.yaml").write_text("classes: [{name: liver, value: [9, 9, 9]}]")
+    content = yaml.safe_load(write_draft(tmp_path, force=True).read_text())
+    assert [entry["value"] for entry in content["classes"]] == [[9, 9, 9], [5, 5, 5]]
+
+
+def test_a_file_with_a_mistake_is_not_written_over_even_by_force(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    (tmp_path / "dataset.yaml").write_text("nmae: mine")
+    with pytest.raises(UserError, match=r"did you mean name\?.*remove the file"):
+        write_draft(tmp_path, force=True)
+    assert (tmp_path / "dataset.yaml").read_text() == "nmae: mine"
 
 
 def test_a_known_dataset_needs_no_draft(tmp_path: Path) -> None:
@@ -196,7 +241,8 @@ def test_cases_guessed_from_names(paths: tuple[str, ...], cases: dict[str, int])
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(1, (1, 0, 0)), (2, (1, 0, 1)), (3, (1, 1, 1)), (5, (3, 1, 1)), (10, (6, 2, 2))]
+    ("count", "sizes"),
+    [(1, (1, 0, 0)), (2, (1, 0, 1)), (3, (2, 0, 1)), (4, (3, 0, 1)), (5, (3, 1, 1)), (10, (6, 2, 2))],
 )
 def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
     videos = clips(*(f"case{number}" for number in range(count)))
@@ -208,9 +254,27 @@ def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
 
 def test_what_is_held_out_has_labels() -> None:
     videos = clips(*(f"case{number}" for number in range(20)))
-    split = guess_split(videos, guess_cases(videos), Counter({"case3": 1, "case4": 1, "case5": 1}))
-    assert set(split["val"] + split["test"]) < {"case3", "case4", "case5"}
+    labelled = {f"case{number}" for number in range(3, 8)}
+    split = guess_split(videos, guess_cases(videos), Counter(labelled))
+    assert set(split["val"] + split["test"]) < labelled
     assert len(split["train"]) == 18
+
+
+@pytest.mark.parametrize(
+    ("labelled", "sentence"),
+    [
+        ((), "# split:  # which cases are for train, val and test; drafted among those with masks"),
+        (("a",), "with one labelled case all are for training"),
+        (("a", "b", "c"), "with 3 labelled cases one is for the test and none for validation"),
+        (("a", "b", "c", "d", "e"), "about 60, 20 and 20 %"),
+    ],
+)
+def test_the_draft_says_how_it_splits(tmp_path: Path, labelled: tuple[str, ...], sentence: str) -> None:
+    frames(tmp_path / "videos", "a", "b", "c", "d", "e", count=1)
+    masks(tmp_path / "masks", *labelled, values=np.array([0, 1], np.uint8), count=1)
+    assert sentence in write_draft(tmp_path).read_text()
+    if not labelled:
+        assert {video.split for video in load_dataset(tmp_path)} == {"train"}
 
 
 def test_folders_named_after_splits_are_believed() -> None:

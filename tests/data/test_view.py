@@ -138,6 +138,42 @@ def test_text_in_the_border_is_left_out() -> None:
     assert iou(found, view, 320, 240) >= 0.97
 
 
+@given(
+    width=st.floats(0.2, 1.0),
+    overlap=st.floats(-0.03, 0.15),
+    level=st.integers(50, 255),
+    below=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_menu_beside_a_round_view_is_left_out(
+    width: float, overlap: float, level: int, below: bool, seed: int
+) -> None:
+    view = View(0, 0, 320, 240, (160.0, 120.0, 106.0))
+    frames = [record(tissue(320, 240, seed + i), view, seed + i) for i in range(5)]
+    depth, left = round(14 + 240 * overlap), round(160 - 160 * width)
+    rows = slice(240 - depth, 240) if below else slice(0, depth)
+    covered = np.zeros((240, 320), bool)
+    covered[rows, left : 320 - left] = True
+    for number, frame in enumerate(frames):
+        frame[covered] = level
+        cv2.putText(frame, f"F{number} 12:45", (left + 8, rows.stop - 3), cv2.FONT_HERSHEY_SIMPLEX, 0.3, (0, 0, 0))
+    found = find_view(frames)
+    assert found is not None
+    assert found.circle is not None
+    true, inside = view.mask(320, 240) & ~covered, found.mask(320, 240) & ~covered
+    assert (true & inside).sum() / (true | inside).sum() >= 0.97
+
+
+def test_something_round_that_moves_in_a_scene_at_rest_is_no_view() -> None:
+    frames = []
+    for seed in range(5):
+        scene = tissue(320, 240, 0, falloff=1.0, level=120)
+        cv2.circle(scene, (160 + seed % 3, 120 - seed % 2), 80, (120 + 20 * seed, 90, 90), -1)
+        frames.append(record(scene, View(0, 0, 320, 240), seed))
+    assert find_view(frames) is None
+
+
 def test_a_dark_first_frame_does_not_fool_it() -> None:
     view = CASES["pillarbox"]
     frames = [np.zeros((240, 320, 3), np.uint8)] * 4 + [record(tissue(320, 240, 0), view, 0)]

@@ -1,5 +1,6 @@
 """Real files for the tests of prediction: a tiny finished model, and videos of many kinds."""
 
+import json
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +11,7 @@ import cv2
 import numpy as np
 import torch
 
+from suture.deploy.networks import TRAINED_ON
 from suture.models.segmenter import build_segmenter
 from suture.models.weights import Model
 
@@ -17,13 +19,13 @@ NAMES = ("tissue", "tool", "vessel")
 COLORS = ((200, 120, 110), (0, 114, 178), (240, 228, 66))
 
 
-def write_model(folder: Path, size: tuple[int, int] = (32, 32)) -> Path:
-    """A run folder's two model files, with random weights that tell colours apart."""
+def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto") -> Path:
+    """A run folder's two model files, with random weights that tell colours apart, and the view of their training."""
     torch.manual_seed(3)
     segmenter = build_segmenter("deeplabv3", "tu-test_resnet", classes=len(NAMES)).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
         segmenter.classifier.head.weight.mul_(30)
-    Model(segmenter, NAMES, COLORS, size).save(folder)
+    Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view})})
     return folder
 
 

@@ -120,6 +120,7 @@ def test_the_file_says_what_it_is_and_not_where_it_was_made(exported: Exported, 
     assert said | expected == said
     assert said["run"]["dataset"] == "synthetic"
     assert len(said["run"]["sha256"]) == 64
+    assert said["run"]["view"] == "auto"
     content = exported.path.read_bytes()
     for secret in (b"patient-doe", b"site-packages", b"suture/deploy", str(Path.home()).encode() + b"/"):
         assert secret not in content
@@ -224,17 +225,17 @@ def test_a_view_is_cut_out_and_the_rest_ignored(finished: Path, tmp_path: Path) 
 def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"model.onnx is there already"):
         export_run(finished, exported.path)
-    card = exported.path.parent / "sub" / "MODEL_CARD.md"
+    card = exported.path.parent / "sub" / "other.card.md"
     card.parent.mkdir()
     card.write_text("somebody else's")
-    with pytest.raises(UserError, match=r"MODEL_CARD.md is there already"):
+    with pytest.raises(UserError, match=r"other.card.md is there already"):
         export_run(finished, card.with_name("other.onnx"))
     monkeypatch.setattr(export, "_agreement", lambda *_: 0.99)
     monkeypatch.setattr(export, "to_onnx", lambda *_: b"")
     with pytest.raises(UserError, match=r"was not written: its masks agree .* in 99.000% .* expected 99.9%"):
         export_run(finished, card.with_name("other.onnx"), force=True)
     assert card.read_text() == "somebody else's"
-    assert [path.name for path in card.parent.iterdir()] == ["MODEL_CARD.md"]
+    assert [path.name for path in card.parent.iterdir()] == ["other.card.md"]
     monkeypatch.setattr(export, "_agreement", lambda *_: 1.0)
     export_run(finished, card.with_name("other.onnx"), force=True)
     assert card.read_text().startswith("# Model card: tiny")

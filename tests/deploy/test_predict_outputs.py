@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from predict_files import COLORS, NAMES, picture, write_images, write_model, wri
 from rich.console import Console
 
 from suture.data.classes import IGNORE
+from suture.data.dataset import Frame, Video
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
+from suture.deploy.inputs import training_view
 from suture.deploy.overlay import Overlay, draw_legend
 from suture.deploy.pipeline import Settings, parse_view
 from suture.deploy.predict import Summary, predict
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
+from suture.files import read_json
 
 STAMPS = [0, 40, 130, 150, 420, 430, 900, 1000, 1010, 1500, 1577, 2000]
 
@@ -66,7 +70,7 @@ def test_a_video_gives_masks_overlay_and_table(predictor: Predictor, tmp_path: P
             assert float(row[f"area {name}"]) == pytest.approx((mask == number).mean(), abs=1e-5)
         assert 0 < float(row["confidence"]) <= 1
         assert 0 <= float(row["entropy"]) <= 1
-        assert (row["consistency"] == "") == (index == 0)
+        assert (row["flow_agreement"] == "") == (index == 0)
     overlay = VideoFile(out / "overlay.mp4")
     assert overlay.size == (48, 40)
     np.testing.assert_allclose(overlay.times, video.times, atol=1e-4)
@@ -144,7 +148,7 @@ def test_images_of_every_kind_and_size(predictor: Predictor, tmp_path: Path) -> 
     table = rows(tmp_path / "out/frames/frames.csv")
     assert sorted(row["name"] for row in table) == [Path(name).stem for name in kinds]
     assert all(row["time"] == "" for row in table)
-    assert table[-1]["consistency"] == ""  # of another size than the one before
+    assert table[-1]["flow_agreement"] == ""  # of another size than the one before
 
 
 def test_a_parquet_table_says_the_same(predictor: Predictor, tmp_path: Path) -> None:
@@ -188,8 +192,37 @@ def test_the_view_is_found_or_stated(predictor: Predictor, tmp_path: Path) -> No
     with pytest.raises(UserError, match="lies outside"):
         run(predictor, [folder], tmp_path / "outside", view=View(200, 0, 10, 10))
     assert not (tmp_path / "outside").exists()
-    with pytest.raises(UserError, match="--view is somewhere, expected auto, none or x,y,w,h"):
+    with pytest.raises(UserError, match="--view is somewhere, expected trained, auto, none or x,y,w,h"):
         parse_view("somewhere")
+
+
+def test_the_view_is_that_of_the_training_where_one_was_stated(tmp_path: Path) -> None:
+    for name, shift in (("same", 0), ("larger", 8)):
+        (tmp_path / name).mkdir()
+        for index in range(3):
+            frame = np.zeros((80 + shift, 100, 3), np.uint8)
+            frame[10:70, 20:90] = picture(index, 70, 60)
+            cv2.imwrite(str(tmp_path / name / f"{index}.png"), frame[..., ::-1])
+
+    def used(model: Path, name: str) -> tuple[Any, str]:
+        lines = io.StringIO()
+        out = tmp_path / "out" / model.name
+        predict(Predictor(model), [tmp_path / name], out, Settings(overlay=False), console=Console(file=lines))
+        return read_json(out / name / "prediction.json")["view"], lines.getvalue().partition("view: ")[2].strip()
+
+    same = [
+        Video(name, name, [Frame(0, 0, tmp_path / "same/0.png")], view_setting=View(30, 20, 40, 50)) for name in "ab"
+    ]
+    stated = write_model(tmp_path / "stated", view=training_view(same))
+    assert used(stated, "same") == ({"rect": [30, 20, 40, 50]}, "30,20,40,50, as in training")
+    assert used(stated, "larger") == ({"rect": [20, 10, 70, 60]}, "20,10,70,60, found")
+    whole = write_model(tmp_path / "whole", view=training_view([replace(video, view_setting=None) for video in same]))
+    assert used(whole, "larger") == (None, "the whole frame, as in training")
+    for mixed in (
+        [*same, replace(same[0], view_setting=None)],
+        [replace(video, view_setting="auto") for video in same],
+    ):
+        assert training_view(mixed) == "auto"
 
 
 def test_smoothing_flickers_less(predictor: Predictor, tmp_path: Path) -> None:
@@ -204,7 +237,7 @@ def test_smoothing_flickers_less(predictor: Predictor, tmp_path: Path) -> None:
     for smooth in (0.0, 0.8):
         run(predictor, [folder], tmp_path / str(smooth), smooth=smooth, overlay=False)
         table = rows(tmp_path / str(smooth) / "frames/frames.csv")
-        found[smooth] = np.mean([float(row["consistency"]) for row in table[1:]])
+        found[smooth] = np.mean([float(row["flow_agreement"]) for row in table[1:]])
     assert found[0.8] > found[0.0]
     with pytest.raises(UserError, match="smooth is 1"):
         run(predictor, [folder], tmp_path / "one", smooth=1.0)

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +31,13 @@ TWO_FRAMES = (
     ("v1", 0, frame(0, 0, 1, 1), frame(0, 0, 0, 1)),  # IoU 2/3, 1/2
     ("v2", 0, frame(0, 0, 0, 2), frame(0, 0, 0, 0)),  # IoU 3/4; class 2 is not in the truth
 )
+
+
+def test_the_docs_state_every_tolerance() -> None:
+    page = (Path(__file__).parents[2] / "docs/scores.md").read_text(encoding="utf-8")
+    for protocol in PROTOCOLS.values():
+        (row,) = [line for line in page.splitlines() if line.startswith("|") and f"`{protocol.name}`" in line]
+        assert f"| {protocol.boundary_tolerance:g} pixels |" in row
 
 
 def test_both_means_by_hand() -> None:

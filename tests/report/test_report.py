@@ -215,6 +215,9 @@ def test_other_labels_are_remarked(runs: Runs, tmp_path: Path, console: Console)
     (run / "data.json").write_text(json.dumps(data))
     page = write_report([runs.supervised, run], tmp_path / "r.html", frames=False, console=console).read_text()
     assert "fewer learnt from other labelled frames than supervised" in page
+    assert "a difference between runs may be chance" in page
+    assert 'class="diff' in page
+    assert "gain" not in page
 
 
 def test_known_patients_are_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
@@ -224,6 +227,7 @@ def test_known_patients_are_remarked(runs: Runs, tmp_path: Path, console: Consol
     (run / "data.json").write_text(json.dumps(data))
     page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
     assert "trained and tested on videos of case02" in page
+    assert "may be chance" not in page, "there is nothing to compare"
 
 
 def test_what_was_not_asked_for_is_not_blamed_on_the_data(runs: Runs, tmp_path: Path, console: Console) -> None:

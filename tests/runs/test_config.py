@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.methods.method import methods
 from suture.methods.stage import Stage
@@ -37,6 +38,15 @@ def test_every_preset_fits_every_method(preset: str, method: str) -> None:
     config = load_config(Path("somewhere"), preset, [f"method={method}"])
     assert config.method["name"] == method
     assert list(config.build_method().stages())
+
+
+def test_a_section_of_a_preset_is_undone_by_null() -> None:
+    assert load_config(Path("x"), "demo").data.labelling.every == 10
+    for override in ("data.labelling=null", "data.labelling.every=null"):
+        config = load_config(Path("x"), "demo", [override])
+        assert config.data.labelling == LabellingSettings()
+        assert config.data.size == 96
+    assert load_config(Path("x"), overrides=["data.labelling=null"]).data.labelling == LabellingSettings()
 
 
 def test_the_paper_presets_say_what_the_paper_says() -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,8 +11,7 @@ from suture.compare.plan import PLAN
 from suture.compare.queue import TIMES
 from suture.errors import UserError
 from suture.files import read_json, read_yaml, write_json, write_text
-from suture.models.pretrained import is_file
-from suture.runs.config import PATHS
+from suture.runs.config import without_folders
 
 KEPT = ("metrics.json", "environment.json", "data.json", "stages/*/done.json", "stages/*/metrics.csv")
 _ABSOLUTE = re.compile(r"(~|/|[A-Za-z]:[\\/]|\\\\)\S")
@@ -29,7 +28,7 @@ def collect(folder: Path, out: Path) -> list[str]:
         raise UserError(f"{folder} holds no finished run: neither of its folders runs/RUN has a metrics.json.")
     for run in finished:
         target = out / "runs" / run.name
-        config = _without_folders(read_yaml(run / "config.yaml"))
+        config = without_folders(read_yaml(run / "config.yaml"))
         _refuse_paths(run / "config.yaml", config)
         write_text(target / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         for path in (path for pattern in KEPT for path in sorted(run.glob(pattern))):
@@ -40,18 +39,6 @@ def collect(folder: Path, out: Path) -> list[str]:
         if (folder / name).exists():
             write_json(out / name, read_json(folder / name))
     return [run.name for run in finished]
-
-
-def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """A config whose paths are names."""
-    for *sections, last in PATHS:
-        section: Any = config
-        for name in sections:
-            section = section.get(name) or {}
-        path = section.get(last)
-        if path and (last != "weights" or is_file(path)):
-            section[last] = PurePath(path).name
-    return config
 
 
 def _refuse_paths(file: Path, value: Any) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, write_json
 from suture.methods.stage import Settings
-from suture.runs.config import Config, differences, load_config, merge, relocated
+from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
 from suture.runs.folder import Run
 
 FORMAT = 1
@@ -266,8 +266,8 @@ def _holds(said: Mapping[str, Any], key: str) -> bool:
 
 
 def _deciding(config: Config) -> dict[str, Any]:
-    """What decides the outcome of a run: neither the device nor where frames are cached."""
-    said = relocated(config.model_dump(mode="json"), Path(), None)
+    """What decides the outcome of a run: neither the device, nor where frames are cached, nor where the data lie."""
+    said = without_folders(config.model_dump(mode="json"))  # as in collected runs, which a comparison goes on from too
     said["data"].pop("cache")
     return {key: value for key, value in said.items() if key != "compute"}
 

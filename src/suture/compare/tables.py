@@ -276,6 +276,8 @@ def _score_notes(board: Board) -> list[str]:
     seeds = _distinct(len(row.runs) for row in board.rows)
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
+    if min(seeds) < 3:
+        spread += " With fewer than three seeds, a difference may be chance."
     against = _distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
     best = (
         f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}." if against else ""

@@ -104,6 +104,8 @@ class CheckReport:
     class_table: dict[str, dict[str, ClassCount]]
     """Class name → split ("" for none) → counts; the last row, `IGNORED`, holds the pixels that take no part."""
     problems: list[Problem]
+    read: int
+    """How many frames were read: what is counted in masks and frames is counted in these."""
     complete: bool
     """Whether every frame was read; else these are the first findings."""
     seconds: float
@@ -119,6 +121,7 @@ class CheckReport:
         return {
             "name": summary.name,
             "protocol": summary.protocol,
+            "read": self.read,
             "complete": self.complete,
             "fatal": self.fatal,
             "seconds": round(self.seconds, 2),
@@ -140,6 +143,8 @@ class CheckReport:
         overview = _overview(self.summary)
         if not self.complete:
             console.print(next(overview), highlight=False)
+            frames = number(self.summary.frames, "frame")
+            console.print(Text(f"A first look, at {self.read:,} of {frames}; what all of them hold follows.", "dim"))
             for problem in self.problems:
                 console.print(Text.assemble((problem.severity, _STYLES[problem.severity]), f"  {problem.what}"))
             return
@@ -295,7 +300,8 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
     ]
     summary = Summary(dataset.name, dataset.protocol, videos, list(dataset.notes))
     seconds = time.monotonic() - start
-    return CheckReport(summary, _count_classes(evidence), judge(evidence), evidence.complete, seconds)
+    read = sum(1 for _ in evidence.frames)
+    return CheckReport(summary, _count_classes(evidence), judge(evidence), read, evidence.complete, seconds)
 
 
 def _count_classes(evidence: Evidence) -> dict[str, dict[str, ClassCount]]:

@@ -1,8 +1,9 @@
 """A first `dataset.yaml` for a folder of videos and masks, with every guess marked."""
 
+import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -11,22 +12,32 @@ from typing import Any
 import numpy as np
 import yaml
 
-from suture.data.classes import UNPAINTED, Color, default_colors
+from suture.data.classes import UNPAINTED, Color, Raw, default_colors
 from suture.data.clips import Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video
-from suture.data.dataset_file import FILE_NAME
+from suture.data.dataset_file import FILE_NAME, DatasetFile, parse
 from suture.data.exports import is_export, open_export
 from suture.data.facts import cores, found_view, in_parallel
 from suture.data.images import MaskFile
 from suture.data.sources import sources
-from suture.data.sources.folder import MASK_FOLDERS, ImageMasks, Masks, guess, open_masks
+from suture.data.sources.folder import (
+    MASK_FOLDERS,
+    ImageMasks,
+    Masks,
+    case_of_videos,
+    find_masks,
+    guess,
+    mask_places,
+)
 from suture.data.view import View
 from suture.data.walk import listing, natural
 from suture.errors import UserError
-from suture.files import write_text
+from suture.files import read_yaml, write_text
 
 EXCLUDE_FILE = "exclude.csv"
 _MOST_CLASSES = 64
+_VALIDATED = 5
+"""Labelled cases from which on some are for validation: with fewer, the training needs them more."""
 _SPLIT_FOLDERS: dict[str, Split] = {name: name for name in SPLITS} | {
     "training": "train",
     "valid": "val",
@@ -37,37 +48,83 @@ _PART = re.compile(r"(.+?)[ _.-]*(?:part|pt|teil|chunk|segment|disc|cd)[ _.-]*([
 _COUNTED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]{1,2})|(?<=[0-9])[ _.-]?([a-h]))")
 """A number in the name and a count behind it: case07_2, case07b. In video_2 the only number tells videos apart."""
 
+_HEAD = (
+    "# Drafted by `suture check --write`. Whatever is marked as a guess or asked as a question is yours to decide:",
+    "# mend it, remove the mark, and run `suture check` again.",
+    f"format: {FORMAT}",
+)
+
 Value = int | Color
 
 
 def write_draft(root: Path, force: bool = False, workers: int | None = None) -> Path:
-    """Write the draft beside the data; a `dataset.yaml` that is there stays, unless forced."""
+    """Write the draft beside the data; into a `dataset.yaml` that is there only by force, and what it says stays."""
     path = root / FILE_NAME
     if path.exists() and not force:
-        raise UserError(f"{path} is already there: use --force to write over it.")
+        raise UserError(f"{path} is already there: use --force to draft what it does not say yet.")
     write_text(path, draft_dataset_file(root, workers))
     return path
 
 
 def draft_dataset_file(root: Path, workers: int | None = None) -> str:
-    """The text of a `dataset.yaml` for the folder, as far as it can be guessed; what cannot is asked in a comment."""
+    """The text of a `dataset.yaml` for the folder, as far as it can be guessed; what cannot is asked in a comment.
+
+    What a `dataset.yaml` that is there says is kept; only its comments are not.
+    """
     _refuse_known(root)
     workers = workers or cores()
-    file, _ = guess(root)
-    places = _mask_places(root)
-    clips = Clips(root / file.videos, set(places))
-    masks = list(open_masks(places[0], clips, None)) if places else []
-    cases = guess_cases(clips.all)
-    views = _find_views(clips.all, workers)
+    path = root / FILE_NAME
+    said = _said(path) if path.exists() else {}
+    candidates = _mask_places(root)
+    guessed = {"videos": guess(root)[0].videos, "masks": candidates[0].name if candidates else None}
+    file = parse(DatasetFile, guessed | said, path)
+    places = mask_places(root, file, path) if "masks" in said else candidates
+    clips = Clips(Path(os.path.normpath(root / file.videos)), {Path(os.path.normpath(place)) for place in places})
+    masks = find_masks(root, file, path, clips)
+    cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
+    known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
+
+    def section(key: str, draft: Callable[[], list[str]]) -> list[str]:
+        return _kept(key, said[key]) if key in said else draft()
+
     sections = (
-        _head(root, file.videos, places),
-        _classes(masks, workers),
-        _cases(cases),
-        _split(guess_split(clips.all, cases, _labelled(masks, clips)), by_folder=_by_folder(clips.all)),
-        _view(views),
-        _exclude(root),
+        [
+            *_HEAD,
+            *section("name", lambda: [f"name: {_flow(root.resolve().name)}  # guess: the name of the folder"]),
+            *section("videos", lambda: [f"videos: {_flow(file.videos)}  # guess"]),
+            *section("masks", lambda: _masks(candidates)),
+        ],
+        _classes(masks, said, known, workers),
+        section("cases", lambda: _cases(cases)),
+        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips))),
+        section("view", lambda: _view(_find_views(clips.all, workers))),
+        section("exclude", lambda: _exclude(root)),
+        section("annotated", list),
+        section("protocol", list),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _said(path: Path) -> dict[str, Any]:
+    """What a file says already; `null` and an empty list say nothing, but as a view."""
+    try:
+        DatasetFile.read(path)
+    except UserError as error:
+        raise UserError(f"{error} Mend it, or remove the file to draft it from nothing.") from error
+    return {key: value for key, value in read_yaml(path).items() if value not in (None, [], {}) or key == "view"}
+
+
+def _kept(key: str, value: Any) -> list[str]:
+    if not isinstance(value, dict):
+        return [f"{key}: {_flow(value)}  # kept"]
+    return [f"{key}:  # kept", *(f"  {_flow(name)}: {_flow(entry)}" for name, entry in value.items())]
+
+
+def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list[str]]:
+    cases: dict[str, list[str]] = defaultdict(list)
+    for video, case in case_of_videos(file, path, clips).items():
+        cases[case].append(video)
+    return cases
 
 
 def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
@@ -97,22 +154,32 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
 def guess_split(
     clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]
 ) -> dict[Split, list[str]]:
-    """The split that folders named train, val and test say; else about 60, 20 and 20 % of the labelled cases."""
+    """The split that folders named train, val and test say; else about 60, 20 and 20 % of the labelled cases.
+
+    With fewer than five of them none is for validation, which training does not need, and one is for the test. Without
+    any there is no split.
+    """
     split: dict[Split, list[str]] = {name: [] for name in SPLITS}
     if _by_folder(clips):
         stated = {clip.id: _SPLIT_FOLDERS[clip.parts[0].lower()] for clip in clips}
         for case, videos in cases.items():
             split[stated[videos[0]]].append(case)
         return split
-    candidates = [case for case, videos in cases.items() if any(labelled[video] for video in videos)] or list(cases)
-    candidates.sort(key=natural)
+    candidates = sorted(_labelled_cases(cases, labelled), key=natural)
+    if not candidates:
+        return split
     count = len(candidates)
-    each = max(1, round(0.2 * count)) if count >= 3 else 0
-    held_count = 2 * each if count >= 3 else count - 1
+    each = max(1, round(0.2 * count)) if count > 1 else 0
+    validated = count >= _VALIDATED
+    held_count = 2 * each if validated else each
     held = [candidates[(2 * i + 1) * count // (2 * held_count)] for i in range(held_count)]
-    split["test"], split["val"] = held[::2], held[1::2]
+    split["test"], split["val"] = (held[::2], held[1::2]) if validated else (held, [])
     split["train"] = [case for case in cases if case not in held]
     return split
+
+
+def _labelled_cases(cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
+    return [case for case, videos in cases.items() if any(labelled[video] for video in videos)]
 
 
 def _refuse_known(root: Path) -> None:
@@ -143,40 +210,41 @@ def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
     return Counter(place[0].id for place in found if place)
 
 
-def _head(root: Path, videos: str, places: Sequence[Path]) -> list[str]:
-    lines = [
-        "# Drafted by `suture check --write`. Whatever is marked as a guess or asked as a question is yours to decide:",
-        "# mend it, remove the mark, and run `suture check` again.",
-        f"format: {FORMAT}",
-        f"name: {_flow(root.resolve().name)}  # guess: the name of the folder",
-        f"videos: {_flow(videos)}  # guess",
-    ]
+def _masks(places: Sequence[Path]) -> list[str]:
     if not places:
-        return [*lines, "# masks: masks  # question: no masks were found; where are they, or where will they be?"]
+        return ["# masks: masks  # question: no masks were found; where are they, or where will they be?"]
     others = f"; also found: {', '.join(place.name for place in places[1:])}" if len(places) > 1 else ""
-    return [*lines, f"masks: {_flow(places[0].name)}  # guess{others}"]
+    return [f"masks: {_flow(places[0].name)}  # guess{others}"]
 
 
-def _classes(masks: Sequence[Masks], workers: int) -> list[str]:
-    if not masks:
-        return ["# classes:  # question: what do the values of the masks mean?", "#   - {name: instrument, value: 1}"]
+def _classes(masks: Sequence[Masks], said: Mapping[str, Any], known: Collection[Raw], workers: int) -> list[str]:
+    """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
+    kept = [f"  - {_flow(entry)}  # kept" for entry in said.get("classes", ())]
     images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
-    if not images:
-        return _classes_of_labels(masks)
-    return _classes_of_values(_read_values(images, workers))
+    if images:
+        by_color = any(isinstance(value, tuple) for value in known)
+        lines, unpainted = _classes_of_values(_read_values(images, workers, by_color), kept, known)
+    elif masks:
+        lines, unpainted = _classes_of_labels(masks, kept, known), _unpainted("what nobody painted")
+    elif kept:
+        lines, unpainted = ["classes:", *kept], []
+    else:
+        lines, unpainted = ["# classes:  # question: what do the values of the masks mean?"], []
+        lines.append("#   - {name: instrument, value: 1}")
+    return [*lines, *(_kept("unpainted", said["unpainted"]) if "unpainted" in said else unpainted)]
 
 
 def _files(export: ImageMasks) -> Iterator[Path]:
     return (export.path / name for name in export.files.values())
 
 
-def _classes_of_labels(masks: Sequence[Masks]) -> list[str]:
-    labels = [label for part in masks for label in part.export.labels]
-    names = [name for name in dict.fromkeys(labels) if name != "background"]
-    lines = ["classes:  # the labels of the annotation tool"]
+def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
+    labels = {label: value for part in masks for label, value in part.export.labels.items()}
+    names = [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+    lines = ["classes:  # the labels of the annotation tool", *kept]
     for name, color in zip(names, default_colors(names), strict=True):
         lines.append(f"  - {_flow({'name': name, 'color': list(color)})}  # guess: the colour to show it in")
-    return [*lines, *_unpainted("what nobody painted")]
+    return lines
 
 
 @dataclass(frozen=True)
@@ -189,13 +257,13 @@ class _Values:
     unread: int
 
 
-def _classes_of_values(found: _Values) -> list[str]:
+def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Raw]) -> tuple[list[str], list[str]]:
     total = found.pixels.total() or 1
-    empty = [value for value in (0, (0, 0, 0)) if value in found.pixels]
-    painted = [value for value, _ in found.pixels.most_common() if value not in empty]
+    empty = [value for value in (0, (0, 0, 0)) if value in found.pixels and value not in known]
+    painted = [value for value, _ in found.pixels.most_common() if value not in empty and value not in known]
     values = sorted(painted[:_MOST_CLASSES], key=lambda value: value if isinstance(value, tuple) else (value,))
-    kind = "colours" if any(isinstance(value, tuple) for value in values) else "ids"
-    lines = [f"classes:  # the {kind} found in {found.count:,} masks"]
+    kind = "colours" if any(isinstance(value, tuple) for value in found.pixels) else "ids"
+    lines = [f"classes:  # the {kind} found in {found.count:,} masks", *kept]
     if len(painted) > len(values):
         lines.append(
             f"  # There are {len(painted):,} {kind}, too many for classes: the masks look anti-aliased or compressed. "
@@ -215,12 +283,11 @@ def _classes_of_values(found: _Values) -> list[str]:
             entry |= {"value": list(value), "color": list(value)}
         lines.append(f"  - {_flow(entry)}  # guess: the name; {share}")
     if not empty:
-        return [*lines, "# unpainted: ignore  # every pixel of these masks is painted"]
+        return lines, ["# unpainted: ignore  # every pixel of these masks is painted"]
     words = "black" if isinstance(empty[0], tuple) else "the value 0"
     unpainted = sum(found.pixels[value] for value in empty) / total
     example = "[0, 0, 0]" if isinstance(empty[0], tuple) else "0"
-    return [
-        *lines,
+    return lines, [
         *_unpainted(f"{words}, {unpainted:.1%} of the pixels"),
         f"# If {words} is a class of its own, add it to the classes with value: {example} instead.",
     ]
@@ -233,14 +300,13 @@ def _unpainted(what: str) -> list[str]:
     ]
 
 
-def _read_values(images: Sequence[Path], workers: int) -> _Values:
-    """Count the values of all masks: ids, or colours where any mask is a colour image."""
+def _read_values(images: Sequence[Path], workers: int, by_color: bool) -> _Values:
+    """Count the values of all masks: ids, or colours where that is asked for or any mask is a colour image."""
     parallel = workers if len(images) > 64 else 1
-    by_id = dict(in_parallel(_ids_of, images, parallel))
-    counts: list[dict[Value, int] | None] = list(by_id.values())
-    if not all(counts):
-        by_color = dict(in_parallel(_colors_of, images, parallel))
-        counts = list(by_color.values()) if any(by_color.values()) else counts
+    counts = list(dict(in_parallel(_ids_of, images, parallel)).values())
+    if by_color or not all(counts):
+        colors = list(dict(in_parallel(_colors_of, images, parallel)).values())
+        counts = colors if any(colors) else counts
     read = [found for found in counts if found]
     pixels: Counter[Value] = Counter()
     masks: Counter[Value] = Counter()
@@ -309,10 +375,23 @@ def _cases(cases: Mapping[str, list[str]]) -> list[str]:
     return lines + [f"  {_flow(case)}: {_flow(videos)}  # guess" for case, videos in several.items()]
 
 
-def _split(split: Mapping[Split, list[str]], by_folder: bool) -> list[str]:
-    reason = "by the names of the folders" if by_folder else "about 60, 20 and 20 % of the labelled cases"
+def _split(clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
+    split = guess_split(clips, cases, labelled)
+    if not any(split.values()):
+        return [
+            "# split:  # which cases are for train, val and test; drafted among those with masks, once there are some"
+        ]
+    count = len(_labelled_cases(cases, labelled))
+    if _by_folder(clips):
+        reason = "by the names of the folders"
+    elif count == 1:
+        reason = "with one labelled case all are for training, and there is nothing to score on new videos"
+    elif count < _VALIDATED:
+        reason = f"with {count} labelled cases one is for the test and none for validation: training needs them more"
+    else:
+        reason = "about 60, 20 and 20 % of the labelled cases"
     lines = [f"split:  # guess: {reason}"]
-    return lines + [f"  {name}: {_flow(cases)}  # guess" for name, cases in split.items() if cases]
+    return lines + [f"  {name}: {_flow(found)}  # guess" for name, found in split.items() if found]
 
 
 def _find_views(clips: Sequence[Clip], workers: int) -> dict[str, View]:

@@ -288,15 +288,15 @@ def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream
 
 def _read_index(path: Path) -> _Index:
     container, stream = _open(path)
+    # What the header says is asked for first: a closed file answers no questions.
+    kind, reorders = container.format.name, stream.codec_context.has_b_frames
+    base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
+    promised, seconds = stream.frames, (container.duration or 0) / av.time_base
     packets = 0
     shown: list[int | None] = []
     sent: list[int | None] = []
     keys: list[bool] = []
     with container, contextlib.suppress(av.FFmpegError):  # a file cut off in the middle: what is there counts
-        # What the header says is asked for first: a closed file answers no questions.
-        kind, reorders = container.format.name, stream.codec_context.has_b_frames
-        base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
-        promised, seconds = stream.frames, (container.duration or 0) / av.time_base
         for packet in container.demux(stream):
             packets += packet.size > 0
             if packet.size and not packet.is_corrupt and not packet.is_discard:

@@ -9,6 +9,9 @@ import numpy as np
 
 from suture.errors import UserError
 
+_STILL = 16
+"""A pixel whose brightness varies by less shows a menu, or a scene at rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -63,16 +66,21 @@ class View:
 def find_view(frames: Sequence[np.ndarray]) -> View | None:
     """Find the view in a few frames of one video: black borders, and a circle where they are round; None: all of it.
 
-    A border is black in every frame and ends sharply. A dark scene brightens somewhere in time, a vignette fades.
+    A border is black in every frame and ends sharply. A dark scene brightens somewhere in time, a vignette fades. A
+    menu beside a round scene stays the same in every frame.
     """
     if not frames or min(frames[0].shape[:2]) < 16:
         return None
     height, width = frames[0].shape[:2]
-    brightest = _brightest([frame for frame in frames if frame.shape[:2] == (height, width)])
-    scene = _scene(brightest)
-    if scene is None:
+    darkest, brightest = _extremes([frame for frame in frames if frame.shape[:2] == (height, width)])
+    dark = _dark(brightest)
+    if dark is None or (scene := _scene(dark)) is None:
         return None
     found = _circle(scene, brightest)
+    if found is None:
+        moving = _scene(dark | (brightest - darkest < _STILL))
+        if moving is not None and (found := _circle_beside_menus(moving, brightest, dark)):
+            scene = moving
     left, top, right, bottom = _box(scene, brightest, check_sides=found is None)
     scale = max(height / scene.shape[0], width / scene.shape[1])
     circle = None
@@ -99,17 +107,18 @@ def draw_view(frame: np.ndarray, view: View) -> np.ndarray:
     return drawn
 
 
-def _brightest(frames: Sequence[np.ndarray]) -> np.ndarray:
-    """Each pixel's brightest value over the frames, without speckle, at a size where a search is quick."""
+def _extremes(frames: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Each pixel's darkest and brightest value over the frames, without speckle, at a size where a search is quick."""
     height, width = frames[0].shape[:2]
     scale = min(1.0, 640 / max(height, width))
     size = (round(width * scale), round(height * scale))
     small = [cv2.resize(frame.max(axis=2), size, interpolation=cv2.INTER_AREA) for frame in frames]
-    return cv2.medianBlur(np.max(small, axis=0), 5).astype(np.float32)
+    darkest, brightest = (cv2.medianBlur(extreme(small, axis=0), 5).astype(np.float32) for extreme in (np.min, np.max))
+    return darkest, brightest
 
 
-def _scene(brightest: np.ndarray) -> np.ndarray | None:
-    """True where the scene is: the largest part that no darkness reaches from the frame's edge."""
+def _dark(brightest: np.ndarray) -> np.ndarray | None:
+    """True where it is as dark as a border; None where there is no border or no scene."""
     ring = np.concatenate(
         [brightest[:2].ravel(), brightest[-2:].ravel(), brightest[:, :2].ravel(), brightest[:, -2:].ravel()]
     )
@@ -117,8 +126,12 @@ def _scene(brightest: np.ndarray) -> np.ndarray | None:
     lit = brightest[brightest > black + 24]
     if black > 40 or lit.size < 0.05 * brightest.size:
         return None
-    dark = brightest <= black + max(12.0, 0.15 * (float(np.median(lit)) - black))
-    _, parts = cv2.connectedComponents(np.pad(dark, 1, constant_values=True).astype(np.uint8), connectivity=4)
+    return brightest <= black + max(12.0, 0.15 * (float(np.median(lit)) - black))
+
+
+def _scene(outside: np.ndarray) -> np.ndarray | None:
+    """True where the scene is: the largest part that nothing `outside` reaches from the frame's edge."""
+    _, parts = cv2.connectedComponents(np.pad(outside, 1, constant_values=True).astype(np.uint8), connectivity=4)
     lit_parts = (parts != parts[0, 0])[1:-1, 1:-1].astype(np.uint8)
     # Opening cuts text and menus in the border off from the scene.
     opened = cv2.morphologyEx(lit_parts, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8), borderValue=0)
@@ -197,6 +210,18 @@ def _circle(scene: np.ndarray, brightest: np.ndarray) -> tuple[float, float, flo
         return None
     profile = np.median(polar[: beyond + 1, seen], axis=1)[::-1]
     return fit if _is_sharp(np.maximum(profile, 0), len(profile) - radius) else None
+
+
+def _circle_beside_menus(
+    moving: np.ndarray, brightest: np.ndarray, dark: np.ndarray
+) -> tuple[float, float, float] | None:
+    """The round border around what moves, if it is mostly black: else something round moves in a scene at rest."""
+    found = _circle(moving, brightest)
+    if found is None:
+        return None
+    height, width = dark.shape
+    outside = ~View(0, 0, width, height, found).mask(width, height)
+    return found if dark[outside].mean() > 0.5 else None
 
 
 def _fit_circle(points: np.ndarray, tolerance: float) -> tuple[float, float, float] | None:

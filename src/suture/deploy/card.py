@@ -11,9 +11,17 @@ from suture.evaluation.titles import SCORES, SETS
 from suture.files import read_json, read_yaml
 from suture.models.weights import DESCRIPTION
 
-CARD = "MODEL_CARD.md"
 WEAK = 0.5
 """A class below this IoU is named among the limits."""
+
+
+def card_of(model: Path) -> Path:
+    """Where the card of an exported model goes: beside it, under a name that two models in one folder do not share.
+
+    >>> card_of(Path("model.onnx")).name, card_of(Path("hernia.onnx")).name
+    ('MODEL_CARD.md', 'hernia.card.md')
+    """
+    return model.with_name("MODEL_CARD.md" if model.stem == "model" else f"{model.stem}.card.md")
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,14 @@ from suture.data.render import SyntheticSettings, plan, render_video
 from suture.data.scene import resized
 from suture.data.sources import load_dataset
 from suture.data.view import View
-from suture.deploy.card import CARD, Papers
+from suture.deploy.card import Papers, card_of
 from suture.deploy.frames import to_class_ids, to_network
+from suture.deploy.networks import ONNX_FORMAT, noted_view
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.models.segmenter import Segmenter
 from suture.models.weights import WEIGHTS, Model, fingerprint
 
-FORMAT = 1
-"""Of the entry `suture` in the file's metadata."""
 OPSET = 18
 BARS = {"fp32": 0.999, "fp16": 0.995}
 """The share of pixels that has to be of the same class as in PyTorch."""
@@ -128,10 +127,12 @@ def export_run(
     _refuse_impossible(output, frame, view, dynamic)
     papers, model = Papers.read(folder), Model.load(folder)
     shape = Shape(None if dynamic else frame or papers.frame or model.size, view, logits, half)
-    card, text = output.with_name(CARD), papers.card()
+    card, text = card_of(output), papers.card()
     _refuse_to_replace(output, None, force)
     _refuse_to_replace(card, text, force)
-    file = to_onnx(model, shape, papers.origin() | {"sha256": fingerprint(folder / WEIGHTS)["sha256"]})
+    weights = folder / WEIGHTS
+    noted = {"sha256": fingerprint(weights)["sha256"], "view": noted_view(weights)}
+    file = to_onnx(model, shape, papers.origin() | noted)
     deployed = Deployed(model.segmenter, model.size, shape)
     frames, real = _frames(papers, deployed)
     agreement = _agreement(file, deployed, frames)
@@ -164,7 +165,7 @@ def to_onnx(model: Model, shape: Shape, origin: Mapping[str, Any] | None = None)
         ) from error
     segmenter = model.segmenter
     about = {
-        "format": FORMAT,
+        "format": ONNX_FORMAT,
         "classes": [{"name": n, "color": list(c)} for n, c in zip(model.names, model.colors, strict=True)],
         "size": list(model.size),
         "multiple": segmenter.multiple,

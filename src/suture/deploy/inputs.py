@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from suture.data.dataset import Video
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.sources.folder import MASK_FOLDERS
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
@@ -21,7 +22,6 @@ from suture.data.walk import images_of, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 
-ViewSetting = View | Literal["auto"] | None
 RECORD = "prediction.json"
 """What a folder of results holds when it is done."""
 _SAMPLES, _SAMPLE = 4, 65_536
@@ -102,15 +102,19 @@ class Clip:
             # What is written down names files, not their folders, which can name a patient.
             return Shown(index, None, str(error).replace(str(path), path.name))
 
-    def view(self, setting: ViewSetting) -> "ClipView":
-        """The part of the frames that shows the scene, found as in training where the setting is `auto`."""
-        if setting != "auto":
-            return ClipView(setting)
+    def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
+        """The part of the frames that shows the scene: found where the setting is `auto`, or is for another size."""
+        if setting != "auto" and setting.size is None:
+            return setting
         count = min(_LOOKED_AT, len(self))
         chosen = {place * (len(self) - 1) // max(count - 1, 1) for place in range(count)}
         shown = [self.read(index).pixels for index in sorted(chosen)]
         frames = [pixels for pixels in shown if pixels is not None]
-        return ClipView(find_view(frames), frames[0].shape[:2] if frames else None)
+        if setting != "auto" and (not frames or setting.fits(frames[0])):
+            return setting
+        found = find_view(frames)
+        origin = "found" if found else "no border was found"
+        return ClipView(found, frames[0].shape[:2] if frames else None, origin)
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,46 @@ class ClipView:
     view: View | None
     size: tuple[int, ...] | None = None
     """Height and width of the frames it was found in; of others, nothing is known. None: it was stated for all."""
+    origin: str = "as stated"
+
+    def fits(self, frame: np.ndarray) -> bool:
+        """Whether it is for frames of this size."""
+        return self.size in (None, frame.shape[:2])
 
     def of(self, frame: np.ndarray) -> View | None:
         """The view of one frame."""
-        return self.view if self.size in (None, frame.shape[:2]) else None
+        return self.view if self.fits(frame) else None
+
+    def __str__(self) -> str:
+        if self.view is None:
+            return f"the whole frame, {self.origin}"
+        rect = ",".join(map(str, self.view.to_json()["rect"]))
+        return f"{rect}{', round' if self.view.circle else ''}, {self.origin}"
+
+
+def training_view(videos: Sequence[Video]) -> Any:
+    """What a model notes down for new videos: the view that was stated for all training videos alike, or `auto`.
+
+    >>> training_view([Video("a", "a", [], view_setting="auto")])
+    'auto'
+    """
+    settings = {video.view_setting for video in videos}
+    sizes = {video.size for video in videos} if settings - {"auto"} else set()
+    if settings == {None}:
+        return {"view": None, "size": None}
+    if len(settings) > 1 or len(sizes) != 1:
+        return "auto"
+    ((setting,), ((width, height),)) = settings, sizes
+    assert isinstance(setting, View)
+    return {"view": setting.to_json(), "size": [height, width]}
+
+
+def read_training_view(noted: Any, where: str) -> "ClipView | Literal['auto']":
+    """What `training_view` noted down; older models say nothing."""
+    if noted in (None, "auto"):
+        return "auto"
+    view = View.parse(noted["view"], where) if noted["view"] else None
+    return ClipView(view, tuple(noted["size"]) if noted["size"] else None, "as in training")
 
 
 def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> list[Clip]:

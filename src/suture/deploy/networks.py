@@ -4,19 +4,25 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.view import View
+from suture.deploy.inputs import ClipView, read_training_view
 from suture.errors import UserError
 from suture.files import check_format
 from suture.models.weights import DESCRIPTION, WEIGHTS, Model, fingerprint
 
+ONNX_FORMAT = 1
+"""Of the entry `suture` in an ONNX file's metadata."""
+TRAINED_ON = "trained_on"
+"""The one entry in the header of a run's weights (the order of several is left to chance): dataset and view."""
 _SURE = 40.0
 """The score of the class that a network without scores decided for; the others have 0."""
 
@@ -37,6 +43,8 @@ class Network:
     """Whether its scores tell how sure it is; else it gives its decisions only."""
     identity: dict[str, str]
     """Name and SHA-256 of its file."""
+    view: ClipView | Literal["auto"] = "auto"
+    """What it was trained on, of frames of the same device."""
     cuts: bool = False
     """Whether it cuts the view out of whole frames itself."""
 
@@ -55,9 +63,16 @@ def open_network(path: Path, device: str = "auto") -> Network:
     model = Model.load(path)
     where = _torch_device(device)
     segmenter = model.segmenter.to(where).to(memory_format=torch.channels_last).requires_grad_(False)
-    identity = fingerprint(path / WEIGHTS if path.is_dir() else path)
-    table = _table(model.names, model.colors)
-    return Network(segmenter, table, model.size, where, any_size=True, scored=True, identity=identity)
+    weights = path / WEIGHTS if path.is_dir() else path
+    table, view = _table(model.names, model.colors), read_training_view(noted_view(weights), str(weights))
+    identity = fingerprint(weights)
+    return Network(segmenter, table, model.size, where, any_size=True, scored=True, identity=identity, view=view)
+
+
+def noted_view(weights: Path) -> Any:
+    """What the header of a weights file says about the view of its training."""
+    with safe_open(weights, framework="pt") as file:
+        return json.loads((file.metadata() or {}).get(TRAINED_ON, "{}")).get("view")
 
 
 class OnnxNetwork(nn.Module):
@@ -104,8 +119,6 @@ def _open_onnx(path: Path, device: str) -> Network:
         import onnxruntime
     except ImportError as error:
         raise UserError(f"{path} needs ONNX Runtime, which is not installed: pip install onnxruntime.") from error
-    from suture.deploy.export import FORMAT
-
     where, cuda = _torch_device(device), "CUDAExecutionProvider"
     providers: list[Any] = ["CPUExecutionProvider"]
     if where.type == "cuda" and cuda in onnxruntime.get_available_providers():
@@ -123,13 +136,14 @@ def _open_onnx(path: Path, device: str) -> Network:
     said = session.get_modelmeta().custom_metadata_map.get("suture")
     try:
         about = json.loads(said or "")
-        check_format(path, about["format"], FORMAT)
+        check_format(path, about["format"], ONNX_FORMAT)
         names = tuple(str(entry["name"]) for entry in about["classes"])
         colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in about["classes"]))
         fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
         height, width = session.get_inputs()[0].shape[1:3] if fixed else about["size"]
         multiple = 1 if fixed else int(about["multiple"])
         view = View.parse(about["view"], str(path)) if about.get("view") else None
+        trained = "auto" if view else read_training_view(about.get("run", {}).get("view"), str(path))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} was not written by `suture export`: it does not say its classes.") from error
     module = OnnxNetwork(session, len(names), multiple, scored, view)
@@ -141,6 +155,7 @@ def _open_onnx(path: Path, device: str) -> Network:
         any_size=not fixed,
         scored=scored,
         identity=fingerprint(path),
+        view=trained,
         cuts=view is not None,
     )
 

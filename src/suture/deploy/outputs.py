@@ -107,7 +107,7 @@ def video_writer(path: Path, codec: Literal["libx264", "ffv1"], fps: float) -> I
 def table_columns(classes: ClassTable) -> list[str]:
     """Of the table of a clip: one row for each frame."""
     areas = [f"area {name}" for name in classes.names]
-    return ["frame", "name", "time", "confidence", "entropy", "consistency", *areas, "problem"]
+    return ["frame", "name", "time", "confidence", "entropy", "flow_agreement", *areas, "problem"]
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 - The reader's thread decodes frames and prepares them in batches.
 - The model's thread sends batches to the device; on a CPU, each core computes one.
 - A pool of threads makes masks and pictures: enlarged, drawn, compressed, written.
-- The calling thread does what needs the order: videos, consistency, journal.
+- The calling thread does what needs the order: videos, agreement along the flow, journal.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from suture.data.classes import IGNORE
 from suture.data.view import View
-from suture.deploy.consistency import Small, consistency
-from suture.deploy.inputs import RECORD, Clip, ClipView, Shown, ViewSetting
+from suture.deploy.flow import Small, flow_agreement
+from suture.deploy.inputs import RECORD, Clip, ClipView, Shown
 from suture.deploy.outputs import (
     Journal,
     Masks,
@@ -42,6 +42,7 @@ from suture.deploy.smoothing import Smoother
 from suture.errors import UserError
 from suture.files import remove_leftovers, write_json
 
+ViewSetting = View | Literal["trained", "auto"] | None
 FORMAT = 1
 """Of `prediction.json`."""
 Row = dict[str, Any]
@@ -54,23 +55,23 @@ class Settings:
     masks: Masks = "png"
     overlay: bool = True
     table: Table = "csv"
-    view: ViewSetting = "auto"
+    view: ViewSetting = "trained"
     smooth: float = 0.0
     """How much of the frame before is carried over (`Smoother`); 0 is nothing."""
 
     def to_json(self) -> dict[str, Any]:
-        view = self.view.to_json() if isinstance(self.view, View) else self.view
-        return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "view": view, "smooth": self.smooth}
+        """All but the view, which the model may decide."""
+        return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "smooth": self.smooth}
 
 
 def parse_view(said: str) -> ViewSetting:
-    """A view as the command line says it: auto, none, or x,y,w,h.
+    """A view as the command line says it: trained, auto, none, or x,y,w,h.
 
     >>> parse_view("0,40,1280,944")
     View(x=0, y=40, width=1280, height=944, circle=None)
     """
-    if said == "auto":
-        return "auto"
+    if said in ("trained", "auto"):
+        return "auto" if said == "auto" else "trained"
     if said == "none":
         return None
     try:
@@ -78,7 +79,7 @@ def parse_view(said: str) -> ViewSetting:
     except ValueError:
         numbers = []
     if len(numbers) != 4:
-        raise UserError(f"--view is {said}, expected auto, none or x,y,w,h in pixels.")
+        raise UserError(f"--view is {said}, expected trained, auto, none or x,y,w,h in pixels.")
     return View.parse(numbers, "--view")
 
 
@@ -89,6 +90,8 @@ class Outcome(NamedTuple):
     before: int
     """Frames that were done by an earlier start."""
     problems: list[str]
+    view: str
+    """Which one it was, in words."""
 
 
 class Group(NamedTuple):
@@ -149,16 +152,25 @@ class Job:
             "flip": predictor.flip,
             "scales": list(predictor.scales),
             "window": predictor.window,
+            "view": self.view.view and self.view.view.to_json() if self.view != "auto" else "auto",
             **self.settings.to_json(),
         }
+
+    @property
+    def view(self) -> ClipView | Literal["auto"]:
+        """The view as the settings or the model state it."""
+        setting = self.settings.view
+        if setting == "trained":
+            return self.predictor.network.view
+        return setting if setting == "auto" else ClipView(setting)
 
     def run(self, progress: Callable[[int], None]) -> Outcome:
         """Do it; `progress` is called with the number of frames done."""
         remove_leftovers(self.folder)
         self.known = {i: row for i, row in self.journal.read(self.made_of).items() if self._is_there(i, row)}
         progress(sum(not self._needed(index) for index in self.known))
-        found_inside = self.settings.view == "auto" and self.predictor.network.cuts
-        view = self.clip.view(None if found_inside else self.settings.view)
+        found_inside = self.view == "auto" and self.predictor.network.cuts
+        view = self.clip.view(ClipView(None, origin="of which the model cuts its view") if found_inside else self.view)
         rows = dict(self.known)
         before: Small | None = None
         with (
@@ -170,7 +182,7 @@ class Job:
             for one in finished:
                 if one.small is not None:
                     if not one.known:
-                        one.row["consistency"] = number(consistency(before, one.small)) if before else None
+                        one.row["flow_agreement"] = number(flow_agreement(before, one.small)) if before else None
                     before = one.small
                 results.add(one)
                 rows[one.index] = one.row
@@ -186,7 +198,7 @@ class Job:
             write_table(path, ordered, table_columns(self.predictor.classes))
         self._write_record(ordered, view.view, problems)
         self.journal.path.unlink(missing_ok=True)
-        return Outcome(len(ordered), len(self.known), problems)
+        return Outcome(len(ordered), len(self.known), problems, str(view))
 
     def _is_there(self, index: int, row: Row) -> bool:
         """Whether a frame that the journal names need not be predicted again."""

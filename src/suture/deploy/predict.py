@@ -135,7 +135,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
         summary.problems += outcome.problems
         rate = (outcome.frames - outcome.before) / max(time.perf_counter() - began, 1e-9)
         before = f", {outcome.before:,} of them done before" if outcome.before else ""
-        _say(console, f"{job.clip.name}: {outcome.frames:,} frames{before}, {rate:.1f} fps")
+        _say(console, f"{job.clip.name}: {outcome.frames:,} frames{before}, {rate:.1f} fps; view: {outcome.view}")
         for problem in outcome.problems[:_LINES]:
             _say(console, f"  {problem}")
         if len(outcome.problems) > _LINES:

@@ -28,8 +28,6 @@ class Cell:
     best: bool = False
     difference: str = ""
     """To the first run, in percent points."""
-    gain: int = 0
-    """Whether that is better (1) or worse (−1)."""
 
 
 def percent(value: float | None) -> str:
@@ -53,12 +51,11 @@ def side_by_side(values: Sequence[float | None], *, lower: bool = False, target:
     best = max(known) if len(set(known)) > 1 else None
     cells = []
     for place, value in enumerate(values):
-        difference, gain = "", 0
+        difference = ""
         if place and value is not None and values[0] is not None:
             apart = round(value, 3) - round(values[0], 3)
             difference = f"{100 * apart:+.1f}".replace("-", "−") if round(apart, 3) else "±0.0"
-            gain = int(np.sign(round((good[place] or 0) - (good[0] or 0), 3)))
-        cells.append(Cell(percent(value), value, best is not None and good[place] == best, difference, gain))
+        cells.append(Cell(percent(value), value, best is not None and good[place] == best, difference))
     return cells
 
 

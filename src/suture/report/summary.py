@@ -26,6 +26,11 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
     """What speaks against taking the scores at their face value."""
     said = []
     first = runs[0]
+    if sum(bool(run.metrics) for run in runs) > 1:
+        said.append(
+            "Every run is one training with one seed: a difference between runs may be chance. Which method is better, "
+            "three seeds or more of each can tell (suture compare)."
+        )
     for run in runs:
         if not run.finished:
             said.append(f"{run.name} is not finished: what it has not done yet is left out.")

@@ -2,9 +2,9 @@
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
 import yaml
@@ -45,6 +45,11 @@ class DataSettings(Settings):
     """Short side of stored frames; by default large enough for the smallest crop."""
     cache: Path | None = None
     """Where the frame store lies; by default the user's cache folder."""
+
+    @field_validator("labelling", mode="before")
+    @classmethod
+    def _said(cls, labelling: Any) -> Any:
+        return {} if labelling is None else labelling  # a section whose lines are all commented out says nothing
 
     @field_validator("size")
     @classmethod
@@ -146,7 +151,7 @@ def presets() -> list[str]:
     )
 
 
-def load_config(target: Path | None = None, preset: str | None = None, overrides: Iterable[str] = ()) -> Config:
+def load_config(target: Path | None = None, preset: str | None = None, overrides: Sequence[str] = ()) -> Config:
     """Make a complete config of a config file or a dataset's folder, a preset and `a.b=c` overrides.
 
     >>> load_config(Path("data/my-surgery"), overrides=["seed=3", "method.contrast.epochs=20"])  # doctest: +SKIP
@@ -166,7 +171,19 @@ def load_config(target: Path | None = None, preset: str | None = None, overrides
         set_value(said, override)
     if not said.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
-    return parse_config(merge(_preset(preset), _method_as_section(said)), where)
+    return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where)
+
+
+def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A preset without the sections that `--set SECTION=null` undoes; in a file, an empty section says nothing."""
+    for key in (override.partition("=")[0] for override in overrides if override.endswith("=null")):
+        *above, last = key.split(".")
+        section: Any = preset
+        for name in above:
+            section = section.get(name) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            section.pop(last, None)
+    return preset
 
 
 def parse_config(said: Mapping[str, Any], where: str) -> Config:
@@ -223,6 +240,18 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "
         elif a != b:
             lines.append(f"{at}{key}: {a} → {b}")
     return lines
+
+
+def without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """A config whose paths are names."""
+    for *sections, last in PATHS:
+        section: Any = config
+        for name in sections:
+            section = section.get(name) or {}
+        path = section.get(last)
+        if path and (last != "weights" or is_file(path)):
+            section[last] = PurePath(path).name
+    return config
 
 
 def relocated(said: Mapping[str, Any], before: Path, after: Path | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The folder of a run: the single truth about it. Who may write there, and what may not change when it goes on."""
 
 import fcntl
+import json
 import os
 import platform
 import re
@@ -12,6 +13,8 @@ from typing import Any
 import yaml
 
 from suture.data.dataset import Dataset
+from suture.deploy.inputs import training_view
+from suture.deploy.networks import TRAINED_ON
 from suture.errors import UserError
 from suture.files import check_format, read_json, read_yaml, remove_leftovers, write_json, write_text
 from suture.models.segmenter import Segmenter
@@ -120,7 +123,8 @@ class Run:
     def write_model(self, segmenter: Segmenter, dataset: Dataset, size: tuple[int, int]) -> None:
         """Write the finished model, and all that a predictor needs to use it."""
         classes = dataset.classes
-        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {"dataset": dataset.name})
+        noted = json.dumps({"dataset": dataset.name, "view": training_view(dataset.split("train"))})
+        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: noted})
 
 
 def _without_compute(said: Mapping[str, Any]) -> dict[str, Any]:

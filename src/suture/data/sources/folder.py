@@ -34,7 +34,7 @@ def load(root: Path) -> Dataset:
     file, skip, notes = DatasetFile(), set[Path](), list[str]()
     if path.is_file():
         file = DatasetFile.read(path)
-        skip = {Path(os.path.normpath(place)) for place in _mask_places(root, file, path)} or _unnamed_masks(root, file)
+        skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess(root)
         notes = ["There is no dataset.yaml: `suture check PATH --write` drafts one."]
@@ -42,7 +42,7 @@ def load(root: Path) -> Dataset:
             f"{place.name} is left out: only dataset.yaml can say what the values of masks mean." for place in skip
         ]
     clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
-    masks = _find_masks(root, file, path, clips)
+    masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched = _match(masks, clips, table, _annotated(file, path, clips, table))
     return Dataset(
@@ -98,7 +98,8 @@ class Masks:
     only: Clip | None
 
 
-def _mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
+def mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
+    """Where the file says that masks are."""
     masks = file.masks
     places = [root / masks] if isinstance(masks, str) else [root / place for place in (masks or {}).values()]
     for place in places:
@@ -107,7 +108,8 @@ def _mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
     return places
 
 
-def _find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[Masks]:
+def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[Masks]:
+    """All masks and exports that the file names."""
     if isinstance(file.masks, dict):
         return [
             masks
@@ -194,7 +196,7 @@ def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -
 
 
 def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
-    case_of = _cases(file, path, clips)
+    case_of = case_of_videos(file, path, clips)
     split_of = _split(file, path, case_of)
     views = _views(file, path, clips)
     excluded = _excluded(file, path, clips)
@@ -212,7 +214,7 @@ def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
     ]
 
 
-def _cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str]:
+def case_of_videos(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str]:
     """The case of each video; a video that is in no list is a case of its own."""
     case_of: dict[str, str] = {}
     for case, videos in file.cases.items():

@@ -29,7 +29,7 @@ class Small(NamedTuple):
         return Small(gray, cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
 
 
-def consistency(before: Small, now: Small) -> float:
+def flow_agreement(before: Small, now: Small) -> float:
     """The share of pixels whose class is that of the same spot in the frame before, found by optical flow; NaN if none.
 
     After a cut there are no same spots, and the value is low.
