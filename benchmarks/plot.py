@@ -91,8 +91,9 @@ def contrast_stage(facts: Facts) -> str:
         "140 epochs, h",
     )
     batch, size = facts["settings"]["batch"], facts["settings"]["size"]
+    compiled = " Networks are compiled block by block, as in runs of this length." * facts["settings"]["compile"]
     return (
-        table(map(cells, rows), head) + f"\n\nBatch {batch} at {size}×{size} (`preset`: 4). The loader alone gives "
+        table(map(cells, rows), head) + f"\n\nBatch {batch} at {size}×{size} (`preset`: 4).{compiled} The loader alone gives "
         f"{show(facts['loader'])} queries/s; a checkpoint takes {show(facts['checkpoint_seconds'])} s."
     )
 
@@ -182,6 +183,7 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "growth_frames": ("growth.py --only frames", growth_frames),
     "inference": ("inference.py", inference),
     "latency": ("latency.py", latency),
+    "latency_cpu": ("latency.py --device cpu", latency),
     "export": ("export.py", export),
     "cpu": ("cpu.py", cpu),
 }

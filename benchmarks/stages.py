@@ -227,6 +227,8 @@ class Pace:
 
     frames_per_second: float
     step_ms: float
+    start_seconds: float
+    """From the first call to the first timed step: compiling, recording, and the warm-up."""
     loss: float
     peak_bytes: int | None
     reserved_bytes: int | None
@@ -305,6 +307,7 @@ def pace(stage: Stage, job: Job, trainer_options: dict[str, Any], warmup: int, r
             default_root_dir=folder,
             **trainer_options,
         )
+        start = time.perf_counter()
         trainer.fit(stage)
     steps = stage.total_steps - warmup
     took = watch.ended - watch.began
@@ -312,6 +315,7 @@ def pace(stage: Stage, job: Job, trainer_options: dict[str, Any], warmup: int, r
     return Pace(
         frames_per_second=steps * stage.settings.batch / took,
         step_ms=took / steps * 1000,
+        start_seconds=watch.began - start,
         loss=float(stage.last_loss),
         peak_bytes=torch.cuda.max_memory_allocated() if CUDA else None,
         reserved_bytes=torch.cuda.max_memory_reserved() if CUDA else None,
