@@ -1,4 +1,4 @@
-"""Every stage's step can be a CUDA graph, and as one it learns the same."""
+"""Every stage's step can be a CUDA graph, and as one, or compiled, it learns the same."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map_only
 from suture.methods.method import find_method, methods
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Job, Part, Stage
+from suture.models.blocks import compile_blocks
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
@@ -42,6 +43,28 @@ def test_no_step_waits_for_values(name: str, settings: dict[str, Any], tiny_job:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:  # refuses whatever needs a tensor's values
             loss, _ = stage.step(tree_map_only(torch.Tensor, mode.from_tensor, batch))
         assert loss.shape == ()
+
+
+@pytest.mark.parametrize("name", ["pgvcl", "stitch", "uamt"])
+def test_a_compiled_step_computes_the_same(name: str, tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job()
+    *_, stage = (stage for stage in stages(name, {}, job) if stage.name in ("contrast", "train"))
+    stage.begin(job)
+    batch = stage.render(stage.draw(Part(0, range(4), range(4))))
+    state = deepcopy(stage.state_dict())
+    losses, gradients = [], []
+    for compiled in (False, True):
+        if compiled:
+            compile_blocks(stage, backend="aot_eager")
+        stage.load_state_dict(state)
+        stage.zero_grad()
+        torch.manual_seed(0)
+        loss, _ = stage.step(batch)
+        loss.backward()
+        losses.append(loss.detach())
+        gradients.append([p.grad.clone() for p in stage.parameters() if p.grad is not None])
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
 
 
 @needs_cuda
