@@ -1,6 +1,7 @@
 """Networks are found to be made of blocks, and compute the same when those are compiled."""
 
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -50,3 +51,19 @@ def test_compiled_blocks_compute_and_learn_the_same() -> None:
 
     forget_compiled(compiled)
     assert all(block._compiled_call_impl is None for block in blocks(compiled))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_cannot_be_compiled_is_called_as_written_where_nobody_asked_for_it(strict: bool) -> None:
+    def broken(*graph: Any) -> Any:
+        raise OSError("no compiler")
+
+    network = nn.ModuleDict({"head": nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU())})
+    images = torch.rand(1, 3, 4, 4)
+    expected = network["head"](images)
+    compile_blocks(network, strict, backend=broken)
+    if strict:
+        with pytest.raises(Exception, match="no compiler"):
+            network["head"](images)
+    else:
+        torch.testing.assert_close(network["head"](images), expected)

@@ -176,7 +176,7 @@ class Stage(L.LightningModule, ABC):
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
         self.compiled = self._compiling_pays() if job.compile is None else job.compile
         if self.compiled:
-            compile_blocks(self)
+            compile_blocks(self, strict=job.compile is not None)
         # Accumulated parts would each have gradients of their own in the graph.
         self.captured: CapturedStep | None = None
         if job.capture and self.settings.accumulate == 1:

@@ -6,8 +6,9 @@ sum as one kernel; block by block it takes a fraction of the time, since a block
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import nn
@@ -40,8 +41,12 @@ def can_compile() -> bool:
     return bool(find_spec("triton") and (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))))
 
 
-def compile_blocks(module: nn.Module, backend: str = "inductor") -> None:
-    """Let every block be compiled when it is first called, for shapes that stay the same."""
+def compile_blocks(module: nn.Module, strict: bool = True, backend: str | Callable[..., Any] = "inductor") -> None:
+    """Let every block be compiled when it is first called, for shapes that stay the same.
+
+    Unless `strict`, blocks that cannot be compiled on this machine are called as they were written.
+    """
+    torch._dynamo.config.suppress_errors = not strict
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _KINDS)
     for block in blocks(module):
         block.compile(dynamic=False, backend=backend)
