@@ -184,13 +184,13 @@ def test_hands_on_the_average_of_the_weights_if_asked(tiny_job: Build, fit: Any)
         def on_before_zero_grad(self, trainer: Any, stage: Any, optimizer: Any) -> None:
             seen.append(stage.segmenter.backbone.weight.detach().clone())
 
-    stage = Line("line", TrainingSettings(steps=4, batch=4, ema=0.7, optimizer=OptimizerSettings(lr=0.1)))
+    stage = Line("line", TrainingSettings(steps=4, batch=4, ema=0.15, optimizer=OptimizerSettings(lr=0.1)))
     trainer = fit(stage, tiny_job({"a": 2}, segmenter=Little()), Watch())
     assert trainer.global_step == 4
     last = stage.segmenter.backbone.weight.detach()
     average, *moved = [*seen, last]  # the average begins as the weights do
     for step, weight in enumerate(moved, 1):
-        momentum = min(1 - 1 / step, 0.7)
+        momentum = min(1 - 10 / (step + 9), 0.15)
         average = momentum * average + (1 - momentum) * weight
     outcome = stage.outcome()
     assert outcome is not stage.segmenter

@@ -122,6 +122,8 @@ class Stage(L.LightningModule, ABC):
     """A training stage."""
 
     settings: TrainingSettings
+    look_back = 0.1
+    """The share of the steps so far that an average of weights is of: further back they were much worse."""
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
 
@@ -191,6 +193,11 @@ class Stage(L.LightningModule, ABC):
         self.captured = None  # a graph keeps the memory of a whole step
         if self.compiled:
             forget_compiled(self)
+
+    @property
+    def average_momentum(self) -> float:
+        """Of the average after a step: it looks back on a part of the steps so far, until `ema` is reached."""
+        return min(1 - 1 / (1 + self.look_back * (self.global_step - 1)), self.settings.ema or 0)
 
     def outcome(self) -> Segmenter:
         """The segmenter that the next stage starts from."""
@@ -287,9 +294,7 @@ class Stage(L.LightningModule, ABC):
         if (batch_idx + 1) % self.settings.accumulate:
             return  # the weights have not moved yet
         if self.average is not None:
-            # The average follows closely at first, so that it does not remember the starting weights for long.
-            momentum = min(1 - 1 / self.global_step, self.settings.ema or 0)
-            self.average.update(self.segmenter, momentum)
+            self.average.update(self.segmenter, self.average_momentum)
         self.after_step()
 
 

@@ -346,4 +346,4 @@ class Stitch(SemiSupervised):
 
     def after_step(self) -> None:
         if self.settings.contrast:
-            self.key_projector.update(self.projector, min(1 - 1 / self.global_step, self.settings.ema))
+            self.key_projector.update(self.projector, self.average_momentum)

@@ -68,6 +68,7 @@ class WeakToStrong(SemiSupervised):
     settings: UniMatchSettings
     average: MomentumCopy
     """The teacher: the average that every stage can keep."""
+    look_back = 1.0  # as published: min(1 − 1/i, 0.996)
 
     def begin(self, job: Job) -> None:
         super().begin(job)
