@@ -16,6 +16,7 @@ from suture.losses.correspondence import (
     comes_back,
     descriptors,
     from_cells,
+    join,
     to_cells,
 )
 
@@ -124,3 +125,20 @@ def test_values_of_cells_lie_where_their_cells_do() -> None:
     spread = from_cells(values, 4, (7, 6))
     assert spread.shape == (1, 1, 7, 6)
     torch.testing.assert_close(spread[0, 0, 0], torch.tensor([0, 0, 0.125, 0.375, 0.625, 0.875]))
+
+
+@given(st.integers(0, 99), st.integers(2, 5), st.floats(0, 1))
+def test_joins_by_bayes_rule(seed: int, classes: int, right: float) -> None:
+    """Against the sum over both cases: the carried label is right, or it is any class alike."""
+    generator = torch.Generator().manual_seed(seed)
+    belief, label = torch.rand(2, classes, generator=generator).softmax(1)
+    joint = [p * (right * q + (1 - right) / classes) for p, q in zip(belief.tolist(), label.tolist(), strict=True)]
+    joined = join(belief.view(1, -1, 1, 1), right * label.view(1, -1, 1, 1)).flatten()
+    torch.testing.assert_close(joined, torch.tensor(joint) / sum(joint))
+
+
+def test_a_label_that_does_not_decide_changes_nothing() -> None:
+    """Neither where none was carried, nor on the edge of two classes."""
+    belief = torch.tensor([0.98, 0.02]).view(1, 2, 1, 1).expand(1, 2, 1, 2)
+    carried = torch.tensor([[0.0, 0.25], [0.0, 0.25]]).view(1, 2, 1, 2)
+    torch.testing.assert_close(join(belief, carried), belief)

@@ -85,3 +85,18 @@ def from_cells(x: Tensor, cell: int, size: tuple[int, ...]) -> Tensor:
     """Values of cells, B C h w, between them: B C H W."""
     covered = [side * cell for side in x.shape[-2:]]
     return F.interpolate(x, covered, mode="bilinear", align_corners=False)[..., : size[0], : size[1]]
+
+
+def join(belief: Tensor, carried: Tensor) -> Tensor:
+    """Probabilities p (B C H W) once labels were carried there, a · q: Bayes' rule, p · (a q + (1 − a) / C).
+
+    A carried label is right with the probability a, else it says nothing: what it does not decide, between classes that
+    it holds for alike or where it is absent, stays as it was. A mean of the two would be less sure there.
+
+    >>> belief, carried = (torch.tensor(x).view(1, 2, 1, 1) for x in ([0.6, 0.4], [0.8, 0.0]))
+    >>> round(join(belief, carried)[0, 0].item(), 3)
+    0.931
+    """
+    likelihood = carried + (1 - carried.sum(1, keepdim=True)) / carried.shape[1]
+    joint = belief * likelihood
+    return joint / joint.sum(1, keepdim=True).clamp(min=1e-12)

@@ -27,6 +27,7 @@ from suture.losses.correspondence import (
     comes_back,
     descriptors,
     from_cells,
+    join,
     to_cells,
 )
 from suture.losses.cross_entropy import cross_entropy
@@ -60,7 +61,7 @@ class CorrespondenceSettings(Settings):
     cycle: int = Field(1, ge=0)
     """How many cells from home the way there and back may end."""
     half_life: float = Field(10, gt=0)
-    """The distance in frames at which a neighbour has half its say."""
+    """The distance in frames at which a carried label is half as likely to be right."""
 
 
 class EmbeddingSettings(Settings):
@@ -84,7 +85,7 @@ class StitchSettings(StrongSettings, SemiSettings):
     adaptive: bool = True
     """Whether that is less for classes of which the teacher is less sure in general."""
     propagate: float = Field(0.5, ge=0, le=1)
-    """The say of carried labels, against the teacher's, next to a labelled frame."""
+    """How likely a label that was carried from the next frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
     contrast: float = Field(0.1, ge=0)
     """The weight of the contrast at the start; a cosine takes it to 0."""
@@ -265,15 +266,14 @@ class Stitch(SemiSupervised):
 
     @torch.no_grad()
     def teach(self, batch: StitchViews) -> Taught:
-        """Targets where (1 − a) p + a q is sure, with the teacher's probabilities p and carried labels q."""
+        """Targets where the teacher's probabilities, joined with the labels that were carried, are sure."""
         teacher, unlabelled = self.outcome(), len(batch.weak)
         seen = batch.weak if batch.neighbours is None else torch.cat([batch.neighbours, batch.weak])
         features = teacher.features(seen)
         belief = teacher.classify(features[-unlabelled:], batch.weak.shape[-2:]).float().softmax(1)
         limits = self.limits(belief, batch.in_view)
         if self.settings.propagate:
-            carried = self.carried(features, batch)
-            belief = (1 - carried.sum(1, keepdim=True)) * belief + carried
+            belief = join(belief, self.carried(features, batch))
         sure, target = belief.max(1)
         return Taught(target.where(batch.in_view, IGNORE), sure * (sure >= limits[target]), features)
 
