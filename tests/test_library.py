@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cv2
 import pytest
 
 import suture
+from suture.data.images import read_image
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,4 +40,4 @@ def test_the_examples_run(tmp_path: Path) -> None:
     video = next((tmp_path / "work/videos").rglob("*.mp4"))
     said = python(ROOT / "examples/use_a_model_on_a_video.py", run, video, folder=tmp_path)
     assert f"{video.name}: 20 frames" in said
-    assert cv2.imread(str(tmp_path / "overlay.png")).shape == (96, 96, 3)
+    assert read_image(tmp_path / "overlay.png").shape == (96, 96, 3)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
@@ -212,6 +213,19 @@ def test_pickled_and_forked_readers_do_not_disturb_each_other(tmp_path: Path) ->
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_fork_reads_although_its_parent_converted_frames_on_many_threads(tmp_path: Path) -> None:
+    """PyAV 19 keeps its converter for the next frame, with threads that a fork waits for but does not have."""
+    video = VideoFile(write(tmp_path / "a.mp4"))
+    av.VideoFrame.from_ndarray(picture(0), format="rgb24").reformat(format="yuv420p", threads=2)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        video.read(0)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 @pytest.mark.parametrize("name", ["b-frames.mkv", "b-frames.avi", "vp9.webm", "faststart.mp4"])
 def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str) -> None:
     kind = KINDS.get(name, {"container_options": {"movflags": "faststart"}})
@@ -223,6 +237,15 @@ def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str)
     assert 5 < len(video) < FRAMES
     for index in range(len(video) - 4):  # the last ones may refer to what was cut off
         np.testing.assert_array_equal(video.read(index), whole[index])
+
+
+def test_a_file_cut_in_the_middle_gives_the_same_frames_on_many_threads(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.mp4", container_options={"movflags": "faststart"})
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 7 // 10])
+    one, many = VideoFile(path), VideoFile(path, threads=4)
+    assert len(one) + one.missing == FRAMES
+    for expected, found in zip(one.frames(), many.frames(), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_frame_that_does_not_decode_is_named(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "aut
     torch.manual_seed(3)
     segmenter = build_segmenter("deeplabv3", "tu-test_resnet", classes=len(NAMES)).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
-        segmenter.classifier.head.weight.mul_(30)
+        segmenter.classifier.get_parameter("head.weight").mul_(30)
     Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view})})
     return folder
 

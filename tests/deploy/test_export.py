@@ -41,7 +41,7 @@ def random_model(architecture: str, encoder: str, size: tuple[int, int]) -> Mode
     torch.manual_seed(0)
     segmenter = build_segmenter(architecture, encoder, 3).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
-        segmenter.classifier[-1].weight.mul_(30)
+        segmenter.classifier.get_parameter("head.weight").mul_(30)
     return Model(segmenter, ("a", "b", "c"), ((0, 0, 0), (1, 1, 1), (2, 2, 2)), size)
 
 

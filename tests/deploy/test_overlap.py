@@ -22,7 +22,12 @@ def numbers(count: int, closed: list[bool] | None = None, fails_at: int = -1) ->
 
 def test_all_items_in_order() -> None:
     assert list(ahead(numbers(100), 3)) == list(range(100))
-    assert list(in_order(lambda n: (time.sleep(0.002 * (n % 3)), n)[1], ahead(numbers(40), 2), 4)) == list(range(40))
+
+    def slow(number: int) -> int:
+        time.sleep(0.002 * (number % 3))
+        return number
+
+    assert list(in_order(slow, ahead(numbers(40), 2), 4)) == list(range(40))
     assert list(ahead([], 1)) == []
 
 

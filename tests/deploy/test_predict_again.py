@@ -54,11 +54,12 @@ def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> str:
 
 @pytest.mark.parametrize("kind", ["images", "video", "video without overlay", "masks in a video", "smooth"])
 def test_a_start_that_broke_off_is_gone_on_with(folder: Path, tmp_path: Path, kind: str) -> None:
-    settings: dict[str, Any] = {
+    changed: dict[str, dict[str, Any]] = {
         "video without overlay": {"overlay": False},
         "masks in a video": {"masks": "video"},
         "smooth": {"smooth": 0.5},
-    }.get(kind, {})
+    }
+    settings = changed.get(kind, {})
     given = write_images(tmp_path / "case", 12) if kind == "images" else write_video(tmp_path / "case.mp4")
     go(Predictor(folder, "cpu"), given, tmp_path / "whole", **settings)
     predictor = Counting(folder, "cpu")

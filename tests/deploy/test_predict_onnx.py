@@ -50,7 +50,8 @@ def write_onnx(path: Path, frame: tuple[int, int] | None, output: str, view: Vie
         nodes.append(h.make_node("Slice", ["planes", "start", "end", "axes"], ["seen"]))
         seen = "seen"
     nodes.append(h.make_node("Conv", [seen, "weights"], ["logits"]))
-    kind, shape = onnx.TensorProto.FLOAT, [1, 3, None, None]
+    kind = onnx.TensorProto.FLOAT
+    shape: list[int | str | None] = [1, 3, None, None]
     if output == "masks":
         nodes.append(h.make_node("ArgMax", ["logits"], ["ids"], axis=1, keepdims=0))
         nodes.append(h.make_node("Cast", ["ids"], ["masks" if not view else "bytes"], to=onnx.TensorProto.UINT8))
@@ -121,9 +122,14 @@ def test_a_view_inside_the_file_is_the_only_one(tmp_path: Path) -> None:
     np.testing.assert_array_equal(mask, Predictor(model)(frame))
     with pytest.raises(UserError, match=r"model.onnx cuts its view out of whole frames itself: give it frames without"):
         predict(Predictor(model), [tmp_path / "frame.png"], tmp_path / "other", Settings(view=VIEW), console=quiet)
-    for option in ("flip", "window"):
+    assert Predictor(model)(cv2.resize(frame, (96, 80))).shape == (80, 96), "the same frames, resized"
+    with pytest.raises(
+        UserError, match=r"model.onnx cuts its view out of frames of 48×40 pixels, but these have 48×44"
+    ):
+        Predictor(model)(np.zeros((44, 48, 3), np.uint8))
+    for flip in (True, False):
         with pytest.raises(UserError, match="export it without --view"):
-            Predictor(model, **{option: True})
+            Predictor(model, flip=flip, window=not flip)
 
 
 def test_averages(tmp_path: Path) -> None:

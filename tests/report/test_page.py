@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import cv2
 import pytest
 from browser import CHROMIUM, Page, browser
 from rich.console import Console
 from tiny_runs import Runs
 
+from suture.data.images import read_image
 from suture.report.report import write_report
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")
@@ -199,7 +199,7 @@ def test_light_and_dark_and_colours(page: Page, both: Path, tmp_path: Path) -> N
     page.open(both, dark=True)
     assert page.run(background) == light, "the choice is remembered"
     page.screenshot(tmp_path / "light.png")
-    brightness = [cv2.imread(str(tmp_path / f"{name}.png")).mean() for name in ("dark", "light")]
+    brightness = [read_image(tmp_path / f"{name}.png").mean() for name in ("dark", "light")]
     assert brightness[0] < 70
     assert brightness[1] > 200
     before = page.run("getComputedStyle(document.querySelector('#classes .swatch')).backgroundColor")

@@ -1,16 +1,17 @@
 """The report as a file: what is in it, what never is, and what it says of runs that lack something."""
 
+import io
 import json
 import re
 import shutil
 from pathlib import Path
 
-import cv2
 import pytest
 from rich.console import Console
 from tiny_runs import Runs
 
 from suture.cli import main
+from suture.data.images import read_image
 from suture.errors import UserError
 from suture.report.report import write_report
 
@@ -157,7 +158,7 @@ def test_figures(runs: Runs, tmp_path: Path, console: Console) -> None:
         "side-by-side.mp4",
     }
     for name in names - {"side-by-side.mp4"}:
-        assert cv2.imread(str(folder / name)).std() > 1, name
+        assert read_image(folder / name).std() > 1, name
     with pytest.raises(UserError, match="not an empty folder"):
         write_report([runs.supervised], tmp_path / "r.html", console=console, figures=folder)
 
@@ -194,6 +195,51 @@ def test_data_that_is_gone(runs: Runs, tmp_path: Path, console: Console) -> None
     assert str(tmp_path) not in page
     assert content(page)["viewers"] == {}
     assert 'class="timeline"' in page
+
+
+def test_labels_that_have_other_classes_by_now(runs: Runs, tmp_path: Path) -> None:
+    run = copied(runs.pgvcl, tmp_path, "changed")
+    data = shutil.copytree(runs.supervised.parents[1] / "data", tmp_path / "data")
+    config = run / "config.yaml"
+    config.write_text(re.sub("root: .*", f"root: {data}", config.read_text()))
+    table = data / "dataset.yaml"
+    table.write_text(table.read_text().replace("name: liver", "name: spleen"))
+    said = io.StringIO()
+    page = write_report([run], tmp_path / "r.html", console=Console(file=said, width=400)).read_text()
+    assert "The data of changed could not be read" in page
+    assert content(page)["viewers"] == {}
+    assert re.search("knows the classes .*liver.* have .*spleen.*restore the class table", said.getvalue())
+
+
+def test_videos_that_changed_since_training(runs: Runs, tmp_path: Path) -> None:
+    run = copied(runs.supervised, tmp_path, "longer")
+    record = json.loads((run / "data.json").read_text())
+    record["videos"]["case02"]["frames"] += 1
+    (run / "data.json").write_text(json.dumps(record))
+    said = io.StringIO()
+    write_report([run], tmp_path / "r.html", frames=False, console=Console(file=said, width=400))
+    assert "has 14 frames, expected 15 as in training" in said.getvalue()
+    with pytest.raises(UserError, match=r"different videos of the name case02 \(14 and 15 frames\)"):
+        write_report([runs.supervised, run], tmp_path / "r.html")
+
+
+def test_frames_that_were_excluded_since_training(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.pgvcl, tmp_path, "before")
+    record = json.loads((run / "data.json").read_text())
+    excluded = record["videos"]["case02"]["excluded"]
+    record["videos"]["case02"]["excluded"] = [] if excluded else [1]
+    (run / "data.json").write_text(json.dumps(record))
+    page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert "others now than when before was trained: its pseudo labels are left out." in page
+
+
+def test_other_files_of_the_same_videos_are_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.supervised, tmp_path, "encoded")
+    record = json.loads((run / "data.json").read_text())
+    record["videos"]["case02"]["sha256"] = "0" * 64
+    (run / "data.json").write_text(json.dumps(record))
+    page = write_report([runs.supervised, run], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert "The files of case02 are others in encoded than in supervised." in page
 
 
 def test_runs_that_cannot_stand_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> None:

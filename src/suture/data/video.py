@@ -15,7 +15,7 @@ import av.container
 import av.video
 import numpy as np
 from av.video.frame import PictureType
-from av.video.reformatter import ColorRange, Colorspace
+from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from suture.data.images import MAX_PIXELS
 from suture.errors import UserError
@@ -153,6 +153,8 @@ class _Decoder:
         self.threads = threads
         self._next = 0
         self._pictures: Iterator[av.VideoFrame] = iter(())
+        # Not the one that PyAV may share between frames: other code's threads in it are lost in a fork, and waited for.
+        self._converter = VideoReformatter()
         self._open()
 
     def read(self, position: int) -> np.ndarray:
@@ -161,7 +163,7 @@ class _Decoder:
             self._seek(key)
         for found, picture in self.pictures():
             if found == position and not picture.is_corrupt:
-                return _to_rgb(picture, self.tagged_rotation)
+                return _to_rgb(picture, self.tagged_rotation, self._converter)
             if found >= position:
                 break
         raise UserError(f"{self.path}: frame {position} does not decode; the file is damaged there: exclude the frame.")
@@ -210,7 +212,8 @@ class _Decoder:
     def _decode(self) -> Iterator[av.VideoFrame]:
         with contextlib.suppress(av.FFmpegError):  # the file ends in the middle of a packet
             for packet in self._container.demux(self._stream):
-                yield from _frames_of(packet)
+                if not packet.is_corrupt:  # no frame of the index, and its error would cost good ones on other threads
+                    yield from _frames_of(packet)
 
 
 class _Idle:
@@ -298,11 +301,12 @@ def _read_index(path: Path) -> _Index:
     keys: list[bool] = []
     with container, contextlib.suppress(av.FFmpegError):  # a file cut off in the middle: what is there counts
         for packet in container.demux(stream):
-            packets += packet.size > 0
-            if packet.size and not packet.is_corrupt and not packet.is_discard:
-                shown.append(packet.pts)
-                sent.append(packet.dts)
-                keys.append(packet.is_keyframe)
+            if packet.size and not packet.is_corrupt:
+                packets += 1
+                if not packet.is_discard:
+                    shown.append(packet.pts)
+                    sent.append(packet.dts)
+                    keys.append(packet.is_keyframe)
     if not shown:
         raise UserError(f"{path} holds no frames: the file is cut off or its recording was never finished.")
     # AVI has no presentation stamps: what FFmpeg makes up for it is the coding order where a codec reorders its frames.
@@ -337,14 +341,17 @@ def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:
     return round(np.degrees(np.arctan2(-b, a)) / 90) % 4, mirrored
 
 
-def _to_rgb(picture: av.VideoFrame, tagged_rotation: int) -> np.ndarray:
+def _to_rgb(picture: av.VideoFrame, tagged_rotation: int, converter: VideoReformatter) -> np.ndarray:
     """RGB as a player shows it: the file's colour matrix and range, or by size where the file does not say it."""
     matrix = None
     if picture.colorspace == _UNSPECIFIED and not picture.format.is_rgb:
         high_definition = picture.width >= 1280 or picture.height > 576
         matrix = Colorspace.ITU709 if high_definition else Colorspace.ITU601
     # No flags: FFmpeg's usual conversion is the fast one, and the one that frames extracted elsewhere went through.
-    pixels = picture.to_ndarray(format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1)
+    converted = converter.reformat(
+        picture, format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1
+    )
+    pixels = converted.to_ndarray()
     quarters, mirrored = _orientation(picture, tagged_rotation)
     if quarters:
         pixels = np.rot90(pixels, quarters)

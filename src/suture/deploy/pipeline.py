@@ -87,6 +87,7 @@ class Outcome(NamedTuple):
     """How a clip went."""
 
     frames: int
+    """Frames that have a mask now."""
     before: int
     """Frames that were done by an earlier start."""
     problems: list[str]
@@ -198,7 +199,8 @@ class Job:
             write_table(path, ordered, table_columns(self.predictor.classes))
         self._write_record(ordered, view.view, problems)
         self.journal.path.unlink(missing_ok=True)
-        return Outcome(len(ordered), len(self.known), problems, str(view))
+        predicted = sum(not row["problem"] for row in ordered)
+        return Outcome(predicted, len(self.known), problems, str(view))
 
     def _is_there(self, index: int, row: Row) -> bool:
         """Whether a frame that the journal names need not be predicted again."""

@@ -36,6 +36,7 @@ class Summary:
 
     clips: int = 0
     frames: int = 0
+    """Those that have a mask now."""
     skipped: int = 0
     """Clips that were done before."""
     problems: list[str] = field(default_factory=list)
@@ -110,7 +111,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
             problems = read_json(job.record)["problems"]
             summary.skipped += 1
             summary.problems += problems
-            had = f"; it had {len(problems)} problems" if problems else ""
+            had = f"; it had {len(problems)} problem{'' if len(problems) == 1 else 's'}" if problems else ""
             _say(console, f"{job.clip.name}: done before, skipped{had}")
             continue
         try:
@@ -135,7 +136,8 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
         summary.problems += outcome.problems
         rate = (outcome.frames - outcome.before) / max(time.perf_counter() - began, 1e-9)
         before = f", {outcome.before:,} of them done before" if outcome.before else ""
-        _say(console, f"{job.clip.name}: {outcome.frames:,} frames{before}, {rate:.1f} fps; view: {outcome.view}")
+        frames = f"{outcome.frames:,} frame{'' if outcome.frames == 1 else 's'}"
+        _say(console, f"{job.clip.name}: {frames}{before}, {rate:.1f} fps; view: {outcome.view}")
         for problem in outcome.problems[:_LINES]:
             _say(console, f"  {problem}")
         if len(outcome.problems) > _LINES:

@@ -132,10 +132,9 @@ class Predictor:
         """
         several = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
         _refuse_other_than_rgb(several)
-        if view and self.network.cuts:
-            name = self.network.identity["name"]
-            raise UserError(f"{name} cuts its view out of whole frames itself: give it frames without a view.")
         height, width = several[0].shape[:2]
+        if self.network.cuts:
+            self._refuse_other_frames(height, width, view)
         view = view.within(width, height) if view else View(0, 0, width, height)
         scenes = [view.crop(frame) for frame in several]
         if self.device.type != "cuda":  # OpenCV is by far the faster there, and what the training used
@@ -172,6 +171,17 @@ class Predictor:
             else:
                 ids, certainty = self._measure(frames, inside, seen, smoother)
             return Pending(prepared, _downloaded(certainty), _downloaded(ids), here.record_event(), len(self.classes))
+
+    def _refuse_other_frames(self, height: int, width: int, view: View | None) -> None:
+        """A file with a view of its own takes the frames of one recorder, if resized: in others it lies elsewhere."""
+        name, (rows, columns) = self.network.identity["name"], self.network.size
+        if view:
+            raise UserError(f"{name} cuts its view out of whole frames itself: give it frames without a view.")
+        if height * columns != width * rows:
+            raise UserError(
+                f"{name} cuts its view out of frames of {columns}×{rows} pixels, but these have {width}×{height}: "
+                "export it for these, with --frame and --view."
+            )
 
     def _measure(
         self, frames: Tensor, inside: Tensor, seen: tuple[int, int], smoother: Smoother | None = None

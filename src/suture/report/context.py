@@ -49,16 +49,19 @@ class Context:
         return self.dataset_of(self.first)
 
     def dataset_of(self, run: RunFacts) -> Dataset | None:
-        """A run's dataset; None where it is not there any more. The page names no path, the terminal does."""
+        """A run's dataset; None where that is gone or has changed. The page names no path, the terminal does."""
         if run.name not in self._opened:
             try:
-                self._opened[run.name] = open_data(run.config).dataset
+                dataset = open_data(run.config).dataset
+                _refuse_changed(run, dataset)
+                self._opened[run.name] = dataset
             except UserError as error:
                 self._opened[run.name] = None
                 said = f"[yellow]The data of {escape(run.name)} is left out:[/yellow] {escape(str(error))}"
                 self.console.print(said, highlight=False, soft_wrap=True)
                 self.remarks.append(
-                    f"The data of {run.name} could not be read when this report was written: what needs it is left out."
+                    f"The data of {run.name} could not be read when this report was written, or was no longer what it "
+                    "was in training: what needs it is left out."
                 )
         return self._opened[run.name]
 
@@ -86,6 +89,22 @@ class Context:
         """Videos without truth: new ones of the dataset that have no mask at all, and those that were given."""
         unmasked = [video for video in self.new_videos if video.usable and not video.with_mask]
         return [*unmasked, *with_own_names(self.further, {video.id for video in self.dataset or ()})]
+
+
+def _refuse_changed(run: RunFacts, dataset: Dataset) -> None:
+    """Data that is no longer what the run knows: its classes and frames would be taken for others."""
+    if list(dataset.classes.names) != run.classes:
+        raise UserError(
+            f"the run knows the classes {', '.join(run.classes)}, but the labels of {dataset.root} have "
+            f"{', '.join(dataset.classes.names)}; restore the class table that it was trained with."
+        )
+    lengths = {video.id: len(video) for video in dataset}
+    for name, video in run.data["videos"].items():
+        if lengths.get(name) != video["frames"]:
+            found = f"has {lengths[name]:,} frames" if name in lengths else "is gone"
+            raise UserError(
+                f"video {name} of {dataset.root} {found}, expected {video['frames']:,} as in training; restore it."
+            )
 
 
 def read_footage(paths: Sequence[Path]) -> list[Video]:

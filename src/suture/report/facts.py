@@ -124,6 +124,13 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
                     f"The runs {first.name} and {other.name} have different {what} ({found}): "
                     "their scores cannot be compared, report them one by one."
                 )
+        for name in first.data["videos"].keys() & other.data["videos"].keys():
+            lengths = [run.data["videos"][name]["frames"] for run in (first, other)]
+            if lengths[0] != lengths[1]:
+                raise UserError(
+                    f"The runs {first.name} and {other.name} have different videos of the name {name} ({lengths[0]:,} "
+                    f"and {lengths[1]:,} frames): their scores cannot be compared, report them one by one."
+                )
     return runs
 
 

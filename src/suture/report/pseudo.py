@@ -53,6 +53,13 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
     found = {}
     for number, run in enumerate(context.runs):
         if run.pseudo is not None and (dataset := context.dataset_of(run)) is not None:
+            trained = {name: video["excluded"] for name, video in run.videos("train").items()}
+            if trained != {video.id: sorted(video.excluded) for video in dataset.split("train")}:
+                context.remarks.append(
+                    f"The training videos, or their excluded frames, are others now than when {run.name} was trained: "
+                    "its pseudo labels are left out."
+                )
+                continue
             labelling = Labelling({video: run.labelled(video) for video in run.data["videos"]})
             found[number] = pseudo_quality(run.pseudo, run.run.folder, dataset, labelling)
     return found
@@ -75,7 +82,12 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
     if dataset is None or not found:
         return None
     quality = next(iter(found.values()))
-    common = [place for place in quality.frames if all(place in other.frames for other in found.values())]
+    videos = {video.id: video for video in dataset}
+    common = [
+        place
+        for place in quality.frames
+        if place[0] in videos and all(place in other.frames for other in found.values())
+    ]
     scores = {
         place: [score for other in found.values() if (score := other.frames[place].iou) is not None] for place in common
     }
@@ -83,7 +95,6 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
     chosen = pick(scores, each=2) if scores else {common[i]: [EVENLY] for i in evenly(len(common), 6)}
     if not chosen:
         return None
-    videos = {video.id: video for video in dataset}
     judge = Judge(dataset)
     truths = judge.truths(chosen)
     panels = [Panel("truth", "truth", truths)] if truths else []

@@ -38,6 +38,10 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
         if run.videos("test").keys() != first.videos("test").keys():
             said.append(f"{run.name} was tested on other videos than {first.name}.")
+        of_first = first.data["videos"]
+        names = [n for n, one in run.data["videos"].items() if of_first.get(n, one)["sha256"] != one["sha256"]]
+        if names:
+            said.append(f"The files of {', '.join(names)} are others in {run.name} than in {first.name}.")
         if run.data["labelled"] != first.data["labelled"]:
             said.append(f"{run.name} learnt from other labelled frames than {first.name}.")
     known: dict[tuple[str, ...], list[str]] = {}

@@ -206,7 +206,7 @@ def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> I
         # In a video file a frame is known by its place; lost frames show as jumps of the time stamp.
         for index, (rgb, mask) in enumerate(render_video(video)):
             frame = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(
-                format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG"
+                format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG", threads=1
             )
             frame.pts, frame.time_base = video.numbers[index], 1 / rate
             file.mux(stream.encode(frame))
