@@ -93,7 +93,8 @@ def contrast_stage(facts: Facts) -> str:
     batch, size = facts["settings"]["batch"], facts["settings"]["size"]
     compiled = " Networks are compiled block by block, as in runs of this length." * facts["settings"]["compile"]
     return (
-        table(map(cells, rows), head) + f"\n\nBatch {batch} at {size}×{size} (`preset`: 4).{compiled} The loader alone gives "
+        table(map(cells, rows), head)
+        + f"\n\nBatch {batch} at {size}×{size} (`preset`: 4).{compiled} The loader alone gives "
         f"{show(facts['loader'])} queries/s; a checkpoint takes {show(facts['checkpoint_seconds'])} s."
     )
 
