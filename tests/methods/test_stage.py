@@ -10,9 +10,11 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from suture.data.augment import Augment
 from suture.errors import UserError
 from suture.methods.optim import Lars
 from suture.methods.stage import Batches, Job, OptimizerSettings, Part, Stage, Total, TrainingSettings
+from suture.methods.strong import StrongSettings
 from suture.methods.supervised import Supervised
 from suture.models.blocks import blocks
 
@@ -301,3 +303,8 @@ def test_long_stages_are_compiled(
     assert calls() == {compiled}
     stage.end()
     assert calls() == {False}
+
+
+def test_the_smallest_crop_is_that_of_all_views() -> None:
+    assert TrainingSettings().smallest_crop == TrainingSettings().augment.crop[0]
+    assert StrongSettings(strong=Augment(crop=(0.2, 1))).smallest_crop == 0.2

@@ -75,6 +75,11 @@ class TrainingSettings(Settings):
             raise ValueError(f"batch {self.batch} is not divisible by accumulate {self.accumulate}")
         return self
 
+    @property
+    def smallest_crop(self) -> float:
+        """Of all its views: what decides at which size frames are stored."""
+        return min(value.crop[0] for _, value in self if isinstance(value, Augment))
+
     def total_steps(self, frames: int) -> int:
         """Steps in all, given how many frames make an epoch."""
         return self.steps if self.steps is not None else max(1, round(self.epochs * frames / self.batch))  # type: ignore[operator]

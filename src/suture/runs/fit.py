@@ -78,7 +78,7 @@ def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter)
 
 def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
     data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
-    smallest = min(stage.settings.augment.crop[0] for stage in stages if isinstance(stage, Stage))
+    smallest = min(stage.settings.smallest_crop for stage in stages if isinstance(stage, Stage))
     size = data.store_size or storage_size(min(data.height_width), smallest)
     videos = dataset.split("train")
     labelled = {video.id: labelling[video.id] for video in videos}
