@@ -6,6 +6,7 @@ sum as one kernel; block by block it takes a fraction of the time, since a block
 
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -41,15 +42,35 @@ def can_compile() -> bool:
     return bool(find_spec("triton") and (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))))
 
 
-def compile_blocks(module: nn.Module, strict: bool = True, backend: str | Callable[..., Any] = "inductor") -> None:
+Compiler = Callable[[torch.fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
+
+
+def compile_blocks(module: nn.Module, strict: bool = True, backend: str = "inductor") -> None:
     """Let every block be compiled when it is first called, for shapes that stay the same.
 
-    Unless `strict`, blocks that cannot be compiled on this machine are called as they were written.
+    Unless `strict`, a block that cannot be compiled on this machine is computed as it was written.
     """
-    torch._dynamo.config.suppress_errors = not strict
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _KINDS)
+    # One compiler for all: a block takes over what was compiled for one like it by the same.
+    compiler = backend if strict else _or_as_written(torch._dynamo.lookup_backend(backend))
     for block in blocks(module):
-        block.compile(dynamic=False, backend=backend)
+        block.compile(dynamic=False, backend=compiler)
+
+
+def _or_as_written(compiler: Compiler) -> Compiler:
+    def compile_or_not(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        try:
+            return compiler(graph, inputs)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            warnings.warn(
+                f"The networks cannot be compiled on this machine ({reason}): they are computed as written, which is "
+                "slower; compute.compile=false does so from the start.",
+                stacklevel=2,
+            )
+            return graph.forward
+
+    return compile_or_not
 
 
 def forget_compiled(module: nn.Module) -> None:
