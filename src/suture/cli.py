@@ -134,6 +134,7 @@ def select(
     dataset = load_dataset(path, source, **_options(option))
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, force=force)
     _say(out, f"{chosen.count} frames of {len(chosen.frames)} videos in {output}")
+    _say(out, f"Next: label them; masks of the same names go into {path / 'masks'}")
 
 
 @app.command()
@@ -254,6 +255,8 @@ def export(
     _say(out, f"{done.path}: {done.shape}")
     if not (frame or dynamic):
         _say(out, "It takes frames of that size only, which show the scene alone: for others give --frame and --view.")
+    elif not (view or dynamic):
+        _say(out, "It takes frames that show the scene alone: where a border is around it, give --view.")
     of = "of the run's videos" if done.real else "that were generated, as the run's data cannot be read here"
     _say(out, f"Same class as in PyTorch: {done.agreement:.3%} of the pixels of {done.checked} frames {of}")
     _say(out, f"Card: {done.card}")

@@ -125,3 +125,8 @@ def test_a_folder_without_a_dataset_file(tmp_path: Path) -> None:
     write_video(tmp_path / "videos" / "b", [8], seed=2)
     chosen = select_frames(load_dataset(tmp_path / "videos"), tmp_path / "out", budget=3, progress=False)
     assert {video: len(frames) for video, frames in chosen.frames.items()} == {"a": 2, "b": 1}
+
+
+def test_the_frames_do_not_go_into_the_dataset(dataset: Dataset) -> None:
+    with pytest.raises(UserError, match="lies in the dataset and would count as one of its videos"):
+        select_frames(dataset, dataset.root / "label", every=5)

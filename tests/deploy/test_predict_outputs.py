@@ -214,7 +214,10 @@ def test_the_view_is_that_of_the_training_where_one_was_stated(tmp_path: Path) -
         Video(name, name, [Frame(0, 0, tmp_path / "same/0.png")], view_setting=View(30, 20, 40, 50)) for name in "ab"
     ]
     stated = write_model(tmp_path / "stated", view=training_view(same))
-    assert used(stated, "same") == ({"rect": [30, 20, 40, 50]}, "30,20,40,50, as in training")
+    assert used(stated, "same") == (
+        {"rect": [30, 20, 40, 50]},
+        "30,20,40,50, as in training (--view auto looks for it)",
+    )
     assert used(stated, "larger") == ({"rect": [20, 10, 70, 60]}, "20,10,70,60, found")
     whole = write_model(tmp_path / "whole", view=training_view([replace(video, view_setting=None) for video in same]))
     assert used(whole, "larger") == (None, "the whole frame, as in training")

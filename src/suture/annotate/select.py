@@ -48,6 +48,8 @@ def select_frames(
         raise UserError(f"Found {' and '.join(given) or 'none'} of every, ratio and budget: give exactly one.")
     if any(value is not None and value <= 0 for value in choice.values()) or (ratio is not None and not ratio <= 1):
         raise UserError(f"{given[0]} is {choice[given[0]]}: expected more than 0, and at most 1 for a ratio.")
+    if out.resolve().is_relative_to(dataset.root.resolve()):
+        raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
     if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
     if not any(video.usable for video in dataset):

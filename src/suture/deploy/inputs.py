@@ -24,6 +24,7 @@ from suture.errors import UserError
 
 RECORD = "prediction.json"
 """What a folder of results holds when it is done."""
+AS_TRAINED = "as in training"
 _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""
 _LOOKED_AT = 9
@@ -138,7 +139,8 @@ class ClipView:
         if self.view is None:
             return f"the whole frame, {self.origin}"
         rect = ",".join(map(str, self.view.to_json()["rect"]))
-        return f"{rect}{', round' if self.view.circle else ''}, {self.origin}"
+        otherwise = " (--view auto looks for it)" * (self.origin == AS_TRAINED)
+        return f"{rect}{', round' if self.view.circle else ''}, {self.origin}{otherwise}"
 
 
 def training_view(videos: Sequence[Video]) -> Any:
@@ -163,7 +165,7 @@ def read_training_view(noted: Any, where: str) -> "ClipView | Literal['auto']":
     if noted in (None, "auto"):
         return "auto"
     view = View.parse(noted["view"], where) if noted["view"] else None
-    return ClipView(view, tuple(noted["size"]) if noted["size"] else None, "as in training")
+    return ClipView(view, tuple(noted["size"]) if noted["size"] else None, AS_TRAINED)
 
 
 def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> list[Clip]:

@@ -19,24 +19,32 @@ from suture.errors import UserError
 from suture.files import replacing
 from suture.methods.stage import Stage
 
+LONGEST = 60.0
+"""Seconds of work that a kill may cost, where steps are slow."""
 COLUMNS = ("step", "loss", "lr", "images_per_second")
 
 
 class Checkpoint(Callback):
-    """Saves the whole state every few steps, under a temporary name that is then renamed."""
+    """Saves the whole state every few steps, or every minute, under a temporary name that is then renamed."""
 
     def __init__(self, path: Path, every: int) -> None:
         self.path = path
         self.every = every
         self._saved = -1
+        self._when = 0.0
 
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
-        self._saved = trainer.global_step
+        self._saved, self._when = trainer.global_step, time.monotonic()
+
+    def _due(self, trainer: L.Trainer) -> bool:
+        # Several processes have to agree, and their clocks do not.
+        late = trainer.world_size == 1 and time.monotonic() - self._when > LONGEST
+        return late or trainer.global_step % self.every == 0
 
     def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
         # At the start of a batch all of the loop's counters agree; at its end Lightning has not yet counted it.
         step = trainer.global_step
-        if batch_idx % stage.settings.accumulate or step == self._saved or step % self.every:
+        if batch_idx % stage.settings.accumulate or step == self._saved or not self._due(trainer):
             return
         refuse_nan(stage, self.path, weights=True)
         if trainer.is_global_zero:
@@ -44,7 +52,7 @@ class Checkpoint(Callback):
                 trainer.save_checkpoint(temporary)
         else:
             trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
-        self._saved = step
+        self._saved, self._when = step, time.monotonic()
 
 
 def refuse_nan(stage: Stage, checkpoint: Path, weights: bool = False) -> None:

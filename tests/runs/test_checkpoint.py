@@ -1,0 +1,36 @@
+"""How often a checkpoint is written."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from suture.runs import callbacks
+from suture.runs.callbacks import Checkpoint
+
+
+@pytest.mark.parametrize(
+    ("longest", "world", "steps"),
+    [(60, 1, [5, 10]), (0, 1, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), (0, 2, [5, 10])],
+)
+def test_every_few_steps_and_where_one_process_is_slow_every_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float, world: int, steps: list[int]
+) -> None:
+    monkeypatch.setattr(callbacks, "LONGEST", longest)
+    written: list[int] = []
+
+    def save(path: Path) -> None:
+        written.append(trainer.global_step)
+        path.touch()
+
+    trainer: Any = SimpleNamespace(global_step=0, world_size=world, is_global_zero=True, save_checkpoint=save)
+    stage: Any = nn.Linear(1, 1)
+    stage.settings, stage.last_loss = SimpleNamespace(accumulate=1), torch.tensor(1.0)
+    checkpoint = Checkpoint(tmp_path / "last.ckpt", 5)
+    checkpoint.on_train_start(trainer, stage)
+    for trainer.global_step in range(12):
+        checkpoint.on_train_batch_start(trainer, stage, None, trainer.global_step)
+    assert written == steps
