@@ -143,7 +143,7 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
     if unused := _unused_masks(dataset):
         again = " --force" if (dataset.root / FILE_NAME).exists() else ""
-        mend = f"`suture check PATH --write{again}` drafts it: say there what the values of the masks mean"
+        mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
         what = "Masks are here, but no dataset.yaml says what their values mean: they are left out"
         yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
     elif not any(video.with_mask for video in dataset):

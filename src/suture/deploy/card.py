@@ -219,7 +219,9 @@ def _limits(papers: Papers) -> Iterator[str]:
         unseen = [one["name"] for one in papers.model["classes"] if one["name"] not in known]
         weak = [f"{name} ({_percent(iou)})" for name, iou in known.items() if iou < WEAK]
         if test["primary"]["interval"] is None:
-            yield f"- {len(test['cases'])} test cases are too few to say how far its scores would differ on others."
+            count = len(test["cases"])
+            few = "1 test case is" if count == 1 else f"{count} test cases are"
+            yield f"- {few} too few to say how far its scores would differ on others."
         if weak:
             yield f"- Poorly found in test videos (IoU below {WEAK:.0%}): {', '.join(weak)}."
         if unseen:

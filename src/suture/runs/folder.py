@@ -38,7 +38,8 @@ class Run:
         """The resolved config; data and weights are found relative to the run folder."""
         path = self.folder / "config.yaml"
         if not path.exists():
-            raise UserError(f"{self.folder} is not a run folder: it has no config.yaml.")
+            lack = "it has no config.yaml" if self.folder.exists() else "there is nothing"
+            raise UserError(f"{self.folder} is not a run folder: {lack}.")
         said = read_yaml(path)
         check_format(path, said.get("format"), Config.model_fields["format"].default)
         return parse_config(relocated(said, self.folder, Path()), str(path))

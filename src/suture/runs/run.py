@@ -178,10 +178,12 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     config, dataset, labelling = session.config, session.opened.dataset, session.opened.labelling
     videos = dataset.split("train")
     frames = sum(len(video.usable) for video in videos)
+    cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
+    chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
     session.console.print(
-        f"{dataset.name}: {len(videos)} training videos of {len({v.case for v in videos})} cases, {frames} frames, "
-        f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}); {config.method['name']}, seed {config.seed}: "
-        f"{' → '.join(stage.name for stage in stages)}",
+        f"{dataset.name}: {len(videos)} training videos of {cases} case{'s' * (cases != 1)}, {frames} frames, "
+        f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
+        f"{config.method['name']}, seed {config.seed}: {' → '.join(stage.name for stage in stages)}",
         highlight=False,
         soft_wrap=True,
     )

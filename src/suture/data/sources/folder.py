@@ -37,7 +37,7 @@ def load(root: Path) -> Dataset:
         skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess(root)
-        notes = ["There is no dataset.yaml: `suture check PATH --write` drafts one."]
+        notes = [f"There is no dataset.yaml: `suture check {root} --write` drafts one."]
         notes += [
             f"{place.name} is left out: only dataset.yaml can say what the values of masks mean." for place in skip
         ]
