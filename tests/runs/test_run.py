@@ -25,7 +25,8 @@ def test_progress_says_stage_k_of_n(terminal: bool, supervised: Callable[..., Co
     text = io.StringIO()
     config = supervised("evaluation.splits=[test]")
     train(config, tmp_path, Console(file=text, force_terminal=terminal, width=100, color_system=None))
-    assert "3 training videos of 2 cases, 36 frames, 9 labelled (25.0%, by data.labelling, of 36 with masks); supervised, seed 0: train" in text.getvalue()
+    labelled = "9 labelled (25.0%, by data.labelling, of 36 with masks)"
+    assert f"3 training videos of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
     assert "stage 1 of 1: train" in text.getvalue()
     assert "4/4 loss " in text.getvalue()
     assert "img/s" in text.getvalue()
