@@ -292,6 +292,7 @@ def predict(
     ] = False,
 ) -> None:
     """Segment videos and images; exit code 1 if frames had to be left out. Started again, it goes on where it was."""
+    from suture.data.problems import number
     from suture.deploy.pipeline import Settings, parse_view
     from suture.deploy.predict import predict as predict_inputs
     from suture.deploy.predictor import Predictor
@@ -304,9 +305,9 @@ def predict(
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
     if _first():
-        skipped = f", {_counted(summary.skipped, 'input')} done before" if summary.skipped else ""
-        problems = f", {_counted(len(summary.problems), 'problem')}" if summary.problems else ""
-        done = f"{_counted(summary.frames, 'frame')} of {_counted(summary.clips, 'input')}"
+        skipped = f", {number(summary.skipped, 'input')} done before" if summary.skipped else ""
+        problems = f", {number(len(summary.problems), 'problem')}" if summary.problems else ""
+        done = f"{number(summary.frames, 'frame')} of {number(summary.clips, 'input')}"
         _say(out, f"Predicted: {output} ({done}{skipped}{problems})")
     if summary.problems:
         raise typer.Exit(1)
@@ -367,10 +368,6 @@ def _numbers(option: str, said: str, example: str) -> list[int]:
     if len(numbers) != len(parts) or len(parts) != len(example.split(mark)) or 0 in numbers[-2:]:
         raise UserError(f"{option} is {said}, expected numbers such as {example}.")
     return numbers
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _say(console: Console, line: str) -> None:

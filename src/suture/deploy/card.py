@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suture.data.problems import number
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SCORES, SETS
@@ -208,7 +209,7 @@ def _limits(papers: Papers) -> Iterator[str]:
     yield "## Limits"
     yield ""
     yield (
-        f"- It has seen {cases} {'case' if cases == 1 else 'cases'} of one dataset. How it does with other operations, "
+        f"- It has seen {number(cases, 'case')} of one dataset. How it does with other operations, "
         "hospitals, cameras and instruments is not known: score it on your own labelled frames first."
     )
     test = papers.metrics.get("test")
@@ -220,7 +221,7 @@ def _limits(papers: Papers) -> Iterator[str]:
         weak = [f"{name} ({_percent(iou)})" for name, iou in known.items() if iou < WEAK]
         if test["primary"]["interval"] is None:
             count = len(test["cases"])
-            few = "1 test case is" if count == 1 else f"{count} test cases are"
+            few = f"{number(count, 'test case')} {'is' if count == 1 else 'are'}"
             yield f"- {few} too few to say how far its scores would differ on others."
         if weak:
             yield f"- Poorly found in test videos (IoU below {WEAK:.0%}): {', '.join(weak)}."

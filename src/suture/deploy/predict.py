@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
+from suture.data.problems import number
 from suture.deploy.inputs import RECORD, find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
@@ -111,7 +112,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
             problems = read_json(job.record)["problems"]
             summary.skipped += 1
             summary.problems += problems
-            had = f"; it had {len(problems)} problem{'' if len(problems) == 1 else 's'}" if problems else ""
+            had = f"; it had {number(len(problems), 'problem')}" if problems else ""
             _say(console, f"{job.clip.name}: done before, skipped{had}")
             continue
         try:
@@ -136,7 +137,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
         summary.problems += outcome.problems
         rate = (outcome.frames - outcome.before) / max(time.perf_counter() - began, 1e-9)
         before = f", {outcome.before:,} of them done before" if outcome.before else ""
-        frames = f"{outcome.frames:,} frame{'' if outcome.frames == 1 else 's'}"
+        frames = number(outcome.frames, "frame")
         _say(console, f"{job.clip.name}: {frames}{before}, {rate:.1f} fps; view: {outcome.view}")
         for problem in outcome.problems[:_LINES]:
             _say(console, f"  {problem}")

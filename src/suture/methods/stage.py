@@ -181,8 +181,7 @@ class Stage(L.LightningModule, ABC):
         self.epoch_frames = self.prepare()
         self.total_steps = self.settings.total_steps(self.epoch_frames)
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
-        self.compiled = self._compiling_pays() if job.compile is None else job.compile
-        if self.compiled:
+        if self._compiling_pays() if job.compile is None else job.compile:
             compile_blocks(self, strict=job.compile is not None)
         # Accumulated parts would each have gradients of their own in the graph.
         self.captured: CapturedStep | None = None
@@ -196,8 +195,7 @@ class Stage(L.LightningModule, ABC):
     def end(self) -> None:
         """Give back what was for training only."""
         self.captured = None  # a graph keeps the memory of a whole step
-        if self.compiled:
-            forget_compiled(self)
+        forget_compiled(self)
 
     @property
     def average_momentum(self) -> float:

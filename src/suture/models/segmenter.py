@@ -14,6 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from suture.errors import UserError
 from suture.models.depthwise import SLOW, use_fast_depthwise
+from suture.models.hub import hub
 from suture.models.pretrained import (
     Layout,
     Normalisation,
@@ -243,7 +244,10 @@ def _load_from_hub(segmenter: Segmenter, weights: str, options: Mapping[str, Any
     encoder = segmenter.encoder_name
     argument = hub_argument(encoder, weights)
     try:
-        model = smp.create_model(segmenter.architecture, encoder, argument, classes=segmenter.classes, **options)
+        with hub():
+            model = smp.create_model(segmenter.architecture, encoder, argument, classes=segmenter.classes, **options)
+    except UserError:
+        raise
     except Exception as error:  # the same was built without weights before, so that only the hub can have failed
         raise UserError(
             f"weights: {weights!r} for {encoder} could not be had from the hub ({_first_line(error)}); "

@@ -178,12 +178,16 @@ def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]
     """A preset without the sections that `--set SECTION=null` undoes; in a file, an empty section says nothing."""
     for key in (override.partition("=")[0] for override in overrides if override.endswith("=null")):
         *above, last = key.split(".")
-        section: Any = preset
-        for name in above:
-            section = section.get(name) if isinstance(section, dict) else None
-        if isinstance(section, dict):
-            section.pop(last, None)
+        _below(preset, above).pop(last, None)
     return preset
+
+
+def _below(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """A section of a section; empty where there is none."""
+    for name in names:
+        below = said.get(name)
+        said = below if isinstance(below, dict) else {}
+    return said
 
 
 def parse_config(said: Mapping[str, Any], where: str) -> Config:
@@ -245,9 +249,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "
 def without_folders(config: dict[str, Any]) -> dict[str, Any]:
     """A config whose paths are names."""
     for *sections, last in PATHS:
-        section: Any = config
-        for name in sections:
-            section = section.get(name) or {}
+        section = _below(config, sections)
         path = section.get(last)
         if path and (last != "weights" or is_file(path)):
             section[last] = PurePath(path).name

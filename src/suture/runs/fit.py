@@ -27,7 +27,6 @@ from suture.models.weights import load_model, save_model
 from suture.runs.best import Best
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
 from suture.runs.config import Config, LoggerSettings
-from suture.runs.hub import hub
 from suture.runs.processes import Processes
 from suture.runs.session import Session
 
@@ -39,7 +38,7 @@ def starting_segmenter(config: Config, classes: int, processes: Processes) -> Se
     model = config.model
 
     def build() -> Segmenter:
-        with torch.random.fork_rng(devices=[]), hub():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             return build_segmenter(
                 model.architecture, model.encoder, classes, model.output_stride, model.weights, model.layout

@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 
 from suture.data.labelling import choose
+from suture.data.problems import number
 from suture.data.sources import load_dataset
 from suture.data.training import carve_validation
 from suture.errors import UserError
@@ -181,7 +182,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
     session.console.print(
-        f"{dataset.name}: {len(videos)} training videos of {cases} case{'s' * (cases != 1)}, {frames} frames, "
+        f"{dataset.name}: {len(videos)} training videos of {number(cases, 'case')}, {frames} frames, "
         f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
         f"{config.method['name']}, seed {config.seed}: {' → '.join(stage.name for stage in stages)}",
         highlight=False,

@@ -22,8 +22,8 @@ def hub() -> Iterator[None]:
     constants.HF_HUB_OFFLINE = True
     try:
         yield
-    except UserError as error:
-        if type(error.__cause__).__module__.partition(".")[0] != "huggingface_hub":
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "huggingface_hub":
             raise
         raise UserError(
             f"model.weights: they are not on this machine yet, and {host} cannot be reached: check the network, or set "

@@ -7,8 +7,8 @@ import pytest
 from huggingface_hub import constants
 
 from suture.errors import UserError
+from suture.models.hub import hub
 from suture.models.segmenter import build_segmenter
-from suture.runs.hub import hub
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def test_weights_that_are_not_here_are_one_sentence_at_once(tmp_path: Path, monk
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     with hub():
         assert constants.HF_HUB_OFFLINE  # so that nothing is tried again and again
-    with pytest.raises(UserError, match=r"huggingface\.co cannot be reached: check the network"), hub():
+    with pytest.raises(UserError, match=r"huggingface\.co cannot be reached: check the network"):
         build_segmenter("deeplabv3", "resnet18", 2, weights="imagenet")
     assert not constants.HF_HUB_OFFLINE
 
 
 @pytest.mark.usefixtures("offline")
 def test_other_mistakes_keep_their_words() -> None:
-    with pytest.raises(UserError, match="there is no 'resnet17'"), hub():
+    with pytest.raises(UserError, match="there is no 'resnet17'"):
         build_segmenter("deeplabv3", "resnet17", 2, weights="imagenet")
 
 
@@ -44,3 +44,9 @@ def test_behind_a_proxy_the_library_is_left_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     with hub():
         assert not constants.HF_HUB_OFFLINE
+
+
+@pytest.mark.usefixtures("offline")
+def test_who_needs_no_weights_of_the_hub_does_not_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: pytest.fail("the hub was looked for"))
+    build_segmenter("deeplabv3", "resnet18", 2)
