@@ -270,7 +270,7 @@ def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
             middle.bar(names, heights, bottom=bottom, label=part, color=f"C{number}")
             bottom = [a + b for a, b in zip(bottom, heights, strict=True)]
         middle.set(title=f"a start, {device(frames)}", xlabel="frames", ylabel="s")
-        middle.set_xlim(-0.6, len(rows) + 0.5)
+        middle.set_xlim(-0.6, len(rows) + 1.1)
         middle.legend(fontsize=7, reverse=True)
         right.bar(names, [row["private_bytes"] / 1e6 for row in rows], color=OURS)
         right.set(title="private memory", xlabel="frames", ylabel="MB")
