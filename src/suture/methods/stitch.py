@@ -37,7 +37,7 @@ from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Job, Part, Settings, Stage, Total, all_gather, all_sum
-from suture.methods.strong import StrongBatch, StrongSettings, StrongViews, draw_donor, strengthen
+from suture.methods.strong import StrongBatch, StrongSettings, StrongViews, draw_donor, labelled_loss, strengthen
 from suture.models.momentum import MomentumCopy
 from suture.models.projector import Projector
 
@@ -242,6 +242,16 @@ class Stitch(SemiSupervised):
             batch.nearness,
         )
 
+    def unlabelled_numbers(self, step: int, places: range) -> list[int]:
+        numbers = super().unlabelled_numbers(step, places)
+        unlabelled = self.job.frames.unlabelled
+        videos = self.job.frames.places.video_of[unlabelled]
+        for i, place in enumerate(places):
+            rng = self.rng(step, f"video {place}")
+            if rng.random() < self.settings.by_video:
+                numbers[i] = int(rng.choice(unlabelled[videos == rng.choice(np.unique(videos))]))
+        return numbers
+
     # What is learnt
 
     def loss(self, batch: StitchViews) -> Total:
@@ -253,7 +263,7 @@ class Stitch(SemiSupervised):
         logits = self.segmenter.classify(features, batch.images.shape[-2:])
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         terms: list[tuple[float | Tensor, Total]] = [
-            (1.0, Total(*cross_entropy(labelled, batch.labels))),
+            (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
             (s.consistency, Total(*cross_entropy(unlabelled, target, weight > 0))),
         ]

@@ -29,6 +29,7 @@ from suture.data.augment import (
 )
 from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy
+from suture.losses.hard_pixels import hard_pixels
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.stage import Part, Settings, Stage, Total, TrainingSettings, all_gather
@@ -49,6 +50,10 @@ class StrongSettings(TrainingSettings):
     """The share of views that get a patch of another frame."""
     rare: float = Field(0.5, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
+    by_video: float = Field(0, ge=0, le=1)
+    """The share of draws, by class and of unlabelled frames, in which a video is drawn first, all alike."""
+    hard_from: float = Field(1, ge=0, le=1)
+    """From which share of the steps on only the hard pixels of labelled views count."""
 
 
 @method("strong")
@@ -105,7 +110,11 @@ class StrongViews:
         rng = self.stage.rng(step, f"turn {place}")
         if self.showing and rng.random() < self.settings.rare:
             shown = int(rng.choice(sorted(self.showing)))
-            return int(rng.choice(self.showing[shown])), shown
+            numbers = np.array(self.showing[shown])
+            if rng.random() < self.settings.by_video:
+                videos = self.frames.places.video_of[numbers]
+                numbers = numbers[videos == rng.choice(np.unique(videos))]
+            return int(rng.choice(numbers)), shown
         return self.order[step * self.settings.batch + place], None
 
     def draw(self, part: Part) -> StrongBatch:
@@ -159,7 +168,16 @@ class Strong(Stage):
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Total:
         images, labels = batch
-        return Total(*cross_entropy(self.segmenter(images), labels))
+        return labelled_loss(self.segmenter(images), labels, self.clock, self.settings.hard_from)
+
+
+def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: float) -> Total:
+    """The cross entropy of all pixels, later of the hard ones."""
+    total = Total(*cross_entropy(logits, labels))
+    if hard_from == 1:
+        return total
+    late = clock >= hard_from
+    return Total(*(torch.where(late, b, a) for a, b in zip(total, hard_pixels(logits, labels), strict=True)))
 
 
 def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:
