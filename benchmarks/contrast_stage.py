@@ -137,28 +137,21 @@ def main() -> None:
     footage_options(options)
     options.add_argument("--batch", type=int, default=16 if CUDA else 4)
     options.add_argument("--steps", type=int, default=120 if CUDA else 4, help="timed steps with loading from disk")
-    options.add_argument("--resident-steps", type=int, default=40 if CUDA else 4)
+    options.add_argument("--resident-steps", type=int, default=40 if CUDA else 4, help="0: none")
     options.add_argument("--paper-steps", type=int, default=5 if CUDA else 2)
     options.add_argument("--modes", nargs="+", default=list(KEYS), choices=list(KEYS))
     options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
     chosen = options.parse_args()
 
     bench = Bench(chosen)
-    with tidy():
-        bare = floor(bench)
     job, _ = bench.job(capture=False, compile=False)
-    loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
-    saving = checkpoint_seconds(bench)
     settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
     rows: dict[str, dict[str, Any]] = {}
-    figures = {"settings": settings, "rows": rows, "loader": loader, "checkpoint_seconds": saving, "floor": bare}
+    figures: dict[str, Any] = {"settings": settings, "rows": rows}
+    figures["loader"] = loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
+    figures["checkpoint_seconds"] = saving = checkpoint_seconds(bench)
     for mode in chosen.modes:
-        row = rows[mode] = {
-            "bare": 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"]),
-            "by_flops": None,
-        }
-        if CUDA:
-            row["by_flops"] = chosen.tflops * 1e12 / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
+        row = rows[mode] = {"bare": None, "by_flops": None}
         if mode == "paper":
             warmup, chosen.warmup = chosen.warmup, 2
             with full_float32():
@@ -168,13 +161,21 @@ def main() -> None:
             with small_card():
                 for row["accumulate"] in (1, 2, 4, 8):
                     with suppress(torch.cuda.OutOfMemoryError):
-                        row["loaded"] = asdict(train(bench, mode, chosen.resident_steps, parts=row["accumulate"]))
+                        row["loaded"] = asdict(train(bench, mode, chosen.steps, parts=row["accumulate"]))
                         break
         else:
-            row["drawn"] = asdict(train(bench, mode, chosen.resident_steps, "drawn"))
             row["loaded"] = asdict(train(bench, mode, chosen.steps))
+            if chosen.resident_steps:
+                row["drawn"] = asdict(train(bench, mode, chosen.resident_steps, "drawn"))
         print(f"{mode}: {row['loaded']['frames_per_second']:.1f} query frames/s", flush=True)
         report("contrast_stage", figures, chosen.json)
+    with tidy():
+        bare = figures["floor"] = floor(bench)
+    for mode, row in rows.items():
+        row["bare"] = 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"])
+        if CUDA:
+            row["by_flops"] = chosen.tflops * 1e12 / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
+    report("contrast_stage", figures, chosen.json)
 
     plain = rows["paper"]["loaded"]["frames_per_second"] if "paper" in rows else None
 

@@ -9,10 +9,10 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
-# From bottom to top. Rooms on one floor do not know each other; so losses and models know nothing of ours but errors
-# and files.
+# From bottom to top. Rooms on one floor do not know each other; so losses and models know nothing of ours but errors,
+# words and files.
 FLOORS = [
-    {"errors"},
+    {"errors", "words"},
     {"files"},
     {"losses", "models"},
     {"data"},

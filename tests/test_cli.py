@@ -1,5 +1,6 @@
 """The command line of the data commands: what is printed, and the exit codes."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,6 +46,34 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
     assert "Traceback" not in said.err
     assert suture(monkeypatch, "check", str(root / "[/none]")) == 2
     assert "[/none] does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("--help", 0, ""),
+        ("--version", 0, ""),
+        ("check nowhere", 2, "nowhere does not exist: expected a folder of videos"),
+        ("select nowhere", 2, "nowhere does not exist: expected a folder of videos"),
+        ("train nowhere", 2, "nowhere does not exist: expected a config file"),
+        ("evaluate nowhere", 2, "nowhere does not exist: expected a run folder"),
+        ("report . nowhere", 2, "nowhere does not exist: expected one run folder"),
+        ("export nowhere", 2, "nowhere does not exist: expected the folder of a finished run"),
+        ("export . --frame big", 2, "--frame is big"),
+        ("predict nowhere.onnx x.mp4", 2, "nowhere.onnx does not exist: expected a run folder"),
+        ("predict . nowhere.mp4 -o out", 2, "The input nowhere.mp4 does not exist"),
+        ("predict . . -o out --scales big", 2, "--scales is big"),
+        ("compare nowhere.yaml", 2, "nowhere.yaml does not exist: expected a comparison file"),
+    ],
+)
+def test_a_slip_is_told_before_torch_is_imported(words: str, code: int, sentence: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "suture", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert f"error: {sentence}" in done.stderr or not sentence
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "import time:" in line}
+    assert "suture.cli" in imported
+    assert not imported & {"torch", "lightning"}
 
 
 def test_write_drafts_and_then_checks(

@@ -7,15 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
-from suture.cli import app, main
+from suture.cli import Preset, app, main
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
 from suture.errors import UserError
-from suture.runs.config import load_config
+from suture.runs.config import load_config, presets
 from suture.runs.run import Run, train
 
 SETTINGS = {
@@ -127,9 +128,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         (["train"], "no dataset is named"),
         (["train", "nowhere"], "nowhere does not exist"),
         (["train", "nowhere.yaml"], "nowhere.yaml does not exist"),
-        (["train", "x", "--preset", "unknown"], "preset: there is no 'unknown'"),
-        (["train", "x", "--set", "seed"], "--set seed: expected KEY=VALUE"),
-        (["evaluate", "nowhere"], "nowhere is not a run folder"),
+        (["train", ".", "--set", "seed"], "the command line: found 'seed', expected KEY=VALUE"),
+        (["evaluate", "nowhere"], "nowhere does not exist: expected a run folder."),
+        (["evaluate", "."], ". is not a run folder"),
     ],
 )
 def test_mistakes_name_themselves(
@@ -139,6 +140,13 @@ def test_mistakes_name_themselves(
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
+
+
+def test_every_preset_can_be_chosen() -> None:
+    assert list(get_args(Preset)) == presets()
+    result = CliRunner().invoke(app, ["train", ".", "--preset", "unknown"])
+    assert result.exit_code == 2
+    assert "'unknown' is not one of" in result.output
 
 
 def test_a_config_of_a_few_lines(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import suture
 from suture.data.images import read_image
+from suture.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,6 +31,19 @@ def test_offers_what_it_says() -> None:
     assert all(callable(getattr(suture, name)) and getattr(suture, name).__doc__ for name in suture.__all__)
     with pytest.raises(AttributeError, match="no attribute 'predict'"):
         suture.predict  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("sed", "the settings given: there is no setting sed; did you mean seed?"),
+        ("seed.x", "the settings given: found 'seed.x=3', but seed is a value, not a section."),
+    ],
+)
+def test_a_wrong_setting_is_told_from_where_it_came(tmp_path: Path, key: str, sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        suture.train(tmp_path, settings={"seed": 1, key: 3})
+    assert str(caught.value) == sentence
 
 
 def test_the_examples_run(tmp_path: Path) -> None:

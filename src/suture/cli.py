@@ -12,6 +12,7 @@ from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError
+from suture.words import number
 
 # OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
 # times slower. This has to be said before torch is imported, which the commands do themselves.
@@ -32,7 +33,24 @@ Overrides = Annotated[
 ]
 Source = Annotated[str, typer.Option(help="How the folder is read: auto, folder, endovis18, cadis or vocalfolds.")]
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
-DATASET = "A folder of videos or frames, a video file, or a dataset."
+COMMAND_LINE = "the command line"
+"""Where a mistaken setting was said."""
+
+
+def _existing(what: str) -> Any:
+    """An argument whose paths must be there: a slip is told at once, since what the commands import takes seconds."""
+
+    def refuse_missing(said: Any) -> Any:
+        for path in said if isinstance(said, list) else [said]:
+            if path is not None and not os.path.exists(path):
+                raise UserError(f"{path} does not exist: expected {what}.")
+        return said
+
+    return typer.Argument(help=f"{what[0].upper()}{what[1:]}.", callback=refuse_missing)
+
+
+Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
+Preset = Literal["cadis", "demo", "endovis18", "fast", "vocalfolds"]
 
 
 def _version(value: bool) -> None:
@@ -79,7 +97,7 @@ def synthetic(
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help=DATASET)],
+    path: Dataset,
     source: Source = "auto",
     option: Options = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -96,7 +114,11 @@ def check(
     from suture.data.sources import load_dataset
 
     if write:
-        kept = " What it said before is kept, but not its comments." if (path / FILE_NAME).exists() else ""
+        kept = (
+            " What it said before is kept, but not its comments, except that a guess stays one."
+            if (path / FILE_NAME).exists()
+            else ""
+        )
         drafted = write_draft(path, force=force)
         _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.{kept}")
     dataset = load_dataset(path, source, **_options(option))
@@ -118,34 +140,36 @@ def check(
 
 @app.command()
 def select(
-    path: Annotated[Path, typer.Argument(help=DATASET)],
+    path: Dataset,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the frames go.")],
     every: Annotated[int | None, typer.Option(help="One frame in so many of each video.")] = None,
-    ratio: Annotated[float | None, typer.Option(help="This share of each video's frames, such as 0.05.")] = None,
+    ratio: Annotated[float | None, typer.Option(help="This share of all frames, such as 0.05.")] = None,
     budget: Annotated[int | None, typer.Option(help="So many frames in all.")] = None,
+    list: Annotated[Path | None, typer.Option(help="The frames of this file: VIDEO INDEX, one per line.")] = None,
     source: Source = "auto",
     option: Options = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")] = False,
 ) -> None:
-    """Choose the frames to label, by --every, --ratio or --budget, and write them out."""
+    """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
     from suture.data.sources import load_dataset
 
     dataset = load_dataset(path, source, **_options(option))
-    chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, force=force)
-    _say(out, f"{chosen.count} frames of {len(chosen.frames)} videos in {output}")
-    _say(out, f"Next: label them; masks of the same names go into {path / 'masks'}")
+    chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
+    masked = sum(len(video.with_mask) for video in dataset)
+    left = f", none of the {number(masked, 'frame')} that have a mask" if masked and list is None else ""
+    _say(out, f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}{left}")
+    folder = path if path.is_dir() else path.parent
+    _say(out, f"Next: label them; their masks, or the labelling tool's export, go into {folder / 'masks'}")
 
 
 @app.command()
 def train(
-    target: Annotated[Path | None, typer.Argument(help="A config file, or a dataset's folder.")] = None,
+    target: Annotated[Path | None, _existing("a config file, or a dataset's folder")] = None,
     run: Annotated[
         Path | None, typer.Option("-o", "--run", help="The run folder; else runs/DATASET-METHOD-SEED.")
     ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Settings to start from: cadis, demo, endovis18, fast or vocalfolds.")
-    ] = None,
+    preset: Annotated[Preset | None, typer.Option(help="Settings to start from.")] = None,
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
@@ -154,7 +178,7 @@ def train(
     from suture.runs.folder import default_folder
     from suture.runs.run import train as train_run
 
-    config = load_config(target, preset, set or [])
+    config = load_config(target, preset, set or [], origin=COMMAND_LINE)
     folder = run or default_folder(config)
     metrics = train_run(config, folder, err)
     if _first():
@@ -166,19 +190,19 @@ def train(
 
 
 @app.command()
-def evaluate(run: Annotated[Path, typer.Argument(help="A run folder.")], set: Overrides = None) -> None:
+def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
     from suture.report.scores import scores_table
     from suture.runs.run import evaluate_run
 
-    metrics = evaluate_run(run, set or [], err)
+    metrics = evaluate_run(run, set or [], err, origin=COMMAND_LINE)
     if _first():
         out.print(scores_table([run], [metrics]))
 
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="One run folder, or several to set side by side.")],
+    runs: Annotated[list[Path], _existing("one run folder, or several to set side by side")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The HTML file; else report.html in the run folder.")
     ] = None,
@@ -206,7 +230,7 @@ def report(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    run: Annotated[Path, _existing("the folder of a finished run")],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="The ONNX file, else model.onnx in the run folder; .md: the card alone."),
@@ -227,6 +251,8 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
 ) -> None:
     """Write a run's model as ONNX, checked against PyTorch, and its model card."""
+    size = _numbers("--frame", frame, "1920x1080") if frame else None
+    rect = _numbers("--view", view, "420,0,1080,1080") if view else None
     from suture.data.view import View
     from suture.deploy.export import export_run, write_card
 
@@ -235,18 +261,11 @@ def export(
         write_card(run, output, force=force)
         _say(out, f"Card: {output}")
         return
-    size = rect = None
-    if frame:
-        width, height = _numbers("--frame", frame, "1920x1080")
-        size = height, width
-    if view:
-        x, y, width, height = _numbers("--view", view, "420,0,1080,1080")
-        rect = View(x, y, width, height)
     done = export_run(
         run,
         output,
-        frame=size,
-        view=rect,
+        frame=(size[1], size[0]) if size else None,
+        view=View.parse(rect, "--view") if rect else None,
         dynamic=dynamic,
         logits=logits,
         half=fp16,
@@ -264,7 +283,7 @@ def export(
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A run folder, a model.safetensors or an ONNX file.")],
+    model: Annotated[Path, _existing("a run folder, a model.safetensors or an ONNX file")],
     inputs: Annotated[list[str], typer.Argument(help="Videos, images, folders or globs.", metavar="INPUT")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the results go, a folder for each input.")],
     masks: Annotated[
@@ -292,15 +311,18 @@ def predict(
     ] = False,
 ) -> None:
     """Segment videos and images; exit code 1 if frames had to be left out. Started again, it goes on where it was."""
-    from suture.data.problems import number
-    from suture.deploy.pipeline import Settings, parse_view
-    from suture.deploy.predict import predict as predict_inputs
-    from suture.deploy.predictor import Predictor
+    from suture.deploy.inputs import expanded
 
+    for given in inputs:
+        expanded(given)  # refuses what is not there
     try:
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
+    from suture.deploy.pipeline import Settings, parse_view
+    from suture.deploy.predict import predict as predict_inputs
+    from suture.deploy.predictor import Predictor
+
     settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
@@ -315,7 +337,7 @@ def predict(
 
 @app.command()
 def compare(
-    file: Annotated[Path, typer.Argument(help="A comparison file; or a folder of finished runs, to write its tables.")],
+    file: Annotated[Path, _existing("a comparison file; or a folder of finished runs, to write its tables")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where runs and tables go; else runs/NAME.")
     ] = None,
@@ -350,13 +372,11 @@ def compare(
 
 def _options(said: list[str] | None) -> dict[str, Any]:
     """`KEY=VALUE` options of a source, values as YAML."""
-    options: dict[str, Any] = {}
-    if not said:
-        return options
-    from suture.runs.config import set_value  # brings torch, for which the other commands need not wait
+    from suture.runs.overrides import set_value
 
-    for option in said:
-        set_value(options, option)
+    options: dict[str, Any] = {}
+    for option in said or []:
+        set_value(options, option, COMMAND_LINE)
     return options
 
 

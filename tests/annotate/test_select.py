@@ -1,5 +1,6 @@
 """The frames to label are written with names that lead back to them, and nothing is left half-done."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -9,7 +10,7 @@ import pytest
 from suture.annotate.select import select_frames
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
-from suture.data.images import read_image
+from suture.data.images import MaskFile, read_image
 from suture.data.labelling import Labelling, frame_name, from_list, parse_frame_name
 from suture.data.sources import load_dataset
 from suture.errors import UserError
@@ -40,6 +41,16 @@ def dataset(tmp_path: Path) -> Dataset:
     return Dataset("mine", tmp_path / "videos", ClassTable(("a",), ((0, 0, 0),), {0: 0}), videos)
 
 
+def with_masks(dataset: Dataset, labelled: Labelling, folder: Path) -> Dataset:
+    """The dataset with masks, which are not read, for these frames."""
+    mask = MaskFile(folder / "mask.png")
+    videos = [
+        replace(video, frames=[replace(f, mask=mask) if f.index in labelled[video.id] else f for f in video.frames])
+        for video in dataset
+    ]
+    return replace(dataset, videos=videos)
+
+
 def test_every_takes_equidistant_frames_and_the_shots_they_miss(dataset: Dataset, tmp_path: Path) -> None:
     chosen = select_frames(dataset, tmp_path / "out", every=12, progress=False)
     assert chosen == Labelling({"case 1": (0, 12, 24, 36), "case2": (12, 24)})
@@ -55,6 +66,36 @@ def test_a_budget_reaches_every_shot_and_no_excluded_frame(dataset: Dataset, tmp
     if count >= 4:
         for name, shot in (("case 1", range(20)), ("case 1", range(20, 26)), ("case 1", range(26, 40))):
             assert set(chosen[name]) & set(shot)
+
+
+def test_a_second_selection_fills_the_gaps_of_the_first(dataset: Dataset, tmp_path: Path) -> None:
+    first = select_frames(dataset, tmp_path / "first", budget=4, progress=False)
+    labelled = with_masks(dataset, first, tmp_path)
+    second = select_frames(labelled, tmp_path / "second", budget=4, progress=False)
+    assert first == Labelling({"case 1": (10, 23, 33), "case2": (20,)})
+    assert second == Labelling({"case 1": (5, 15, 29), "case2": (15,)})
+    every = select_frames(labelled, tmp_path / "every", every=10, progress=False)
+    assert every == Labelling({"case 1": (0, 20, 30), "case2": (10,)})  # 10 and 20 have masks
+
+
+def test_the_frames_of_a_list(dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "worst.txt").write_text("case 1 7\ncase2__frame_000013\ncase2 3  # excluded\n")
+    labelled = with_masks(dataset, Labelling({"case 1": (7,)}), tmp_path)
+    chosen = select_frames(labelled, tmp_path / "out", listed=tmp_path / "worst.txt", progress=False)
+    assert chosen == Labelling({"case 1": (7,), "case2": (13,)})
+    assert len(list((tmp_path / "out").glob("*.png"))) == 2
+    (tmp_path / "worst.txt").write_text("# none yet\n")
+    with pytest.raises(UserError, match=r"worst\.txt names no frame"):
+        select_frames(labelled, tmp_path / "none", listed=tmp_path / "worst.txt", progress=False)
+
+
+def test_nothing_is_left_to_label(dataset: Dataset, tmp_path: Path) -> None:
+    some = select_frames(dataset, tmp_path / "some", every=10, progress=False)
+    with pytest.raises(UserError, match="all these frames have a mask already"):
+        select_frames(with_masks(dataset, some, tmp_path), tmp_path / "again", every=10, progress=False)
+    all_of_it = select_frames(dataset, tmp_path / "all", budget=1000, progress=False)
+    with pytest.raises(UserError, match="every frame is excluded or has a mask"):
+        select_frames(with_masks(dataset, all_of_it, tmp_path), tmp_path / "again", budget=1, progress=False)
 
 
 def test_a_ratio_is_a_share_of_the_usable_frames(dataset: Dataset, tmp_path: Path) -> None:
@@ -116,7 +157,7 @@ def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dic
 
 def test_all_excluded(dataset: Dataset, tmp_path: Path) -> None:
     dataset.videos = [Video("a", "a", dataset["case2"].frames, excluded=frozenset(range(30)))]
-    with pytest.raises(UserError, match="every frame is excluded"):
+    with pytest.raises(UserError, match="every frame is excluded or has a mask"):
         select_frames(dataset, tmp_path / "out", budget=5, progress=False)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors
+from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors, renamed
 from suture.data.dataset_file import DatasetFile
 from suture.errors import UserError
 
@@ -140,3 +140,20 @@ def test_refuses_names_that_occur_twice() -> None:
 def test_refuses_too_few_or_too_many_classes(count: int) -> None:
     with pytest.raises(UserError, match="expected 1 to 253"):
         ClassTable(tuple(map(str, range(count))), ((0, 0, 0),) * count, {})
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ("liver fat tool", ""),
+        ("spleen fat tool", "liver is now spleen"),
+        ("liver fat tool clip", "clip is new"),
+        ("liver tool", "fat is gone"),
+        ("clip liver fat tool", "clip is new"),
+        ("spleen fat tool clip", "liver is gone, spleen is new, clip is new"),
+        ("fat liver tool", "fat is now where liver was, liver is now where fat was"),
+        ("a b c d e f", "liver is gone, fat is gone, tool is gone, a is new, b is new and 4 more"),
+    ],
+)
+def test_only_what_differs_is_named(after: str, words: str) -> None:
+    assert renamed(("liver", "fat", "tool"), after.split()) == words

@@ -181,14 +181,46 @@ def test_forced_it_keeps_what_the_file_says_and_drafts_the_rest(tmp_path: Path) 
     write_draft(tmp_path, force=True)
     content = yaml.safe_load((tmp_path / "dataset.yaml").read_text())
     new = content["classes"].pop()
-    assert (new["name"], new["value"]) == ("class_7", 7)
+    assert new == {"name": "class_7", "value": 7, "color": [0, 158, 115]}  # the third of the colours
     assert {key: content[key] for key in said} == said
     assert content["masks"] == "masks"
     assert content["split"] == {"train": ["c"], "test": ["op"]}
     assert load_dataset(tmp_path).classes.names == ("background", "grasper", "class_7")
     text = write_draft(tmp_path, force=True).read_text()
     assert yaml.safe_load(text)["classes"] == [*said["classes"], new]
-    assert "guess" not in text.split("format:")[1]
+
+
+def test_forced_it_leaves_a_guess_marked_until_somebody_answers_it(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "case1_1", "case1_2", "case2")
+    masks(tmp_path / "masks", "case1_1", "case2", values=np.array([0, 1, 7], np.uint8))
+    path = write_draft(tmp_path)
+    answered = {
+        "name: class_1,": ("name: 'no # guess',", "  # guess: the name"),
+        "test: [case2]": ("test: [case2]", "  # guess"),
+        "view: none": ("view: auto", "  # guess"),
+    }
+    lines = path.read_text().splitlines()
+    for old, (new, mark) in answered.items():
+        position = next(i for i, line in enumerate(lines) if old in line)
+        lines[position] = lines[position].replace(old, new).partition(mark)[0]
+    path.write_text("\n".join(lines))
+    for _ in range(2):
+        text = write_draft(tmp_path, force=True).read_text()
+        marks = {line.partition("  # ")[0].strip(): line.partition("  # ")[2] for line in text.splitlines()}
+        guessed = {place for place, mark in marks.items() if mark == "guess, kept"}
+        assert {"videos: videos", "masks: masks", "cases:", "case1: [case1_1, case1_2]", "split:"} < guessed
+        assert {"train: [case1]", "- {name: class_7, value: 7, color: [86, 180, 233]}"} < guessed
+        assert marks["test: [case2]"] == ""
+        assert marks["view: auto"] == marks["- {name: 'no # guess', value: 1, color: [230, 159, 0]}"] == "kept"
+
+
+@pytest.mark.parametrize(
+    "said", ["name: mine", "classes:\n- name: liver\n  value: 1", "{name: mine}  # guess", "format: 1"]
+)
+def test_forced_it_reads_a_file_in_any_style(tmp_path: Path, said: str) -> None:
+    frames(tmp_path / "videos", "a")
+    (tmp_path / "dataset.yaml").write_text(said)
+    assert yaml.safe_load(said).items() <= yaml.safe_load(write_draft(tmp_path, force=True).read_text()).items()
 
 
 def test_forced_it_reads_masks_in_the_colours_that_the_file_says(tmp_path: Path) -> None:

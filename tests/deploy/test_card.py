@@ -29,7 +29,8 @@ def test_it_says_what_has_to_be_known(papers: Papers) -> None:
     for video in papers.data["videos"].values():
         assert video["case"] in card
     labels = len(papers.data["labelled"])
-    assert f"Labels: {labels} of the" in card
+    assert f"Labels it learned from: {labels} of the" in card
+    assert "| split | cases | videos | frames |\n" in card
     assert "| train | 60 steps | 8 | adamw |" in card
     assert "weights of the encoder: random" in card
     assert papers.environment["packages"]["torch"] in card

@@ -268,7 +268,7 @@ def test_the_card_alone(finished: Path, tmp_path: Path) -> None:
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     for run, said in (
         (tmp_path, "has no config.yaml, expected the folder of a finished run"),
-        ("absent", "is no folder"),
+        ("absent", "absent does not exist: expected the folder of a finished run"),
     ):
         result = CliRunner().invoke(app, ["export", str(run)])
         assert isinstance(result.exception, UserError)

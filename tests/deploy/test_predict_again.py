@@ -261,7 +261,7 @@ def test_exit_codes(
     assert sorted(path.name for path in (out / "frames").iterdir()) == ["frames.csv", "overlay", "prediction.json"]
     for words, sentence in (
         ([folder, "absent.mp4"], "absent.mp4 does not exist"),
-        (["absent", frames], "The model absent does not exist"),
+        (["absent", frames], "absent does not exist: expected a run folder, a model.safetensors"),
         ([folder, frames, "--scales", "big"], "--scales is big"),
         ([folder, frames, "--view", "1,2"], "--view is 1,2"),
         ([folder, frames, "--smooth", "2"], "smooth is 2"),

@@ -74,7 +74,7 @@ def test_the_bare_recipe_needs_no_neighbours(tiny_job: Callable[..., Job]) -> No
 
 def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:
     """Without video and contrast, sample by sample and pixel by pixel."""
-    stage = begun(tiny_job(round_view=True), confidence=0.55, cutmix=1, propagate=0, contrast=0, adaptive=False)
+    stage = begun(tiny_job(round_view=True), confidence=0.55, cutmix=1, propagate=0, contrast=0)
     stage.average.module.classifier.head.weight.mul_(1000)  # a teacher that is sure of some pixels
     batch = still(stage).render(stage.draw(WHOLE))
     with torch.no_grad():
@@ -95,17 +95,35 @@ def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:
     torch.testing.assert_close(total.loss / total.weight, supervised + loss / pixels, rtol=1e-4, atol=1e-5)
 
 
-def test_a_class_of_which_the_teacher_is_less_sure_needs_less(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), confidence=0.9)
-    belief = torch.tensor([[[0.8, 0.2, 0.3]], [[0.1, 0.6, 0.3]], [[0.1, 0.2, 0.4]]])[None]  # 1 C 1 W
-    in_view = torch.tensor([[[True, True, False]]])
-    expected = torch.tensor([0.9, 0.9 * 0.6 / 0.8, 0.9])  # the third was only given outside the view
-    torch.testing.assert_close(stage.limits(belief, in_view), expected)
-    # Means over all pixels so far, the older the fainter.
-    later = torch.tensor([[[1.0]], [[0.0]], [[0.0]]])[None]
-    mean = (0.99 * 0.8 + 1.0) / (0.99 + 1)
-    torch.testing.assert_close(stage.limits(later, in_view[..., :1])[1], torch.tensor(0.9 * 0.6 / mean))
-    assert stage.sureness[1].tolist() == pytest.approx([1.99, 0.99, 0])
+def test_what_the_teacher_says_counts_more_and_more(tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job(), confidence=0, contrast=0, rise=0.5, consistency=2.0)
+    batch = still(stage).render(stage.draw(WHOLE))
+
+    @torch.no_grad()
+    def loss(clock: float) -> Tensor:
+        stage.clock.fill_(clock)
+        total = stage.loss(batch)
+        return total.loss / total.weight
+
+    labels = loss(0)
+    torch.testing.assert_close(loss(0.25) - labels, (loss(0.499999) - labels) / 2, rtol=1e-3, atol=1e-5)
+
+
+def test_a_teacher_that_sees_whole_frames_speaks_of_the_student_s_view(tiny_job: Callable[..., Job]) -> None:
+    """Where the student looks, it says what it says of the whole frame there."""
+    stage = begun(tiny_job(), confidence=0, contrast=0, propagate=0, whole=True, strong={"crop": (0.5, 0.5)})
+    drawn = stage.draw(WHOLE)
+    batch = still(stage).render(drawn)
+    belief = stage.average(batch.weak).softmax(1)
+    target = stage.teach(batch).target
+    agreed = []
+    for i, ((x, y, side, _), flip) in enumerate(zip((drawn.places * 32).tolist(), drawn.turned.tolist(), strict=True)):
+        for row in range(32):
+            for column in range(32):
+                along = 31 - column if flip else column
+                here = belief[i, :, int(y + (row + 0.5) / 32 * side), int(x + (along + 0.5) / 32 * side)]
+                agreed.append(bool(here.argmax() == target[i, row, column]))
+    assert sum(agreed) > 0.95 * len(agreed)  # but for the edges between classes, which it interpolates
 
 
 def moved(stage: Stitch, cells: int, nearness: float = 1.0) -> tuple[StitchViews, Tensor]:
@@ -134,7 +152,7 @@ def test_labels_follow_what_moved(cells: int, tiny_job: Callable[..., Job], monk
 
 
 def test_carried_labels_join_the_teacher_s(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), confidence=0, adaptive=False, propagate=0.6)
+    stage = begun(tiny_job(), confidence=0, propagate=0.6)
     batch = still(stage).render(stage.draw(WHOLE))
     carried = torch.zeros(4, 3, 32, 32)
     carried[:2, 2] = 0.6

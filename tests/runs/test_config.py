@@ -10,7 +10,8 @@ from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.methods.method import methods
 from suture.methods.stage import Stage
-from suture.runs.config import Config, _places, differences, load_config, parse_config, presets, relocated, set_value
+from suture.runs.config import Config, _places, differences, load_config, parse_config, presets, relocated
+from suture.runs.overrides import set_value
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -106,7 +107,7 @@ def test_overrides_are_yaml_and_go_over_preset_and_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("override", ["seed", "=3", "a..b=3", ".a=3", "seed.x=3", "data.size=[", "data.root.x=1"])
 def test_a_malformed_override_is_refused(override: str) -> None:
-    with pytest.raises(UserError, match=re.escape(f"--set {override}")):
+    with pytest.raises(UserError, match=re.escape(f"the settings given: found '{override}', ")):
         load_config(Path("x"), overrides=["seed=0", override])
 
 
@@ -220,8 +221,8 @@ def test_differences_name_the_place() -> None:
 
 def test_set_value_makes_sections_as_needed() -> None:
     said: dict[str, object] = {"method": "supervised", "data": None}
-    set_value(said, "method.train.steps=3")
-    set_value(said, "data.size=64")
+    set_value(said, "method.train.steps=3", "here")
+    set_value(said, "data.size=64", "here")
     assert said == {"method": {"name": "supervised", "train": {"steps": 3}}, "data": {"size": 64}}
 
 

@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from suture.errors import UserError
-from suture.runs.run import evaluate_run
+from suture.runs.run import Run, evaluate_run, train
 
 
 def test_labels_of_other_classes_are_refused(finished: Path, dataset: Path, tmp_path: Path) -> None:
@@ -16,5 +17,7 @@ def test_labels_of_other_classes_are_refused(finished: Path, dataset: Path, tmp_
     (run / "config.yaml").write_text(config.replace(root, f"  root: {data}"))
     file = data / "dataset.yaml"
     file.write_text(file.read_text().replace("name: liver", "name: spleen"))
-    with pytest.raises(UserError, match=r"knows the classes .*liver.*, but the labels of .* have .*spleen"):
+    with pytest.raises(UserError, match=r"other classes than .*data has now \(liver is now spleen\): restore"):
         evaluate_run(run)
+    with pytest.raises(UserError, match=r"begun with other data \(classes: liver is now spleen\): restore"):
+        train(Run(run).config, run, Console(quiet=True))

@@ -105,7 +105,7 @@ def test_evaluating_with_other_settings(finished: Path, tmp_path: Path) -> None:
     before = (finished / "metrics.json").read_text()
     assert evaluate_run(tmp_path / "run", settings, Console(quiet=True)).keys() == {"test"}
     assert (tmp_path / "run/metrics.json").read_text() == before, "which are the scores by the run's own settings"
-    with pytest.raises(UserError, match="only compute and evaluation can be changed"):
+    with pytest.raises(UserError, match="the settings given: found 'seed=3', but only compute and evaluation can be"):
         evaluate_run(tmp_path / "run", ["seed=3"])
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suture.data.dataset import Dataset, Video
-from suture.data.labelling import Labelling, by_budget, equidistant, frame_name
+from suture.data.labelling import Labelling, by_budget, equidistant, frame_name, from_list
 from suture.data.shots import Shots, find_shots
 from suture.errors import UserError
 from suture.files import write_text
@@ -30,35 +30,46 @@ def select_frames(
     every: int | None = None,
     ratio: float | None = None,
     budget: int | None = None,
+    listed: Path | None = None,
     force: bool = False,
     progress: bool = True,
 ) -> Labelling:
     """Write the frames to label as `VIDEO__frame_000120.png`, and their list as `frames.txt`; no masks are needed.
 
     `every` takes equidistant frames, and the middle of each shot that they miss. `budget` takes that many, `ratio`
-    that share of all frames, spread over the shots by their lengths: one of each shot where that is enough. Excluded
-    frames are never taken. Into a folder that holds something, only `force` writes.
+    that share of all frames, spread over the shots by their lengths: one of each shot where that is enough. Frames
+    that have a mask are not taken again: a second selection fills the gaps of the first. `listed` takes the frames that
+    a text file names, with a mask or without. Excluded frames are never taken. Into a folder that holds something, only
+    `force` writes.
 
     >>> select_frames(load_dataset("videos"), Path("to-label"), budget=100).count  # doctest: +SKIP
     100
     """
     choice = {"every": every, "ratio": ratio, "budget": budget}
-    given = [name for name, value in choice.items() if value is not None]
+    given = [name for name, value in [*choice.items(), ("list", listed)] if value is not None]
     if len(given) != 1:
-        raise UserError(f"Found {' and '.join(given) or 'none'} of every, ratio and budget: give exactly one.")
+        raise UserError(f"Found {' and '.join(given) or 'none'} of every, ratio, budget and list: give exactly one.")
     if any(value is not None and value <= 0 for value in choice.values()) or (ratio is not None and not ratio <= 1):
         raise UserError(f"{given[0]} is {choice[given[0]]}: expected more than 0, and at most 1 for a ratio.")
     if out.resolve().is_relative_to(dataset.root.resolve()):
         raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
     if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
-    if not any(video.usable for video in dataset):
-        raise UserError(f"{dataset.root}: every frame is excluded, so there is none to label.")
+    if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):
+        raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so there is none to label.")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not progress) as bar:
-        lengths = {video.id: len(video.usable) for video in dataset}
-        shots = _for_all(dataset, lambda video, done: find_shots(video, progress=done), lengths, bar, "find shots")
-        chosen = _choose(dataset, shots, every, ratio, budget)
+        if listed is not None:
+            named = from_list(listed, dataset)
+            chosen = Labelling({video.id: sorted(set(named[video.id]) - video.excluded) for video in dataset})
+            mend = f"{listed} names no frame that is not excluded: write one VIDEO INDEX per line."
+        else:
+            lengths = {video.id: len(video.usable) for video in dataset}
+            shots = _for_all(dataset, lambda video, done: find_shots(video, progress=done), lengths, bar, "find shots")
+            chosen = _choose(dataset, shots, every, ratio, budget)
+            mend = f"every {every}: all these frames have a mask already; give a smaller number."
+        if not chosen.count:
+            raise UserError(mend)
         with _filling(out) as folder:
             counts = {video.id: len(chosen[video.id]) for video in dataset}
             _for_all(dataset, lambda v, done: _write(v, chosen[v.id], folder, done), counts, bar, "write frames")
@@ -70,15 +81,16 @@ def _choose(
     dataset: Dataset, shots: dict[str, Shots], every: int | None, ratio: float | None, budget: int | None
 ) -> Labelling:
     members = {video: [found.members(shot) for shot in range(len(found))] for video, found in shots.items()}
+    labelled = Labelling({video.id: video.with_mask for video in dataset})
     if every is None:
         frames = sum(len(video.usable) for video in dataset)
-        return by_budget(members, budget if budget is not None else max(1, round((ratio or 0) * frames)))
+        return by_budget(members, budget if budget is not None else max(1, round((ratio or 0) * frames)), labelled)
     regular = equidistant({video.id: len(video) for video in dataset}, every)
     chosen: dict[str, list[int]] = {}
     for video, of_video in members.items():
         for shot in of_video:
-            hit = sorted(set(shot) & set(regular[video]))
-            chosen.setdefault(video, []).extend(hit or [shot[len(shot) // 2]])
+            hit = set(shot) & {*regular[video], *labelled[video]}
+            chosen.setdefault(video, []).extend(hit - set(labelled[video]) if hit else [shot[len(shot) // 2]])
     return Labelling(chosen)
 
 

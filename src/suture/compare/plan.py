@@ -247,10 +247,7 @@ def _config(preset: str | None, said: Mapping[str, Any], file: Path, where: str)
     """The complete config of a run, its paths relative to the working folder."""
     said = relocated(said, file.parent, Path())
     overrides = [f"{key}={yaml.safe_dump(value, default_flow_style=True, width=10**9)}" for key, value in said.items()]
-    try:
-        return load_config(preset=preset, overrides=overrides)
-    except UserError as error:
-        raise UserError(str(error).replace("the command line:", f"{where}:")) from error
+    return load_config(preset=preset, overrides=overrides, origin=where)
 
 
 def _holds(said: Mapping[str, Any], key: str) -> bool:

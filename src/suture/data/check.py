@@ -21,11 +21,12 @@ from rich.text import Text
 
 from suture.data.dataset import SPLITS, Dataset, Video
 from suture.data.facts import Chunk, FrameFacts, chunks, cores, found_view, frame_facts, in_parallel
-from suture.data.problems import Evidence, Problem, judge, number
+from suture.data.problems import Evidence, Problem, judge
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View
 from suture.errors import UserError
+from suture.words import number
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part."""

@@ -16,6 +16,8 @@ UNPAINTED = -1
 _UNKNOWN = 254
 _IDS = 65536
 """The ids an image file can hold; the labels of annotation tools are numbered after them."""
+_FEW = 5
+"""Differences that a sentence can hold."""
 _RED_GREEN_BLUE = np.array([65536, 256, 1], np.int32)
 
 Color = tuple[int, int, int]
@@ -116,17 +118,40 @@ class ClassTable:
             raise UnknownValues({_unpack(found[i], raw.ndim): int(counts[i]) for i in order}, self._known())
         return ids
 
-    def paint(self, ids: np.ndarray) -> np.ndarray:
-        """Class ids as RGB, for people; ignore is black."""
+    @cached_property
+    def palette(self) -> np.ndarray:
+        """The colours by class id, 256 × 3; ids without a class, and ignore, are black."""
         palette = np.zeros((256, 3), np.uint8)
         palette[: len(self)] = self.colors
-        return palette[ids]
+        return palette
+
+    def paint(self, ids: np.ndarray) -> np.ndarray:
+        """Class ids as RGB, for people; ignore is black."""
+        return self.palette[ids]
 
     def _known(self) -> str:
         if self.by_color:
             return f"the {sum(isinstance(value, tuple) for value in self.values)} colours of the class table"
         values = [str(value) for value in self.values]
         return f"the values of the class table ({', '.join(values[:12])}{', …' if len(values) > 12 else ''})"
+
+
+def renamed(before: Sequence[str], after: Sequence[str]) -> str:
+    """What sets the classes of one table apart from those of an earlier one, in a few words; nothing if nothing does.
+
+    >>> renamed(("background", "liver", "fat"), ("background", "spleen", "fat"))
+    'liver is now spleen'
+    >>> renamed(("liver", "fat"), ("liver", "needle", "clip"))
+    'fat is gone, needle is new, clip is new'
+    """
+    changed = [(old, new) for old, new in zip(before, after, strict=False) if old != new]
+    if len(before) == len(after) and not {old for old, _ in changed} & {new for _, new in changed}:
+        words = [f"{old} is now {new}" for old, new in changed]
+    else:
+        words = [f"{name} is gone" for name in before if name not in after]
+        words += [f"{name} is new" for name in after if name not in before]
+        words = words or [f"{old} is now where {new} was" for old, new in zip(after, before, strict=True) if old != new]
+    return ", ".join(words[:_FEW]) + (f" and {len(words) - _FEW} more" if len(words) > _FEW else "")
 
 
 def default_colors(names: Sequence[str]) -> list[Color]:

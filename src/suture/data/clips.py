@@ -14,6 +14,8 @@ from suture.data.walk import images_of, last_number, walk
 from suture.errors import UserError
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
+_UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
+"""Label Studio puts eight digits before the name of a file that is uploaded."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
@@ -142,7 +144,7 @@ class Clips:
         last = name.rpartition("/")[2]
         found = [(clip, clip.position(last)) for clip in clips]
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
-            found += [(clip, int(extracted[2])) for clip in self.named(extracted[1]) if only in (None, clip)]
+            found += [(clip, int(extracted[2])) for clip in self._extracted(extracted[1]) if only in (None, clip)]
         fitting = {(clip, i) for clip, i in found if i is not None and (clip.file is not None or i < clip.length)}
         if len(fitting) > 1:
             names = " and ".join(sorted(f"{clip.id} (frame {index})" for clip, index in fitting)[:3])
@@ -150,6 +152,11 @@ class Clips:
                 f"The mask {mask} fits {names}: name it VIDEO__frame_000120.png, or put it into a folder VIDEO."
             )
         return fitting.pop() if fitting else None
+
+    def _extracted(self, name: str) -> list[Clip]:
+        """The videos that an extracted frame may come from."""
+        uploaded = _UPLOADED.fullmatch(name)
+        return self.named(name) or (self.named(uploaded[1]) if uploaded else [])
 
 
 def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:

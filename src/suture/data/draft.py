@@ -33,6 +33,7 @@ from suture.data.view import View
 from suture.data.walk import listing, natural
 from suture.errors import UserError
 from suture.files import read_yaml, write_text
+from suture.words import number
 
 EXCLUDE_FILE = "exclude.csv"
 _MOST_CLASSES = 64
@@ -54,7 +55,12 @@ _HEAD = (
     f"format: {FORMAT}",
 )
 
+_GUESS = re.compile(r"[:\s]*#\s*guess")
+_KEPT_GUESS = "  # guess, kept"
+
 Value = int | Color
+Place = tuple[str | int, ...]
+"""A key of the file; or a key and what stands below it, by its name or its number."""
 
 
 def write_draft(root: Path, force: bool = False, workers: int | None = None) -> Path:
@@ -69,12 +75,13 @@ def write_draft(root: Path, force: bool = False, workers: int | None = None) -> 
 def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     """The text of a `dataset.yaml` for the folder, as far as it can be guessed; what cannot is asked in a comment.
 
-    What a `dataset.yaml` that is there says is kept; only its comments are not.
+    What a `dataset.yaml` that is there says is kept; of its comments, only that something is a guess is.
     """
     _refuse_known(root)
     workers = workers or cores()
     path = root / FILE_NAME
     said = _said(path) if path.exists() else {}
+    guesses = _unanswered(path.read_text(encoding="utf-8-sig")) if said else set()
     candidates = _mask_places(root)
     guessed = {"videos": guess(root)[0].videos, "masks": candidates[0].name if candidates else None}
     file = parse(DatasetFile, guessed | said, path)
@@ -85,7 +92,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
 
     def section(key: str, draft: Callable[[], list[str]]) -> list[str]:
-        return _kept(key, said[key]) if key in said else draft()
+        return _kept(key, said[key], guesses) if key in said else draft()
 
     sections = (
         [
@@ -94,7 +101,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *section("videos", lambda: [f"videos: {_flow(file.videos)}  # guess"]),
             *section("masks", lambda: _masks(candidates)),
         ],
-        _classes(masks, said, known, workers),
+        _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
         section("split", lambda: _split(clips.all, cases, _labelled(masks, clips))),
         section("view", lambda: _view(_find_views(clips.all, workers))),
@@ -114,10 +121,40 @@ def _said(path: Path) -> dict[str, Any]:
     return {key: value for key, value in read_yaml(path).items() if value not in (None, [], {}) or key == "view"}
 
 
-def _kept(key: str, value: Any) -> list[str]:
+def _unanswered(text: str) -> set[Place]:
+    """Where a file still says that something is a guess: nobody has removed the mark, so nobody has answered it.
+
+    >>> sorted(_unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
+    [('name',), ('split', 'train')]
+    """
+    lines = text.splitlines()
+    places: set[Place] = set()
+
+    def look(place: Place, end: yaml.Mark) -> None:
+        if end.line < len(lines) and _GUESS.match(lines[end.line][end.column :]):
+            places.add(place)
+
+    for key, value in yaml.compose(text, yaml.SafeLoader).value:
+        if isinstance(value, yaml.CollectionNode) and not value.flow_style:
+            look((key.value,), key.end_mark)
+            for position, entry in enumerate(value.value):
+                name, node = entry if isinstance(entry, tuple) else (None, entry)
+                look((key.value, name.value if name else position), node.end_mark)
+        else:
+            look((key.value,), value.end_mark)
+    return places
+
+
+def _kept(key: str, value: Any, guesses: Collection[Place]) -> list[str]:
+    mark = _mark((key,), guesses)
     if not isinstance(value, dict):
-        return [f"{key}: {_flow(value)}  # kept"]
-    return [f"{key}:  # kept", *(f"  {_flow(name)}: {_flow(entry)}" for name, entry in value.items())]
+        return [f"{key}: {_flow(value)}{mark}"]
+    entries = ((f"  {_flow(name)}: {_flow(entry)}", (key, str(name)) in guesses) for name, entry in value.items())
+    return [f"{key}:{mark}", *(f"{line}{_KEPT_GUESS if guessed else ''}" for line, guessed in entries)]
+
+
+def _mark(place: Place, guesses: Collection[Place]) -> str:
+    return _KEPT_GUESS if place in guesses else "  # kept"
 
 
 def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list[str]]:
@@ -217,9 +254,18 @@ def _masks(places: Sequence[Path]) -> list[str]:
     return [f"masks: {_flow(places[0].name)}  # guess{others}"]
 
 
-def _classes(masks: Sequence[Masks], said: Mapping[str, Any], known: Collection[Raw], workers: int) -> list[str]:
+def _classes(
+    masks: Sequence[Masks],
+    said: Mapping[str, Any],
+    guesses: Collection[Place],
+    known: Collection[Raw],
+    workers: int,
+) -> list[str]:
     """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
-    kept = [f"  - {_flow(entry)}  # kept" for entry in said.get("classes", ())]
+    kept = [
+        f"  - {_flow(entry)}{_mark(('classes', position), guesses)}"
+        for position, entry in enumerate(said.get("classes", ()))
+    ]
     images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
     if images:
         by_color = any(isinstance(value, tuple) for value in known)
@@ -231,7 +277,7 @@ def _classes(masks: Sequence[Masks], said: Mapping[str, Any], known: Collection[
     else:
         lines, unpainted = ["# classes:  # question: what do the values of the masks mean?"], []
         lines.append("#   - {name: instrument, value: 1}")
-    return [*lines, *(_kept("unpainted", said["unpainted"]) if "unpainted" in said else unpainted)]
+    return [*lines, *(_kept("unpainted", said["unpainted"], guesses) if "unpainted" in said else unpainted)]
 
 
 def _files(export: ImageMasks) -> Iterator[Path]:
@@ -242,7 +288,7 @@ def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Colle
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
     names = [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
     lines = ["classes:  # the labels of the annotation tool", *kept]
-    for name, color in zip(names, default_colors(names), strict=True):
+    for name, color in zip(names, _colors_after(kept, names), strict=True):
         lines.append(f"  - {_flow({'name': name, 'color': list(color)})}  # guess: the colour to show it in")
     return lines
 
@@ -272,8 +318,8 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
     if found.unread:
         lines.append(f"  # {found.unread:,} masks could not be read.")
     names = [f"class_{value}" if isinstance(value, int) else f"class_{i}" for i, value in enumerate(values, start=1)]
-    for name, value, color in zip(names, values, map(list, default_colors(names)), strict=True):
-        share = f"{found.pixels[value] / total:.2%} of the pixels, in {found.masks[value]:,} masks"
+    for name, value, color in zip(names, values, map(list, _colors_after(kept, names)), strict=True):
+        share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
         if value == 255:
             entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
             lines.append(f"  - {_flow(entry)}  # guess: 255 often marks what to leave out; {share}")
@@ -291,6 +337,11 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
         *_unpainted(f"{words}, {unpainted:.1%} of the pixels"),
         f"# If {words} is a class of its own, add it to the classes with value: {example} instead.",
     ]
+
+
+def _colors_after(kept: Sequence[str], names: Sequence[str]) -> list[Color]:
+    """Colours for new classes, other than those that an earlier draft gave to the classes before them."""
+    return default_colors([*kept, *names])[len(kept) :]
 
 
 def _unpainted(what: str) -> list[str]:

@@ -4,6 +4,7 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -109,26 +110,39 @@ def by_ratio(lengths: Mapping[str, int], ratio: float) -> Labelling:
     return equidistant(lengths, interval(ratio))
 
 
-def by_budget(shots: Mapping[str, Sequence[Sequence[int]]], budget: int) -> Labelling:
+def by_budget(
+    shots: Mapping[str, Sequence[Sequence[int]]], budget: int, labelled: Labelling | None = None
+) -> Labelling:
     """`budget` frames, evenly over the shots of each video, each shot given as the indices that may be chosen.
 
     Every video gets a frame before any shot gets its own, every shot gets one before any gets two, and the rest goes
-    in proportion to their lengths. A budget above the number of frames chooses all of them.
+    in proportion to their lengths. Frames that are labelled already count as chosen, and are not given again. A budget
+    above the number of frames chooses all of them.
 
-    >>> by_budget({"a": [range(0, 90), range(90, 100)], "b": [range(50)]}, budget=4).to_text().split()
-    ['a', '22', 'a', '67', 'a', '95', 'b', '25']
+    >>> shots = {"a": [range(0, 90), range(90, 100)], "b": [range(50)]}
+    >>> first = by_budget(shots, budget=3)
+    >>> first.to_text().split()
+    ['a', '45', 'a', '95', 'b', '25']
+    >>> by_budget(shots, budget=2, labelled=first).to_text().split()
+    ['a', '22', 'a', '68']
     """
     if budget < 1:
         raise UserError(f"The budget is {budget} frames, expected 1 or more.")
     listed = [(video, shot) for video, of_video in shots.items() for shot in of_video if len(shot)]
+    known = [set(labelled[video]) & set(shot) if labelled else set[int]() for video, shot in listed]
+    shares = [len(found) for found in known]
     longest_first = sorted(range(len(listed)), key=lambda i: -len(listed[i][1]))
-    firsts = {listed[i][0]: i for i in reversed(longest_first)}.values()
-    queue = sorted(longest_first, key=lambda i: i not in firsts)
-    shares = [0] * len(listed)
+    reached = {video for (video, _), found in zip(listed, known, strict=True) if found}
+    firsts = {video: i for i in reversed(longest_first) if (video := listed[i][0]) not in reached}.values()
+    queue = sorted((i for i in longest_first if not known[i]), key=lambda i: i not in firsts)
     for i in queue[:budget]:
         shares[i] = 1
     # Sainte-Laguë: whoever has the fewest frames for its length gets the next one.
-    waiting = [(-len(shot) / 3, i) for i, (_, shot) in enumerate(listed) if len(shot) > 1]
+    waiting = [
+        (-len(shot) / (2 * max(1, share) + 1), i)
+        for i, ((_, shot), share) in enumerate(zip(listed, shares, strict=True))
+        if len(shot) > max(1, share)
+    ]
     heapq.heapify(waiting)
     for _ in range(budget - len(queue)):
         if not waiting:
@@ -138,9 +152,24 @@ def by_budget(shots: Mapping[str, Sequence[Sequence[int]]], budget: int) -> Labe
         if shares[i] < len(listed[i][1]):
             heapq.heappush(waiting, (-len(listed[i][1]) / (2 * shares[i] + 1), i))
     chosen: dict[str, list[int]] = {}
-    for (video, shot), share in zip(listed, shares, strict=True):
-        chosen.setdefault(video, []).extend(shot[(2 * k + 1) * len(shot) // (2 * share)] for k in range(share))
+    for (video, shot), found, share in zip(listed, known, shares, strict=True):
+        spread = _between(shot, found, share) if found else _evenly(shot, share)
+        chosen.setdefault(video, []).extend(spread)
     return Labelling(chosen)
+
+
+def _evenly(shot: Sequence[int], share: int) -> Iterator[int]:
+    return (shot[(2 * k + 1) * len(shot) // (2 * share)] for k in range(share))
+
+
+def _between(shot: Sequence[int], known: set[int], share: int) -> set[int]:
+    """Frames that raise a shot's share, each in the middle of the longest stretch without any."""
+    chosen = set(known)
+    while len(chosen) < share:
+        stretches = [list(stretch) for is_in, stretch in groupby(shot, chosen.__contains__) if not is_in]
+        longest = max(stretches, key=len)
+        chosen.add(longest[len(longest) // 2])
+    return chosen - known
 
 
 def from_list(path: Path, dataset: Dataset) -> Labelling:

@@ -1,6 +1,6 @@
 """Pictures for judging what was found: each video's view, and its shots as a curve with the cuts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -15,7 +15,6 @@ from suture.files import replacing
 def write_pictures(
     dataset: Dataset,
     out: Path,
-    labelled: Mapping[str, Sequence[int]] | None = None,
     progress: Callable[[int], None] = lambda videos: None,
 ) -> list[Path]:
     """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video into a new folder; give their paths."""
@@ -29,7 +28,7 @@ def write_pictures(
             written.append(out / f"{video.id}-view.png")
             with replacing(written[-1]) as temporary:
                 cv2.imwrite(str(temporary), cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))
-            figure = draw_shots(video, find_shots(video), (labelled or {}).get(video.id, ()))
+            figure = draw_shots(video, find_shots(video), video.with_mask)
             written.append(out / f"{video.id}-shots.png")
             with replacing(written[-1]) as temporary:
                 figure.savefig(temporary, dpi=110)

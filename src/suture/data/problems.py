@@ -14,6 +14,7 @@ from suture.data.dataset import SPLITS, Dataset
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
+from suture.words import number
 
 Severity = Literal["fatal", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
@@ -142,9 +143,11 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     dataset = evidence.dataset
     labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
     if unused := _unused_masks(dataset):
-        again = " --force" if (dataset.root / FILE_NAME).exists() else ""
+        there = (dataset.root / FILE_NAME).exists()
+        again = " --force" if there else ""
         mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
-        what = "Masks are here, but no dataset.yaml says what their values mean: they are left out"
+        silent = "dataset.yaml does not say" if there else "no dataset.yaml says"
+        what = f"Masks are here, but {silent} what their values mean: they are left out"
         yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
@@ -466,11 +469,6 @@ def _runs(indices: Sequence[int], gap: int) -> Iterator[list[int]]:
         run.append(index)
     if run:
         yield run
-
-
-def number(count: int, noun: str, plural: str | None = None) -> str:
-    """`1 video`, `3 videos`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def _range(first: int, last: int) -> str:

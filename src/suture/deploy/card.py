@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suture.data.problems import number
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SCORES, SETS
 from suture.files import read_json, read_yaml
 from suture.models.weights import DESCRIPTION
+from suture.words import number
 
 WEAK = 0.5
 """A class below this IoU is named among the limits."""
@@ -119,27 +119,26 @@ def _classes(papers: Papers) -> Iterator[str]:
 
 def _data(papers: Papers) -> Iterator[str]:
     data, config = papers.data, papers.config["data"]
-    labelled = _labelled(data)
     rows = []
     for split in ("train", "val", "test"):
         videos = {name: video for name, video in data["videos"].items() if video["split"] == split}
         cases = sorted({video["case"] for video in videos.values()})
         frames = sum(video["frames"] - len(video["excluded"]) for video in videos.values())
-        rows.append((split, ", ".join(cases), len(videos), frames, sum(labelled.get(name, 0) for name in videos)))
-    usable, count = rows[0][3], rows[0][4]
+        rows.append((split, ", ".join(cases), len(videos), frames))
+    usable, count = rows[0][3], len(data["labelled"])
     yield "## Data"
     yield ""
-    yield from _table(("split", "cases", "videos", "frames", "labels used"), [row for row in rows if row[2]])
+    yield from _table(("split", "cases", "videos", "frames"), [row for row in rows if row[2]])
     yield ""
     how = _labelling(config["labelling"])
-    yield f"- Labels: {count} of the {usable} training frames ({count / max(usable, 1):.1%}), {how}."
+    yield f"- Labels it learned from: {count} of the {usable} training frames ({count / max(usable, 1):.1%}), {how}."
     if config["validation"]:
         yield f"- Held out of the training videos for validation: {', '.join(config['validation'])}."
     excluded = sum(len(video["excluded"]) for video in data["videos"].values())
     if excluded:
         yield f"- Frames excluded as showing no scene (out of body, no signal), and counted nowhere: {excluded}."
     yield "- Each frame's view, the part that shows the scene, was cut out and resized to the training size."
-    yield "- The run's `data.json` has the SHA-256 of every video and of every mask that was used."
+    yield "- The run's `data.json` has the SHA-256 of every video and of every mask it learned from."
     yield ""
 
 
@@ -242,15 +241,6 @@ def _environment(papers: Papers) -> Iterator[str]:
         f"on {environment['device']} in precision {environment['precision']}; {packages}."
     )
     yield ""
-
-
-def _labelled(data: Mapping[str, Any]) -> dict[str, int]:
-    """How many frames of each video were used with their labels."""
-    counts: dict[str, int] = {}
-    for place in data["labelled"]:
-        video = place.rpartition("/")[0]
-        counts[video] = counts.get(video, 0) + 1
-    return counts
 
 
 def _labelling(settings: Mapping[str, Any]) -> str:

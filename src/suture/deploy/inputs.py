@@ -178,7 +178,7 @@ def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> l
     videos: list[Path] = []
     images: dict[Path, list[Path]] = {}
     for given in inputs:
-        for path in _expanded(str(given)):
+        for path in expanded(str(given)):
             if path.is_dir():
                 found = list(_below(path, leave_out))
                 if not found:
@@ -211,7 +211,8 @@ def shared_out(clips: Sequence[Clip], rank: int, world: int) -> list[Clip]:
     return mine
 
 
-def _expanded(given: str) -> list[Path]:
+def expanded(given: str) -> list[Path]:
+    """The files and folders that a path or a glob means; none is an error."""
     if os.path.lexists(given):
         return [Path(given)]
     if not glob.has_magic(given):

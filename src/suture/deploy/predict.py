@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from suture.data.problems import number
 from suture.deploy.inputs import RECORD, find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
 from suture.files import read_json
+from suture.words import number
 
 _RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
 _LINES = 5
@@ -215,8 +215,9 @@ def _progress(title: str, total: int, console: Console) -> Iterator[Any]:
         done += frames
         now = time.perf_counter()
         rate = (done - first) / max(now - began, 1e-9)
-        bar.update(task, completed=done, fps=f"{rate:.1f} fps")
-        if bar.disable and now - shown > 30 and done < total:
+        if not bar.disable:
+            bar.update(task, completed=done, fps=f"{rate:.1f} fps")
+        elif now - shown > 30 and done < total:
             shown = now
             left = timedelta(seconds=round((total - done) / max(rate, 1e-9)))
             _say(console, f"{title} {done}/{total} {rate:.1f} fps, {left} left")

@@ -66,6 +66,8 @@ class TrainingSettings(Settings):
     """Score the validation videos every so many steps, and hand on the best weights instead of the last."""
     ema: float | None = Field(None, gt=0, lt=1)
     """Keep an average of the weights with this momentum, and hand it on instead of the last weights."""
+    look_back: float = Field(0.1, gt=0, le=1)
+    """The largest share of the steps so far that the average is of: further back the weights were much worse."""
 
     @model_validator(mode="after")
     def _one_length(self) -> "TrainingSettings":
@@ -127,8 +129,6 @@ class Stage(L.LightningModule, ABC):
     """A training stage."""
 
     settings: TrainingSettings
-    look_back = 0.1
-    """The share of the steps so far that an average of weights is of: further back they were much worse."""
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
 
@@ -200,7 +200,7 @@ class Stage(L.LightningModule, ABC):
     @property
     def average_momentum(self) -> float:
         """Of the average after a step: it looks back on a part of the steps so far, until `ema` is reached."""
-        return min(1 - 1 / (1 + self.look_back * (self.global_step - 1)), self.settings.ema or 0)
+        return min(1 - 1 / (1 + self.settings.look_back * (self.global_step - 1)), self.settings.ema or 0)
 
     def outcome(self) -> Segmenter:
         """The segmenter that the next stage starts from."""

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from suture.data.augment import UNCHANGED, Patches, draw_view, render_labels, resample
+from suture.data.augment import UNCHANGED, WHOLE, Patches, ViewDraw, draw_view, look_closer, render_labels, resample
 from suture.data.classes import IGNORE
 from suture.data.neighbours import LabelledNeighbours
 from suture.losses.correspondence import (
@@ -43,8 +43,6 @@ from suture.models.projector import Projector
 
 CELL = 8
 """Pixels: features on a finer grid are pooled to it where pixel pairs are compared."""
-MEMORY = 0.99
-"""Of the teacher's sureness per class, from step to step."""
 
 
 class CorrespondenceSettings(Settings):
@@ -80,10 +78,12 @@ class StitchSettings(StrongSettings, SemiSettings):
 
     consistency: float = Field(1.0, ge=0)
     """The weight of what the teacher says, beside 1 of the labels."""
+    rise: float = Field(0.0, ge=0, le=1)
+    """The share of the steps over which that weight rises from 0."""
     confidence: float = Field(0.95, ge=0, le=1)
     """How sure a target must be of its class."""
-    adaptive: bool = True
-    """Whether that is less for classes of which the teacher is less sure in general."""
+    whole: bool = False
+    """Whether the teacher sees whole frames, and not what the student sees of them."""
     propagate: float = Field(0.5, ge=0, le=1)
     """How likely a label that was carried from the next frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
@@ -109,14 +109,21 @@ class StitchBatch(NamedTuple):
     labelled: StrongBatch
     numbers: Tensor
     """B: the unlabelled frames."""
-    weak: Patches
+    views: Patches
+    """As the student sees them, but for the colours."""
+    frames: Patches
+    """As the teacher sees them."""
+    places: Tensor
+    """B 4: the box in those that the student sees."""
+    turned: Tensor
+    """B: whether it sees that flipped."""
     colors: Tensor
     """B 6, of the strong views."""
     donors: Tensor
     boxes: Tensor
     """As in `StrongBatch`, of the strong views."""
     neighbours: Patches | None
-    """B · K, cut as the frames they belong to; None where nobody needs them."""
+    """B · K, seen as the frames they belong to; None where nobody needs them."""
     neighbour_numbers: Tensor
     nearness: Tensor
     """B K: the say of each neighbour, by its distance; 0 where there is none."""
@@ -129,7 +136,13 @@ class StitchViews(NamedTuple):
     labels: Tensor
     labelled_numbers: Tensor
     weak: Tensor
+    """B 3 H W: what the teacher sees."""
+    in_frame: Tensor
+    """B H W: which of that is inside the view of its video."""
+    places: Tensor
+    turned: Tensor
     in_view: Tensor
+    """The same of what the student sees."""
     strong: Tensor
     patched: Tensor
     """B H W: where strong views show another frame."""
@@ -141,14 +154,16 @@ class StitchViews(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What the teacher says of the weak views."""
+    """What the teacher says of unlabelled frames."""
 
     target: Tensor
-    """B H W: classes; IGNORE outside the view."""
+    """B H W, where the student looks: classes; IGNORE outside the view."""
     weight: Tensor
     """B H W: how sure that is; 0 where it is not sure enough to be learnt."""
+    known: Tensor
+    """B H W, where the teacher looks: classes of which it is sure, else IGNORE."""
     features: Tensor
-    """Of the neighbours, if any, then of the weak views."""
+    """Of the neighbours, if any, then of the frames."""
 
 
 class Stitch(SemiSupervised):
@@ -157,8 +172,6 @@ class Stitch(SemiSupervised):
     settings: StitchSettings
     average: MomentumCopy
     """The teacher: the average that every stage can keep."""
-    sureness: Tensor
-    """2 C: the teacher's sureness of the pixels it gave each class, summed, and their number; both fade."""
 
     def prepare(self) -> int:
         s, job = self.settings, self.job
@@ -168,7 +181,6 @@ class Stitch(SemiSupervised):
         self.cases = job.frames.cases
         self.classes = len(job.frames.classes)
         self.cell = max(CELL, self.segmenter.stride)
-        self.register_buffer("sureness", torch.zeros(2, self.classes))
         self.bank = None
         if s.contrast:
             e = s.embedding
@@ -203,17 +215,23 @@ class Stitch(SemiSupervised):
             draws.append(draw_view(rng, s.strong))
             donors.append(draw_donor(rng, place - everyone.start, cases, s.restyle))
             boxes.append(draw_patch(rng, s.cutmix))
-        weak = [draw._replace(color=UNCHANGED) for draw in draws]
+        views = [draw._replace(color=UNCHANGED) for draw in draws]
+        whole = ViewDraw(WHOLE, False, UNCHANGED)
+        seen = [whole for _ in draws] if s.whole else views  # by the teacher
+        closer = views if s.whole else [whole for _ in draws]  # what the student sees of that
 
         count = s.correspondence.neighbours if s.propagate or s.contrast else 0
         found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
         neighbours = [number for number, _ in found]
         nearness = [0.5 ** (distance / s.correspondence.half_life) for _, distance in found]
-        alike = [draw for draw in weak for _ in range(count)]
+        alike = [draw for draw in seen for _ in range(count)]
         return StitchBatch(
             self.views.draw(part),
             torch.tensor(numbers),
-            self.unlabelled.collate(numbers, weak),
+            self.unlabelled.collate(numbers, views),
+            self.unlabelled.collate(numbers, seen),
+            torch.from_numpy(np.array([draw.box for draw in closer], np.float32)),
+            torch.tensor([draw.flip for draw in closer]),
             torch.from_numpy(np.array([draw.color for draw in draws], np.float32)),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
@@ -224,14 +242,17 @@ class Stitch(SemiSupervised):
 
     def render(self, batch: StitchBatch) -> StitchViews:
         size = self.job.size
-        weak, in_view = resample(batch.weak, size), render_labels(batch.weak, size) != IGNORE
+        in_view, in_frame = (render_labels(patches, size) != IGNORE for patches in (batch.views, batch.frames))
         patched = in_boxes(batch.boxes, size)
-        strong = strengthen(weak, in_view, batch.donors, batch.colors)
+        strong = strengthen(resample(batch.views, size), in_view, batch.donors, batch.colors)
         near = batch.neighbours
         return StitchViews(
             *self.views.render(batch.labelled),
             batch.labelled.numbers,
-            weak,
+            resample(batch.frames, size),
+            in_frame,
+            batch.places,
+            batch.turned,
             in_view,
             cut_mix(strong, patched, self.job.rank),
             patched,
@@ -241,16 +262,6 @@ class Stitch(SemiSupervised):
             batch.neighbour_numbers,
             batch.nearness,
         )
-
-    def unlabelled_numbers(self, step: int, places: range) -> list[int]:
-        numbers = super().unlabelled_numbers(step, places)
-        unlabelled = self.job.frames.unlabelled
-        videos = self.job.frames.places.video_of[unlabelled]
-        for i, place in enumerate(places):
-            rng = self.rng(step, f"video {place}")
-            if rng.random() < self.settings.by_video:
-                numbers[i] = int(rng.choice(unlabelled[videos == rng.choice(np.unique(videos))]))
-        return numbers
 
     # What is learnt
 
@@ -262,10 +273,11 @@ class Stitch(SemiSupervised):
         features = self.segmenter.features(torch.cat([batch.images, batch.strong]))
         logits = self.segmenter.classify(features, batch.images.shape[-2:])
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
+        risen = (self.clock / s.rise).clamp(max=1) if s.rise else 1.0
         terms: list[tuple[float | Tensor, Total]] = [
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
-            (s.consistency, Total(*cross_entropy(unlabelled, target, weight > 0))),
+            (s.consistency * risen, Total(*cross_entropy(unlabelled, target, weight > 0))),
         ]
         if s.contrast:
             fading = s.contrast * (1 + torch.cos(torch.pi * self.clock)) / 2
@@ -281,25 +293,13 @@ class Stitch(SemiSupervised):
         seen = batch.weak if batch.neighbours is None else torch.cat([batch.neighbours, batch.weak])
         features = teacher.features(seen)
         belief = teacher.classify(features[-unlabelled:], batch.weak.shape[-2:]).float().softmax(1)
-        limits = self.limits(belief, batch.in_view)
         if self.settings.propagate:
             belief = join(belief, self.carried(features, batch))
-        sure, target = belief.max(1)
-        return Taught(target.where(batch.in_view, IGNORE), sure * (sure >= limits[target]), features)
-
-    def limits(self, belief: Tensor, in_view: Tensor) -> Tensor:
-        """How sure a target must be of each class: less where the teacher is less sure on average."""
-        s = self.settings
-        if not s.adaptive:
-            return belief.new_full((self.classes,), s.confidence)
-        sure, given = belief.max(1)
-        members = (given[:, None] == torch.arange(self.classes, device=given.device)[:, None, None]) & in_view[:, None]
-        seen = torch.stack([(members * sure[:, None]).sum((0, 2, 3)), members.sum((0, 2, 3))])
-        self.sureness.mul_(MEMORY).add_(all_sum(seen))
-        total, number = self.sureness
-        mean = total / number.clamp(min=1e-12)
-        most = mean.max().clamp(min=1e-12)
-        return s.confidence * mean.where(number > 0, most) / most  # a class not seen yet must be as sure as the surest
+        sure, known = belief.max(1)
+        known = known.where((sure >= self.settings.confidence) & batch.in_frame, IGNORE)
+        sure, target = look_closer(belief, batch.places, batch.turned).max(1)
+        weight = sure * (sure >= self.settings.confidence)
+        return Taught(target.where(batch.in_view, IGNORE), weight, known, features)
 
     def carried(self, features: Tensor, batch: StitchViews) -> Tensor:
         """a · q at every pixel, B C H W: labels of the neighbours along the correspondence, and how far they count.
@@ -327,8 +327,7 @@ class Stitch(SemiSupervised):
         """The student's pixels against the class sums of the teacher's, of the batch and of other cases' frames."""
         e = self.settings.embedding
         assert batch.neighbour_labels is not None
-        sure = taught.target.where(taught.weight > 0, IGNORE)
-        key_labels = at_cells(torch.cat([batch.neighbour_labels, sure]), self.cell)
+        key_labels = at_cells(torch.cat([batch.neighbour_labels, taught.known]), self.cell)
         keys = class_sums(self.key_projector(self.coarse(taught.features)), key_labels, self.classes)
         keys = ClassSums(*map(all_gather, keys))
         shown = (keys.counts.sum(1) > 0).float()  # a key frame without labels is none

@@ -40,7 +40,8 @@ class StrongSettings(TrainingSettings):
 
     steps: int | None = Field(2000, ge=1)
     ema: float = Field(0.996, gt=0, lt=1)
-    strong: Augment = Augment(color=COLORS["strong"])
+    augment: Augment = Augment(crop=(0.3, 1.0))
+    strong: Augment = Augment(crop=(0.3, 1.0), color=COLORS["strong"])
     """Crop, flip and colours of strong views; those of the others are in `augment`."""
     strong_labelled: float = Field(0.5, ge=0, le=1)
     """The share of labelled views that are strong."""
@@ -48,12 +49,10 @@ class StrongSettings(TrainingSettings):
     """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
-    rare: float = Field(0.5, ge=0, le=1)
+    rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
-    by_video: float = Field(0, ge=0, le=1)
-    """The share of draws, by class and of unlabelled frames, in which a video is drawn first, all alike."""
-    hard_from: float = Field(1, ge=0, le=1)
-    """From which share of the steps on only the hard pixels of labelled views count."""
+    hard_from: float = Field(0.5, ge=0, le=1)
+    """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
 
 
 @method("strong")
@@ -110,11 +109,7 @@ class StrongViews:
         rng = self.stage.rng(step, f"turn {place}")
         if self.showing and rng.random() < self.settings.rare:
             shown = int(rng.choice(sorted(self.showing)))
-            numbers = np.array(self.showing[shown])
-            if rng.random() < self.settings.by_video:
-                videos = self.frames.places.video_of[numbers]
-                numbers = numbers[videos == rng.choice(np.unique(videos))]
-            return int(rng.choice(numbers)), shown
+            return int(rng.choice(self.showing[shown])), shown
         return self.order[step * self.settings.batch + place], None
 
     def draw(self, part: Part) -> StrongBatch:

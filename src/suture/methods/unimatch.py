@@ -28,6 +28,7 @@ class UniMatchSettings(SemiSettings):
 
     ema: float = Field(0.996, gt=0, lt=1)
     """The teacher's momentum; less in the first steps. The teacher is also what the stage hands on."""
+    look_back: float = Field(1.0, gt=0, le=1)  # as published: min(1 − 1/i, 0.996)
     strong: Augment = Augment(color=COLORS["strong"])
     """Of the unlabelled frames: crop and flip, which all views of a frame share, and the colours of the strong ones."""
     cutmix: float = Field(0.5, ge=0, le=1)
@@ -68,7 +69,6 @@ class WeakToStrong(SemiSupervised):
     settings: UniMatchSettings
     average: MomentumCopy
     """The teacher: the average that every stage can keep."""
-    look_back = 1.0  # as published: min(1 − 1/i, 0.996)
 
     def begin(self, job: Job) -> None:
         super().begin(job)

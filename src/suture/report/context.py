@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
+from suture.data.classes import renamed
 from suture.data.dataset import Dataset, Video
 from suture.data.sources import load_dataset
 from suture.errors import UserError
@@ -93,10 +94,10 @@ class Context:
 
 def _refuse_changed(run: RunFacts, dataset: Dataset) -> None:
     """Data that is no longer what the run knows: its classes and frames would be taken for others."""
-    if list(dataset.classes.names) != run.classes:
+    if changed := renamed(run.classes, dataset.classes.names):
         raise UserError(
-            f"the run knows the classes {', '.join(run.classes)}, but the labels of {dataset.root} have "
-            f"{', '.join(dataset.classes.names)}; restore the class table that it was trained with."
+            f"the run was trained with other classes than {dataset.root} has now ({changed}); "
+            "restore the class table that it was trained with."
         )
     lengths = {video.id: len(video) for video in dataset}
     for name, video in run.data["videos"].items():

@@ -17,6 +17,7 @@ from suture.files import check_format, read_yaml
 from suture.methods.method import Method, find_method
 from suture.methods.stage import Settings
 from suture.models.pretrained import is_file
+from suture.runs.overrides import set_value
 
 FORMAT = 1
 """The newest `config.yaml` this version reads."""
@@ -151,13 +152,19 @@ def presets() -> list[str]:
     )
 
 
-def load_config(target: Path | None = None, preset: str | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Make a complete config of a config file or a dataset's folder, a preset and `a.b=c` overrides.
+def load_config(
+    target: Path | None = None,
+    preset: str | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    origin: str = "the settings given",
+) -> Config:
+    """Make a complete config of a config file or a dataset's folder, a preset and `a.b=c` overrides from `origin`.
 
     >>> load_config(Path("data/my-surgery"), overrides=["seed=3", "method.contrast.epochs=20"])  # doctest: +SKIP
     """
     said: dict[str, Any] = {}
-    where = "the command line"
+    where = origin
     if target is not None and target.suffix in (".yaml", ".yml") and target.is_file() and target.name != DATASET_FILE:
         said, where = read_yaml(target), str(target)
         check_format(target, said.get("format", FORMAT), FORMAT)
@@ -168,7 +175,7 @@ def load_config(target: Path | None = None, preset: str | None = None, overrides
     elif target is not None:
         said = {"data": {"root": str(target)}}
     for override in overrides:
-        set_value(said, override)
+        set_value(said, override, origin)
     if not said.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
     return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where)
@@ -275,36 +282,6 @@ def relocated(said: Mapping[str, Any], before: Path, after: Path | None) -> dict
             if isinstance(path, str) and (last != "weights" or is_file(path)):
                 section[last] = _seen_from(path, before, after)
     return moved
-
-
-def set_value(said: dict[str, Any], override: str) -> None:
-    """Put the value of an override `a.b=c` (YAML) into its place.
-
-    >>> said = {"seed": 0}
-    >>> set_value(said, "data.size=[256, 320]")
-    >>> said
-    {'seed': 0, 'data': {'size': [256, 320]}}
-    """
-    key, equals, value = override.partition("=")
-    if not equals or not all(key.split(".")):
-        raise UserError(f"--set {override}: expected KEY=VALUE, such as method.contrast.epochs=20.")
-    *sections, last = key.split(".")
-    for section in sections:
-        if said.get(section) is None:
-            said[section] = {}
-        elif isinstance(said[section], str) and section == "method":
-            said[section] = {"name": said[section]}
-        said = said[section]
-        if not isinstance(said, dict):
-            raise UserError(f"--set {override}: {section} is a value, not a section.")
-    try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise UserError(f"--set {override}: the value is not valid YAML.") from error
-    if key == "method" and isinstance(parsed, str) and isinstance(said.get("method"), dict):
-        said["method"]["name"] = parsed  # naming a method takes nothing back of what was set for it before
-    else:
-        said[last] = parsed
 
 
 def _preset(name: str | None) -> dict[str, Any]:

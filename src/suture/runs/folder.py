@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from suture.data.classes import renamed
 from suture.data.dataset import Dataset
 from suture.deploy.inputs import training_view
 from suture.deploy.networks import TRAINED_ON
@@ -115,7 +116,7 @@ class Run:
                     "start the same config again to go on, or give another folder."
                 )
         path = self.folder / "data.json"
-        if path.exists() and (changed := differences(read_json(path), data)):
+        if path.exists() and (changed := _changed_data(read_json(path), data)):
             raise UserError(
                 f"{self.folder} was begun with other data ({_some(changed)}): "
                 "restore the data to go on, or give another folder."
@@ -126,6 +127,14 @@ class Run:
         classes = dataset.classes
         noted = json.dumps({"dataset": dataset.name, "view": training_view(dataset.split("train"))})
         Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: noted})
+
+
+def _changed_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Lines for all that differs; of the class tables, which are lists, only the classes that do."""
+    then, now = ({one["name"]: one["color"] for one in data["classes"]} for data in (before, after))
+    if names := renamed(list(then), list(now)):
+        return [f"classes: {names}", *differences({**before, "classes": None}, {**after, "classes": None})]
+    return differences({**before, "classes": then}, {**after, "classes": now})
 
 
 def _without_compute(said: Mapping[str, Any]) -> dict[str, Any]:

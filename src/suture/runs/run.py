@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from suture.data.classes import renamed
 from suture.data.labelling import choose
-from suture.data.problems import number
 from suture.data.sources import load_dataset
 from suture.data.training import carve_validation
 from suture.errors import UserError
@@ -23,13 +23,15 @@ from suture.evaluation.evaluate import frames_to_score
 from suture.files import write_json
 from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
-from suture.runs.config import Config, parse_config, set_value
+from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
 from suture.runs.fit import AnyStage, logger_class, make_job, run_stages, starting_segmenter
 from suture.runs.folder import Run
+from suture.runs.overrides import set_value
 from suture.runs.processes import Processes
 from suture.runs.record import data_record, environment
 from suture.runs.session import Opened, Session
+from suture.words import number
 
 __all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "train"]
 
@@ -84,8 +86,14 @@ def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> di
     return metrics
 
 
-def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
-    """Score a finished run again, with other settings of `compute` and `evaluation` if wanted.
+def evaluate_run(
+    folder: Path,
+    overrides: Sequence[str] = (),
+    console: Console | None = None,
+    *,
+    origin: str = "the settings given",
+) -> dict[str, Any]:
+    """Score a finished run again, with other settings of `compute` and `evaluation` if wanted, said by `origin`.
 
     `metrics.json` holds the scores by the run's own `evaluation` settings; those by others are only given back, so that
     a report or a comparison never mixes them.
@@ -95,9 +103,11 @@ def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console |
     said = own.model_dump(mode="json")
     for override in overrides:
         if override.split(".")[0] not in ("compute", "evaluation"):
-            raise UserError(f"--set {override}: only compute and evaluation can be changed on a finished run.")
-        set_value(said, override)
-    config = parse_config(said, "the command line")
+            raise UserError(
+                f"{origin}: found {override!r}, but only compute and evaluation can be changed on a finished run."
+            )
+        set_value(said, override, origin)
+    config = parse_config(said, origin)
     model = run.model()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
@@ -112,11 +122,10 @@ def evaluate_run(folder: Path, overrides: Sequence[str] = (), console: Console |
 
 def _refuse_other_classes(run: Run, names: Sequence[str], opened: Opened) -> None:
     """A model's class 3 must be the labels' class 3, or its scores mean nothing."""
-    labels = opened.dataset.classes.names
-    if tuple(names) != labels:
+    if changed := renamed(names, opened.dataset.classes.names):
         raise UserError(
-            f"{run.folder} knows the classes {', '.join(names)}, but the labels of {opened.dataset.root} have "
-            f"{', '.join(labels)}: restore the class table that it was trained with, or train another run."
+            f"{run.folder} was trained with other classes than {opened.dataset.root} has now ({changed}): "
+            "restore the class table that it was trained with, or train another run."
         )
 
 

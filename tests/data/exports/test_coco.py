@@ -156,6 +156,8 @@ def write_file(root: Path, masks: Any, **more: Any) -> None:
         ("coco.json", "a/0001.png", "a", 0),
         ("coco.json", "images\\b\\0003.jpg", "b", 2),
         ("coco.json", "b__frame_000001.png", "b", 1),
+        ("coco.json", "images/cb0618f6-b__frame_000001.png", "b", 1),  # Label Studio
+        ("coco.json", "..\\media\\upload\\4\\cb0618f6-b__frame_000001.png", "b", 1),
         ("masks/b.json", "0002.png", "b", 1),
     ],
 )

@@ -1,0 +1,80 @@
+"""What each setting does in a comparison that changes several at a time: `python docs/results/effects.py FOLDER`.
+
+The runs of one method are read from a comparison's folder. Each setting that has two values in them is a factor, and
+the scores are fitted by least squares as a sum of one effect per factor. Settings that change together, such as the
+crops of weak and strong views, are one factor; the validation videos are one too. A class that no training video of a
+run shows has no part in its scores, nor one that the scored videos do not show.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
+
+
+def flat(config: Any, key: str = "") -> dict[str, str]:
+    """A nested config as dotted keys with their values as text."""
+    if not isinstance(config, dict):
+        return {key: json.dumps(config)}
+    return {k: v for name, value in config.items() for k, v in flat(value, f"{key}.{name}" if key else name).items()}
+
+
+def scores(metrics: dict[str, Any]) -> list[float]:
+    """Both scores on new videos, then both in completion, in percent."""
+    # A class is learnt where completion has it: its videos are those of the training.
+    learnt = {name for name, row in metrics["completion"]["classes"].items() if row["iou"] is not None}
+    found = []
+    for part in ("val", "completion"):
+        classes = metrics[part]["classes"].items()
+        found.append(float(np.mean([row["iou"] for name, row in classes if name in learnt and row["frames"]])))
+        found.append(metrics[part]["overall"]["miou_frames"])
+    return [100 * score for score in found]
+
+
+def factors(configs: list[dict[str, str]]) -> dict[str, list[bool]]:
+    """Each factor, with its two values, and which runs have the second."""
+    found: dict[str, list[bool]] = {}
+    for key in configs[0]:
+        values = sorted({config[key] for config in configs})
+        if len(values) != 2:
+            continue
+        column = [config[key] == values[1] for config in configs]
+        if not any(column == other or column == [not high for high in other] for other in found.values()):
+            found[f"{key.removeprefix('method.train.')}: {values[0]} → {values[1]}"] = column
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--method", default="stitch")
+    said = options.parse_args()
+    configs, rows = [], []
+    for run in sorted((said.folder / "runs").iterdir()):
+        config = yaml.safe_load((run / "config.yaml").read_text())
+        if config["method"]["name"] == said.method and config["compute"]["compile"] is not True:
+            configs.append(flat(config))
+            rows.append(scores(json.loads((run / "metrics.json").read_text())))
+    columns = factors(configs)
+    design = np.array([[1.0, *(0.5 if high else -0.5 for high in row)] for row in zip(*columns.values(), strict=True)])
+    measured = np.array(rows)
+    effects, *_ = np.linalg.lstsq(design, measured, rcond=None)
+    free = len(design) - design.shape[1]
+    if free < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+        options.error(f"{len(design)} runs are too few for {len(columns)} factors")
+    variance = ((measured - design @ effects) ** 2).sum(0) / free
+    errors = np.sqrt(np.outer(np.diag(np.linalg.inv(design.T @ design)), variance))
+    print(f"{len(design)} runs of {said.method}; difference of the two values, with its standard error ({free} free)\n")
+    print("| setting | " + " | ".join(SCORES) + " |\n| --- |" + " ---: |" * len(SCORES))
+    for name, effect, error in zip(columns, effects[1:], errors[1:], strict=True):
+        cells = (f"{e:+.1f} ± {s:.1f}".replace("-", "−") for e, s in zip(effect, error, strict=True))
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()
