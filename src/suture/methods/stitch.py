@@ -8,6 +8,7 @@ contrasted with those of the batch and of other videos; that fades, so that it s
 where the training ends.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -58,8 +59,8 @@ class CorrespondenceSettings(Settings):
     """Of the softmax that weighs them."""
     cycle: int = Field(1, ge=0)
     """How many cells from home the way there and back may end."""
-    half_life: float = Field(10, gt=0)
-    """The distance in frames at which a carried label is half as likely to be right."""
+    half_life: float | None = Field(10, gt=0)
+    """The distance in frames at which a carried label is half as likely to be right; None: by how alike they are."""
 
 
 class EmbeddingSettings(Settings):
@@ -223,7 +224,8 @@ class Stitch(SemiSupervised):
         count = s.correspondence.neighbours if s.propagate or s.contrast else 0
         found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
         neighbours = [number for number, _ in found]
-        nearness = [0.5 ** (distance / s.correspondence.half_life) for _, distance in found]
+        half_life = s.correspondence.half_life or sys.float_info.max
+        nearness = [0.5 ** (distance / half_life) for _, distance in found]
         alike = [draw for draw in seen for _ in range(count)]
         return StitchBatch(
             self.views.draw(part),
@@ -315,6 +317,8 @@ class Stitch(SemiSupervised):
         alike = affinity(query, key, max(1, round(c.radius * max(own.shape[-2:]))))
         labels = carry(alike, to_cells(batch.neighbour_labels, self.classes, self.cell), c.top, c.temperature)
         say = comes_back(alike, own, c.cycle) * batch.nearness.flatten()[:, None, None]
+        if c.half_life is None:
+            say = say * alike.amax(2).clamp(min=0).unflatten(1, own.shape[-2:])
         # Of two neighbours, each has its part of what the one with more to say has.
         say, labels = (x.unflatten(0, (-1, c.neighbours)) for x in (say, labels))
         share = say * say.amax(1, keepdim=True) / say.sum(1, keepdim=True).clamp(min=1e-12)
