@@ -37,6 +37,18 @@ def test_a_truncated_file_is_named(tmp_path: Path, kept: float) -> None:
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("kept", [0.5, 0.99])
+def test_a_truncated_jpeg_is_no_frame_with_a_grey_end(tmp_path: Path, kept: float) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (80, 120, 3), np.uint8)
+    content = write(tmp_path / "whole.jpg", pixels).read_bytes()
+    assert read_image(tmp_path / "whole.jpg").shape == (80, 120, 3)
+    (tmp_path / "more.jpg").write_bytes(content + b"what a camera adds")
+    assert read_image(tmp_path / "more.jpg").shape == (80, 120, 3)
+    (tmp_path / "cut.jpg").write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(UserError, match=r"cut\.jpg does not decode: the file is damaged or cut off"):
+        read_image(tmp_path / "cut.jpg")
+
+
 @pytest.mark.parametrize("size", [60_000, 14_000])
 def test_a_header_that_promises_too_much(tmp_path: Path, size: int) -> None:
     chunks = [

@@ -28,9 +28,18 @@ def read_image(path: Path) -> np.ndarray:
     image_size(path)  # refuses absurd sizes before anything is allocated
     # A mask knows nothing of an orientation tag, so the pixels are taken as they are stored.
     pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    if pixels is None:
+    if pixels is None or _is_cut_jpeg(path):
         raise UserError(f"{path} does not decode: the file is damaged or cut off; replace it or exclude the frame.")
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
+def _is_cut_jpeg(path: Path) -> bool:
+    """Whether a JPEG lacks its end: decoders fill the rest with grey and go on."""
+    with path.open("rb") as file:
+        if file.read(2) != b"\xff\xd8":
+            return False
+        file.seek(-min(file.seek(0, os.SEEK_END), 4096), os.SEEK_END)  # some cameras write more after the end
+        return b"\xff\xd9" not in file.read()
 
 
 @dataclass(frozen=True, slots=True)
