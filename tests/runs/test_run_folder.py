@@ -135,8 +135,12 @@ def test_changed_data_is_refused_and_named(begun: Any, train_quietly: Callable[.
     image = cv2.imread(str(mask), cv2.IMREAD_UNCHANGED)
     image[:8, :8] = 1
     cv2.imwrite(str(mask), image)
-    with pytest.raises(UserError, match=r"was begun with other data \(labelled\.case01a/4: \w{8}… → \w{8}…\): restore"):
+    with pytest.raises(UserError, match=r"was begun with other data \(1 changed mask, such as case01a/4\): restore"):
         train_quietly(config(), folder)
+    mask.unlink()
+    with pytest.raises(UserError, match=r"was begun with other data \(1 labelled frame fewer, such as case01a/4\): "):
+        train_quietly(config(), folder)
+    cv2.imwrite(str(mask), image)
     (folder.parent / "data/videos/case02/frame_000003.png").write_bytes(mask.read_bytes())
     with pytest.raises(UserError, match=r"videos\.case02\.sha256: "):
         train_quietly(config(), folder)

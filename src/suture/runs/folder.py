@@ -21,6 +21,7 @@ from suture.files import check_format, read_json, read_yaml, remove_leftovers, w
 from suture.models.segmenter import Segmenter
 from suture.models.weights import Model
 from suture.runs.config import Config, differences, parse_config, relocated
+from suture.words import number
 
 
 def default_folder(config: Config) -> Path:
@@ -130,11 +131,24 @@ class Run:
 
 
 def _changed_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Lines for all that differs; of the class tables, which are lists, only the classes that do."""
+    """Lines for all that differs: of class tables the classes that do, of labels how many."""
     then, now = ({one["name"]: one["color"] for one in data["classes"]} for data in (before, after))
-    if names := renamed(list(then), list(now)):
-        return [f"classes: {names}", *differences({**before, "classes": None}, {**after, "classes": None})]
-    return differences({**before, "classes": then}, {**after, "classes": now})
+    names = renamed(list(then), list(now))
+    lines = [f"classes: {names}"] if names else differences({"classes": then}, {"classes": now})
+    lines += _changed_labels(before["labelled"], after["labelled"])
+    told = {"classes": None, "labelled": None}
+    return lines + differences({**before, **told}, {**after, **told})
+
+
+def _changed_labels(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    more, fewer = after.keys() - before.keys(), before.keys() - after.keys()
+    other = {place for place in after.keys() & before.keys() if after[place] != before[place]}
+    told = (
+        (more, "more labelled frame", "more labelled frames"),
+        (fewer, "labelled frame fewer", "labelled frames fewer"),
+        (other, "changed mask", "changed masks"),
+    )
+    return [f"{number(len(places), *words)}, such as {min(places)}" for places, *words in told if places]
 
 
 def _without_compute(said: Mapping[str, Any]) -> dict[str, Any]:
