@@ -1,5 +1,6 @@
 """How far masks that follow one another agree: flicker shows, movement does not."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import cv2
@@ -24,8 +25,9 @@ class Small(NamedTuple):
         height, width = mask.shape
         scale = min(1.0, _SIDE / max(height, width))
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        step = max(1, int(0.5 / scale))  # two pixels for each one of the small picture are enough to average
-        gray = cv2.cvtColor(cv2.resize(frame[::step, ::step], size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
+        twice = min(width, 2 * size[0]), min(height, 2 * size[1])  # two pixels for each small one are enough to average
+        some = cv2.resize(frame, twice, interpolation=cv2.INTER_NEAREST)
+        gray = cv2.cvtColor(cv2.resize(some, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
         return Small(gray, cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
 
 
@@ -39,8 +41,14 @@ def flow_agreement(before: Small, now: Small) -> float:
     earlier = before.mask
     if min(now.gray.shape) >= _SMALLEST:
         flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST).calc(now.gray, before.gray, None)  # type: ignore[call-overload]
-        rows, columns = np.indices(now.gray.shape, np.float32)
+        rows, columns = _indices(*now.gray.shape)
         x, y = columns + flow[..., 0], rows + flow[..., 1]
         earlier = cv2.remap(earlier, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT, borderValue=IGNORE)
     known = (earlier != IGNORE) & (now.mask != IGNORE)
-    return float((earlier == now.mask)[known].mean()) if known.any() else float("nan")
+    count = np.count_nonzero(known)
+    return np.count_nonzero((earlier == now.mask) & known) / count if count else float("nan")
+
+
+@lru_cache(maxsize=8)
+def _indices(height: int, width: int) -> np.ndarray:
+    return np.indices((height, width), np.float32)

@@ -24,9 +24,7 @@ def to_network(frames: Tensor, size: tuple[int, int]) -> Tensor:
     if frames.shape[1:3] == tuple(size):
         return images.permute(0, 3, 1, 2) / 255
     batch, height, width, _ = frames.shape
-    shrinks = height >= size[0] and width >= size[1]
-    rows = _weights(height, size[0], shrinks, frames.device)
-    columns = _weights(width, size[1], shrinks, frames.device)
+    rows, columns = resizing((height, width), size, frames.device)
     # Rows first, in the order of the bytes: what is left to be moved into planes is then small.
     images = rows @ images.reshape(batch, height // rows.shape[1], rows.shape[1], width * 3)
     images = images.reshape(batch, size[0], width, 3).permute(0, 3, 1, 2)
@@ -46,6 +44,13 @@ def to_class_ids(scores: Tensor, size: tuple[int, int], around: tuple[int, int, 
     if around is not None:
         ids = F.pad(ids, around, value=IGNORE)
     return ids.to(torch.uint8)
+
+
+def resizing(before: tuple[int, int], after: tuple[int, int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The matrices that resize the height and the width; the last ones are kept."""
+    shrinks = before[0] >= after[0] and before[1] >= after[1]
+    rows, columns = (_weights(*sides, shrinks, device) for sides in zip(before, after, strict=True))
+    return rows, columns
 
 
 def _weights(before: int, after: int, shrinks: bool, device: torch.device) -> Tensor:

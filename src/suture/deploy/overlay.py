@@ -8,9 +8,9 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from suture.data.classes import IGNORE, ClassTable
+from suture.data.classes import ClassTable
 
-_STRENGTH = 0.4
+STRENGTH = 0.4
 """The share of a class's colour in its pixels."""
 _DARK, _LIGHT = (24, 24, 24), (235, 235, 235)
 _SMALLEST = (96, 64)
@@ -24,20 +24,19 @@ class Overlay:
     """
 
     def __init__(self, classes: ClassTable, width: int, height: int) -> None:
-        self._palette = np.zeros((256, 1, 3), np.uint8)
-        self._palette[: len(classes), 0] = classes.colors
-        self._shown = (self._palette.max(axis=(1, 2)) > 0).astype(np.uint8) * 255
-        self._shown[IGNORE] = 0
-        self._thickness = max(1, round(min(width, height) / 400))
+        self.palette = classes.palette
+        self.shown = (self.palette.max(axis=1) > 0).astype(np.uint8)
+        self.around = 2 * max(1, round(min(width, height) / 400)) + 1
+        """The side of the neighbourhood that makes an outline if it holds two classes."""
         self.legend = draw_legend(classes, width) if width >= _SMALLEST[0] and height >= _SMALLEST[1] else None
 
     def __call__(self, frame: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """RGB, uint8: the frame at its own resolution, and the legend below it."""
-        shown = cv2.LUT(mask, self._shown)
-        painted = cv2.applyColorMap(mask, self._palette)
-        tinted = cv2.addWeighted(frame, 1 - _STRENGTH, painted, _STRENGTH, 0)
-        kernel = np.ones((2 * self._thickness + 1,) * 2, np.uint8)
-        # Where a pixel's neighbourhood holds two classes there is an outline; outside the view there is none.
+        shown = cv2.LUT(mask, self.shown)
+        painted = cv2.applyColorMap(mask, self.palette[:, None])
+        tinted = cv2.addWeighted(frame, 1 - STRENGTH, painted, STRENGTH, 0)
+        kernel = np.ones((self.around, self.around), np.uint8)
+        # Outside the view there is no outline.
         outline = cv2.compare(cv2.dilate(mask, kernel), cv2.erode(mask, kernel), cv2.CMP_NE)
         cv2.copyTo(painted, outline, tinted)
         drawn = frame.copy()

@@ -1,9 +1,10 @@
 """One clip through a model: decoding, network, drawing and encoding at the same time.
 
-- The reader's thread decodes frames and prepares them in batches.
-- The model's thread sends batches to the device; on a CPU, each core computes one.
-- A pool of threads makes masks and pictures: enlarged, drawn, compressed, written.
-- The calling thread does what needs the order: videos, agreement along the flow, journal.
+- The reader's thread decodes frames.
+- The model's thread prepares them in batches and sends them to the device; on a CPU, each core computes one.
+- A pool of threads makes masks and pictures: enlarged and drawn, if no GPU has done it; compressed, written.
+- Another one compares neighbouring frames along the flow.
+- The calling thread does what needs the order: videos and journal.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from suture.deploy.outputs import (
     Table,
     VideoWriter,
     areas,
+    count_pixels,
     number,
     read_written_mask,
     table_columns,
@@ -37,7 +39,7 @@ from suture.deploy.outputs import (
 )
 from suture.deploy.overlap import ahead, cores, in_order
 from suture.deploy.overlay import Overlay
-from suture.deploy.predictor import Pending, Prediction, Predictor, Prepared
+from suture.deploy.predictor import Pending, Predictor
 from suture.deploy.smoothing import Smoother
 from suture.errors import UserError
 from suture.files import remove_leftovers, write_json
@@ -96,10 +98,10 @@ class Outcome(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Neighbouring frames, prepared for one run of the network; or not, where there is nothing to predict."""
+    """Neighbouring frames of one size, for one run of the network; or frames where there is nothing to predict."""
 
     shown: list[Shown]
-    prepared: Prepared | None = None
+    predict: bool
 
 
 class Found(NamedTuple):
@@ -173,18 +175,14 @@ class Job:
         found_inside = self.view == "auto" and self.predictor.network.cuts
         view = self.clip.view(ClipView(None, origin="of which the model cuts its view") if found_inside else self.view)
         rows = dict(self.known)
-        before: Small | None = None
         with (
             Results(self) as results,
             closing(ahead(self._groups(view), depth=2)) as groups,
-            closing(ahead(self._predicted(groups), depth=2 * self.batch)) as found,
+            closing(ahead(self._predicted(groups, view), depth=2 * self.batch)) as found,
             closing(in_order(self._finish, found, cores())) as finished,
+            closing(in_order(_compared, _with_the_one_before(finished), 2)) as compared,
         ):
-            for one in finished:
-                if one.small is not None:
-                    if not one.known:
-                        one.row["flow_agreement"] = number(flow_agreement(before, one.small)) if before else None
-                    before = one.small
+            for one in compared:
                 results.add(one)
                 rows[one.index] = one.row
                 progress(1)
@@ -223,10 +221,7 @@ class Job:
         frames = (self._usable(shown, view) for shown in self.clip.frames(needed))
         for size, alike in groupby(frames, self._size_to_predict):
             while shown := list(islice(alike, self.batch)):
-                pixels = [one.pixels for one in shown if one.pixels is not None]
-                # Batches of one length are one graph on a GPU; but smoothing, from frame to frame, takes no extra ones.
-                places = 0 if self.settings.smooth else self.batch
-                yield Group(shown, self.predictor.prepare(pixels, view.of(pixels[0]), places) if size else None)
+                yield Group(shown, size is not None)
 
     def _size_to_predict(self, shown: Shown) -> tuple[int, ...] | None:
         """The size of a frame that the network has to see; None for one that was done before or does not decode."""
@@ -246,16 +241,22 @@ class Job:
             return Shown(shown.index, None, f"{size}, so that the view {here.to_json()['rect']} lies outside.")
         return shown
 
-    def _predicted(self, groups: Iterator[Group]) -> Iterator[Found]:
+    def _predicted(self, groups: Iterator[Group], view: ClipView) -> Iterator[Found]:
         smoother = Smoother(self.settings.smooth) if self.settings.smooth else None
+        # Batches of one length are one graph on a GPU; but smoothing, from frame to frame, takes no extra ones.
+        places = 0 if smoother else self.batch
 
-        def begin(group: Group) -> tuple[Group, Pending | None]:
-            return group, self.predictor.begin(group.prepared, smoother) if group.prepared else None
+        def begin(group: Group) -> list[Found]:
+            pending = None
+            if group.predict:
+                pixels = [one.pixels for one in group.shown if one.pixels is not None]
+                prepared = self.predictor.prepare(pixels, view.of(pixels[0]), places)
+                pending = self.predictor.begin(prepared, smoother, self.overlay_video)
+            return [Found(shown, pending, place) for place, shown in enumerate(group.shown)]
 
         side_by_side = self.predictor.side_by_side and smoother is None
-        for group, pending in in_order(begin, groups, cores() if side_by_side else 1):
-            for place, shown in enumerate(group.shown):
-                yield Found(shown, pending, place)
+        for found in in_order(begin, groups, cores() if side_by_side else 1):
+            yield from found
 
     def _finish(self, found: Found) -> Finished:
         """What can be made of one frame alone, by any thread."""
@@ -265,17 +266,20 @@ class Job:
             row["time"] = round(float(self.clip.times[index]), 6)
         if pixels is None:
             return Finished(index, row, False)
-        known = found.pending is None
-        if found.pending is None:
+        pending, known = found.pending, found.pending is None
+        planes = None
+        if pending is None:
             mask = read_written_mask(self._mask_path(index))
             if mask is None or mask.shape != pixels.shape[:2]:  # it was there a moment ago
                 raise UserError(f"{self._mask_path(index)} was changed or removed: start again with --force.")
             row = self.known[index]
         else:
-            mask = self._of_prediction(found.pending[found.place], row)
+            mask, confidence, entropy = pending[found.place]
+            row["confidence"], row["entropy"] = number(confidence), number(entropy)
+            counted, planes = pending.pixels(found.place), pending.overlay(found.place)
+            row |= areas(count_pixels(mask) if counted is None else counted, self.predictor.classes)
         self._begin_journal()
-        planes = None
-        if self.settings.overlay and (not known or self.overlay_video):
+        if self.settings.overlay and planes is None and (not known or self.overlay_video):
             drawn = self._overlay(mask.shape)(pixels, mask)
             if self.overlay_video:
                 planes = to_yuv(drawn)
@@ -290,11 +294,6 @@ class Job:
         with self._lock:
             if not self.journal.is_open:
                 self.journal.begin(self.made_of, list(self.known.values()))
-
-    def _of_prediction(self, prediction: Prediction, row: Row) -> np.ndarray:
-        row["confidence"], row["entropy"] = number(prediction.confidence), number(prediction.entropy)
-        row |= areas(prediction.mask, self.predictor.classes)
-        return prediction.mask
 
     def _overlay(self, shape: tuple[int, ...]) -> Overlay:
         if shape not in self._overlays:
@@ -331,6 +330,20 @@ class Job:
                 "ignore": IGNORE,
             },
         )
+
+
+def _with_the_one_before(finished: Iterator[Finished]) -> Iterator[tuple[Small | None, Finished]]:
+    before: Small | None = None
+    for one in finished:
+        yield before, one
+        before = one.small or before
+
+
+def _compared(pair: tuple[Small | None, Finished]) -> Finished:
+    before, one = pair
+    if one.small is not None and not one.known:
+        one.row["flow_agreement"] = number(flow_agreement(before, one.small)) if before else None
+    return one
 
 
 class Results:

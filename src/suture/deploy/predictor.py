@@ -1,10 +1,10 @@
 """The predictor: frames in, masks out, with whatever a finished model was saved as."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import cv2
 import numpy as np
@@ -14,8 +14,11 @@ from torch import Tensor
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.scene import resized
 from suture.data.view import View
-from suture.deploy.frames import to_class_ids, to_network
+from suture.deploy.draw import Drawing, class_counts
+from suture.deploy.frames import resizing, to_class_ids, to_network
+from suture.deploy.gpu import Gpu
 from suture.deploy.networks import open_network
+from suture.deploy.overlay import Overlay
 from suture.deploy.recorded import Recorded
 from suture.deploy.smoothing import Smoother
 from suture.deploy.windows import by_windows
@@ -23,8 +26,11 @@ from suture.errors import UserError
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
 
+T = TypeVar("T")
 _SCALES = 0.25, 4
 """What lies beyond shows a network nothing that it was trained on, and larger frames fill the memory."""
+_KEPT = 256
+"""Tensors for frames of one size and view that are kept; those of further ones are made again and again."""
 
 
 class Prediction(NamedTuple):
@@ -42,7 +48,7 @@ class Prepared(NamedTuple):
     """Frames of one size on their way to the network."""
 
     frames: Tensor
-    """B H W 3, uint8: what the view shows; on the CPU already at the network's size."""
+    """B H W 3, uint8: whole for a GPU; for a CPU what the view shows, already at the network's size."""
     size: tuple[int, int]
     """Height and width of the whole frames."""
     view: View
@@ -86,9 +92,9 @@ class Predictor:
         self.window = window
         cuda = self.device.type == "cuda"
         self._autocast = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else None
-        self._recorded = Recorded(self._measure) if cuda else None
-        self._upload = torch.cuda.Stream(self.device) if cuda else None
-        self._insides: dict[Any, Tensor] = {}
+        self._gpu = Gpu(self.device) if cuda else None
+        self._recorded = Recorded(self._measure)
+        self._kept: dict[Any, Any] = {}
 
     @property
     def classes(self) -> ClassTable:
@@ -136,41 +142,33 @@ class Predictor:
         if self.network.cuts:
             self._refuse_other_frames(height, width, view)
         view = view.within(width, height) if view else View(0, 0, width, height)
-        scenes = [view.crop(frame) for frame in several]
-        if self.device.type != "cuda":  # OpenCV is by far the faster there, and what the training used
+        if self._gpu is None:  # OpenCV is by far the faster there, and what the training used
+            scenes = [view.crop(frame) for frame in several]
             size = self._input_size(scenes[0].shape[:2])
             return Prepared(torch.from_numpy(np.stack([resized(s, size) for s in scenes])), (height, width), view)
-        # Only memory that the system cannot move is copied to the GPU while this thread goes on.
-        with torch.cuda.device(self.device):
-            count = max(len(scenes), places)
-            pinned = torch.empty((count, *scenes[0].shape), dtype=torch.uint8, pin_memory=True)
+        pinned = self._gpu.memory((max(len(several), places), height, width, 3))
         for place, target in enumerate(pinned):
-            np.copyto(target.numpy(), scenes[min(place, len(scenes) - 1)])
+            np.copyto(target.numpy(), several[min(place, len(several) - 1)])
         return Prepared(pinned, (height, width), view)
 
     @torch.inference_mode()
-    def begin(self, prepared: Prepared, smoother: Smoother | None = None) -> "Pending":
-        """Start the network on prepared frames; the answer is waited for when a prediction is asked for."""
-        seen = prepared.view.height, prepared.view.width
-        if self.device.type != "cuda":
+    def begin(self, prepared: Prepared, smoother: Smoother | None = None, draw: bool = False) -> "Pending":
+        """Start the network on prepared frames; the answer is waited for when a prediction is asked for.
+
+        A GPU also draws the overlays, if they are wanted for a video.
+        """
+        if self._gpu is None:
             found = self._scores(prepared.frames.to(self.device), smoother)
-            certainty = self._certainty(found, self._inside(prepared))
+            certainty = self._certainty(found, self._inside(prepared.size, prepared.view))
             return Pending(prepared, certainty.cpu(), found.cpu(), None, len(self.classes))
-        assert self._upload is not None
-        assert self._recorded is not None
-        # A new thread thinks of the first GPU. The search for the best algorithms pays, as all frames are alike.
-        with torch.cuda.device(self.device), torch.backends.cudnn.flags(enabled=True, benchmark=True):
-            with torch.cuda.stream(self._upload):
-                frames = prepared.frames.to(self.device, non_blocking=True)
-            here = torch.cuda.current_stream()
-            here.wait_stream(self._upload)
-            frames.record_stream(here)
-            inside = self._inside(prepared)
+        with self._gpu.at_work():
+            frames = self._gpu.upload(prepared.frames)
             if smoother is None:
-                ids, certainty = self._recorded(frames, inside, seen)
+                measured = self._recorded(frames, prepared.view, draw)
             else:
-                ids, certainty = self._measure(frames, inside, seen, smoother)
-            return Pending(prepared, _downloaded(certainty), _downloaded(ids), here.record_event(), len(self.classes))
+                measured = self._measure(frames, prepared.view, draw, smoother)
+            (certainty, masks, *more), ready = self._gpu.download(measured)
+            return Pending(prepared, certainty, masks, ready, len(self.classes), *more)
 
     def _refuse_other_frames(self, height: int, width: int, view: View | None) -> None:
         """A file with a view of its own takes the frames of one recorder, if resized: in others it lies elsewhere."""
@@ -183,14 +181,26 @@ class Predictor:
                 "export it for these, with --frame and --view."
             )
 
-    def _measure(
-        self, frames: Tensor, inside: Tensor, seen: tuple[int, int], smoother: Smoother | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Class ids of frames on the device, and how sure they are."""
-        found = self._scores(frames, smoother)
+    def _measure(self, frames: Tensor, view: View, draw: bool, smoother: Smoother | None = None) -> list[Tensor]:
+        """Of whole frames on the device: certainty, masks, how many pixels each class has, and overlays if wanted."""
+        _, height, width, _ = frames.shape
+        right, bottom = view.x + view.width, view.y + view.height
+        found = self._scores(frames[:, view.y : bottom, view.x : right], smoother)
+        seen = view.height, view.width
+        self._keep(("resizing", seen), lambda: resizing(seen, self._input_size(seen), self.device))
+        around = view.x, width - right, view.y, height - bottom
         # One by one: at native resolution the scores of a batch would fill the memory.
-        ids = torch.cat([to_class_ids(one[None], seen) for one in found])
-        return ids, self._certainty(found, inside)
+        masks = torch.cat([to_class_ids(one[None], seen, around) for one in found])
+        outside = masks >= len(self.classes)
+        if view.circle:
+            outside = outside | self._outside((height, width), view)
+        masks = masks.masked_fill(outside, IGNORE)
+        certainty = self._certainty(found, self._inside((height, width), view))
+        measured = [certainty, masks, class_counts(masks, len(self.classes))]
+        if draw:
+            drawing = self._drawing(height, width)
+            measured.append(torch.stack([drawing(*pair) for pair in zip(frames, masks, strict=True)]))
+        return measured
 
     def _scores(self, frames: Tensor, smoother: Smoother | None = None) -> Tensor:
         """The probabilities (B C h w) of frames on the device, at the size that the network looks at."""
@@ -209,15 +219,33 @@ class Predictor:
         height, width = self.network.size
         return (max(height, seen[0]), max(width, seen[1])) if self.window else (height, width)
 
-    def _inside(self, prepared: Prepared) -> Tensor:
+    def _inside(self, size: tuple[int, int], view: View) -> Tensor:
         """Which part of each of the network's pixels lies inside the view (h w): a circle leaves corners out."""
-        view = prepared.view
-        size = self._input_size((view.height, view.width))
-        key = prepared.size, view, size
-        if key not in self._insides:
-            mask = view.crop(_view_mask(view, prepared.size)).astype(np.float32)
-            self._insides[key] = torch.from_numpy(resized(mask, size)).to(self.device)
-        return self._insides[key]
+
+        def make() -> Tensor:
+            mask = view.crop(_view_mask(view, size)).astype(np.float32)
+            return torch.from_numpy(resized(mask, self._input_size(mask.shape))).to(self.device)
+
+        return self._keep(("inside", size, view), make)
+
+    def _outside(self, size: tuple[int, int], view: View) -> Tensor:
+        """Where a frame lies outside the view, H W."""
+        return self._keep(("outside", size, view), lambda: torch.from_numpy(~_view_mask(view, size)).to(self.device))
+
+    def _drawing(self, height: int, width: int) -> Drawing:
+        return self._keep(
+            ("drawing", height, width), lambda: Drawing(Overlay(self.classes, width, height), self.device)
+        )
+
+    def _keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What is made once for frames of one kind. It is never given up, as the first kinds are recorded, and read."""
+        if key in self._kept:
+            kept: T = self._kept[key]
+            return kept
+        made = make()
+        if len(self._kept) < _KEPT:
+            self._kept[key] = made
+        return made
 
     def _certainty(self, found: Tensor, inside: Tensor) -> Tensor:
         """Confidence and entropy of each image, B 2."""
@@ -240,10 +268,14 @@ class Pending:
     prepared: Prepared
     certainty: Tensor
     found: Tensor
-    """Class ids at the view's size (from a GPU), or probabilities at the network's (from a CPU)."""
+    """Whole masks (from a GPU), or probabilities at the network's size (from a CPU)."""
     ready: Any
     """The CUDA event after which they are there."""
     classes: int
+    counts: Tensor | None = None
+    """Of the pixels of each class, B C; from a GPU."""
+    planes: Tensor | None = None
+    """The overlays that a GPU drew."""
 
     def __len__(self) -> int:
         return len(self.prepared.frames)
@@ -255,18 +287,34 @@ class Pending:
         """The prediction of one of the frames."""
         if not 0 <= place < len(self):
             raise IndexError(place)
+        found = self._downloaded(self.found)[place]
+        confidence, entropy = self.certainty[place].tolist()
+        # A copy: what came from a GPU lies in memory that is short, and needed for the next frames.
+        return Prediction(found.copy() if found.ndim == 2 else self._mask(found), confidence, entropy)
+
+    def pixels(self, place: int) -> np.ndarray | None:
+        """How many each class has in one of the masks; None where no GPU has counted them."""
+        return None if self.counts is None else self._downloaded(self.counts)[place]
+
+    def overlay(self, place: int) -> np.ndarray | None:
+        """One of the overlays, as planes of yuv420; None where no GPU has drawn it."""
+        return None if self.planes is None else self._downloaded(self.planes)[place]
+
+    def _downloaded(self, results: Tensor) -> np.ndarray:
         if self.ready is not None:
             self.ready.synchronize()
+        return results.numpy()
+
+    def _mask(self, found: np.ndarray) -> np.ndarray:
+        """At the frame's size, of probabilities at the network's."""
         (height, width), view = self.prepared.size, self.prepared.view
-        found = self.found[place].numpy()
-        ids = found if found.ndim == 2 else _class_ids(found, (view.height, view.width))
+        ids = _class_ids(found, (view.height, view.width))
         ids = np.where(ids < self.classes, ids, IGNORE).astype(np.uint8) if ids.max() >= self.classes else ids
         mask = np.full((height, width), IGNORE, np.uint8)
         view.crop(mask)[:] = ids
         if view.circle:
             mask[~_view_mask(view, (height, width))] = IGNORE
-        confidence, entropy = self.certainty[place].tolist()
-        return Prediction(mask, confidence, entropy)
+        return mask
 
 
 def _class_ids(found: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -297,11 +345,6 @@ def _rivals(found: np.ndarray) -> list[int]:
 @lru_cache(maxsize=8)
 def _view_mask(view: View, size: tuple[int, int]) -> np.ndarray:
     return view.mask(size[1], size[0])
-
-
-def _downloaded(tensor: Tensor) -> Tensor:
-    """A copy that will be in memory as soon as the device has come so far."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
 
 
 def _refuse_other_than_rgb(frames: Sequence[np.ndarray]) -> None:

@@ -4,7 +4,7 @@ A network on one frame is made of hundreds of short kernels, and launching them 
 computing them: what an operating room would wait for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,52 +13,48 @@ from torch import Tensor
 WARM_UP = 3
 """Eager runs before recording: libraries choose their algorithms and allocate what they keep in these."""
 MOST = 4
-"""Frames of so many different shapes are recorded; further ones run eagerly."""
-
-Size = tuple[int, int]
-Measure = Callable[[Tensor, Tensor, Size], tuple[Tensor, Tensor]]
+"""Frames of so many different shapes or ways are recorded; further ones run eagerly."""
 
 
 class Recording(NamedTuple):
-    """A recorded prediction: where its inputs are put, and where its outputs appear."""
+    """A recorded prediction: where its frames are put, and where its outputs appear."""
 
     graph: torch.cuda.CUDAGraph
     frames: Tensor
-    inside: Tensor
-    outputs: tuple[Tensor, Tensor]
+    outputs: Sequence[Tensor]
 
 
 class Recorded:
-    """Runs `measure` (frames, inside, seen → ids, certainty) as a graph for every shape of frames.
+    """Runs `measure` (frames and ways to look at them → tensors) as a graph for every shape of frames and every way.
 
-    The outputs stand where the next call puts its own: they have to be copied on the same stream before it.
+    The outputs stand where the next call puts its own: they have to be copied on the same stream before it. What
+    `measure` reads besides the frames has to stay where it is.
     """
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Callable[..., Sequence[Tensor]]) -> None:
         self.measure = measure
-        self.recordings: dict[tuple[torch.Size, Size], Recording] = {}
+        self.recordings: dict[Hashable, Recording] = {}
 
-    def __call__(self, frames: Tensor, inside: Tensor, seen: Size) -> tuple[Tensor, Tensor]:
-        key = frames.shape, seen
+    def __call__(self, frames: Tensor, *ways: Hashable) -> Sequence[Tensor]:
+        key = frames.shape, *ways
         recording = self.recordings.get(key)
         if recording is None:
             if len(self.recordings) == MOST:
-                return self.measure(frames, inside, seen)
-            recording = self.recordings[key] = self._record(frames.clone(), inside.clone(), seen)
+                return self.measure(frames, *ways)
+            recording = self.recordings[key] = self._record(frames.clone(), *ways)
         recording.frames.copy_(frames)
-        recording.inside.copy_(inside)
         recording.graph.replay()
         return recording.outputs
 
-    def _record(self, frames: Tensor, inside: Tensor, seen: Size) -> Recording:
+    def _record(self, frames: Tensor, *ways: Hashable) -> Recording:
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
             for _ in range(WARM_UP):
-                self.measure(frames, inside, seen)
+                self.measure(frames, *ways)
         torch.cuda.current_stream().wait_stream(beside)
         graph = torch.cuda.CUDAGraph()
         # Thread-local: other threads may meanwhile take memory for the next frames.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            outputs = self.measure(frames, inside, seen)
-        return Recording(graph, frames, inside, outputs)
+            outputs = self.measure(frames, *ways)
+        return Recording(graph, frames, outputs)

@@ -1,0 +1,205 @@
+"""What a GPU draws and counts is what OpenCV does; here its way is gone on a CPU."""
+
+import io
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from predict_files import picture, write_images, write_model, write_video
+from rich.console import Console
+
+from suture.data.classes import IGNORE, ClassTable
+from suture.data.images import read_image
+from suture.data.video import VideoFile
+from suture.data.view import View
+from suture.deploy.draw import Drawing, class_counts
+from suture.deploy.outputs import areas, count_pixels, read_written_mask, to_yuv
+from suture.deploy.overlay import Overlay
+from suture.deploy.pipeline import Settings
+from suture.deploy.predict import predict
+from suture.deploy.predictor import Pending, Predictor
+from suture.deploy.smoothing import Smoother
+
+CLASSES = ClassTable(("background", "liver", "tool"), ((0, 0, 0), (230, 159, 0), (1, 255, 86)), {0: 0, 1: 1, 2: 2})
+VIEWS = (None, View(7, 5, 60, 50), View(4, 2, 90, 80, (45.0, 40.0, 30.0)))
+
+
+class Here:
+    """Takes the place of `Gpu`: frames need not travel."""
+
+    at_work = staticmethod(nullcontext)
+
+    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.uint8)
+
+    def upload(self, frames: torch.Tensor) -> torch.Tensor:
+        return frames
+
+    def download(self, results: list[torch.Tensor]) -> tuple[list[torch.Tensor], None]:
+        return results, None
+
+
+def as_on_a_gpu(folder: Path) -> Predictor:
+    predictor: Any = Predictor(folder, "cpu")
+    predictor._gpu, predictor._recorded = Here(), predictor._measure
+    return predictor
+
+
+def assert_alike(planes: np.ndarray | None, expected: np.ndarray) -> None:
+    """Equal but for the last bit of a blend, which processors may round in their own ways."""
+    assert planes is not None
+    np.testing.assert_allclose(planes.astype(int), expected.astype(int), rtol=0, atol=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+def go(predictor: Predictor, path: Path, out: Path, batch: int | None = None, **settings: Any) -> None:
+    predict(predictor, [path], out, Settings(**settings), batch=batch, console=Console(file=io.StringIO()))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 220), st.integers(1, 130))
+def test_planes_are_those_of_opencv(seed: int, width: int, height: int) -> None:
+    generator = np.random.default_rng(seed)
+    frame = generator.integers(0, 256, (height, width, 3), np.uint8)
+    coarse = generator.choice(np.array([0, 1, 2, IGNORE], np.uint8), (1 + height // 9, 1 + width // 9))
+    mask = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_NEAREST)
+    overlay = Overlay(CLASSES, width, height)
+    drawn = Drawing(overlay, torch.device("cpu"))(torch.from_numpy(frame), torch.from_numpy(mask))
+    assert_alike(drawn.numpy(), to_yuv(overlay(frame, mask)))
+
+
+@pytest.mark.parametrize("sides", [(1700, 1300), (1301, 901)])
+def test_thick_outlines_are_those_of_opencv(sides: tuple[int, int]) -> None:
+    frame = picture(0, *sides)
+    mask = (frame[..., 0] // 90).astype(np.uint8)
+    overlay = Overlay(CLASSES, *sides)
+    assert overlay.around > 3
+    drawn = Drawing(overlay, torch.device("cpu"))(torch.from_numpy(frame), torch.from_numpy(mask))
+    assert_alike(drawn.numpy(), to_yuv(overlay(frame, mask)))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_counts_are_exact(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    masks = generator.choice(np.array([0, 1, 2, IGNORE], np.uint8), (2, 13, 17))
+    for mask, counts in zip(masks, class_counts(torch.from_numpy(masks), 3).numpy(), strict=True):
+        assert counts.tolist() == [(mask == number).sum() for number in range(3)]
+        assert counts.tolist() == count_pixels(mask)[:3].tolist()
+        assert areas(counts, CLASSES) == areas(count_pixels(mask), CLASSES)
+    assert areas(np.zeros(3, int), CLASSES)["area tool"] is None
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("smooth", [False, True])
+def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(folder: Path, view: View | None, smooth: bool) -> None:
+    frames = np.stack([picture(index, 111, 91) for index in range(3)])
+    plain, other = Predictor(folder, "cpu"), as_on_a_gpu(folder)
+
+    def begun(predictor: Predictor) -> Pending:
+        return predictor.begin(predictor.prepare(frames, view), Smoother(0.5) if smooth else None, True)
+
+    expected, found = list(begun(plain)), begun(other)
+    for place, (mask, confidence, entropy) in enumerate(found):
+        np.testing.assert_array_equal(mask == IGNORE, expected[place].mask == IGNORE)
+        assert (mask == expected[place].mask).mean() > 0.999
+        assert (confidence, entropy) == pytest.approx(expected[place][1:], abs=2e-3)
+        pixels, planes = found.pixels(place), found.overlay(place)
+        assert pixels is not None
+        assert planes is not None
+        np.testing.assert_array_equal(pixels, count_pixels(mask)[:3])
+        assert_alike(planes, to_yuv(Overlay(plain.classes, 111, 91)(frames[place], mask)))
+    assert begun(plain).overlay(0) is None
+    assert begun(plain).pixels(0) is None
+    assert other.begin(other.prepare(frames, view)).overlay(0) is None
+
+
+def test_more_places_than_frames_repeat_the_last(folder: Path) -> None:
+    predictor = as_on_a_gpu(folder)
+    pending = predictor.begin(predictor.prepare([picture(0), picture(1)], None, places=4), None, True)
+    assert len(pending) == 4
+    np.testing.assert_array_equal(pending[1].mask, pending[3].mask)
+    assert predictor.probabilities(picture(0)).shape == (3, 40, 48)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_video_is_drawn_by_the_device_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: View | None
+) -> None:
+    path = write_video(tmp_path / "case.mp4", 10, (120, 90))
+    predictor = as_on_a_gpu(folder)
+    with monkeypatch.context() as patch:
+        patch.delattr(Overlay, "__call__")
+        go(predictor, path, tmp_path / "out", batch=4, view=view)
+    overlay, draw = VideoFile(tmp_path / "out/case/overlay.mp4"), Overlay(predictor.classes, 120, 90)
+    for index, frame in enumerate(VideoFile(path).frames()):
+        mask = read_written_mask(tmp_path / f"out/case/masks/case__frame_{index:06d}.png")
+        assert mask is not None
+        assert (mask == predictor(frame, view)).mean() > 0.999
+        expected = draw(frame, mask)
+        assert np.abs(overlay.read(index)[: len(expected)].astype(int) - expected).mean() < 6
+
+
+@pytest.mark.parametrize("settings", [{}, {"masks": "video"}, {"masks": "none"}, {"overlay": False}, {"smooth": 0.5}])
+def test_all_settings_give_the_same_files(folder: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
+    for path in (write_video(tmp_path / "case.mp4", 5), write_images(tmp_path / "images", 3)):
+        for name, predictor in (("cpu", Predictor(folder, "cpu")), ("gpu", as_on_a_gpu(folder))):
+            go(predictor, path, tmp_path / name, batch=2, **settings)
+    names = [
+        {str(file.relative_to(tmp_path / name)) for file in (tmp_path / name).rglob("*")} for name in ("cpu", "gpu")
+    ]
+    assert names[0] == names[1]
+    if settings == {}:
+        one, other = (read_image(tmp_path / name / "images/overlay/frame1.jpg") for name in ("cpu", "gpu"))
+        assert np.abs(one.astype(int) - other).mean() < 1
+
+
+def test_gone_on_with_the_overlay_is_the_same(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was predicted before is drawn by OpenCV then, and the rest by the device."""
+    path = write_video(tmp_path / "case.mp4", 12, (120, 90))
+    go(as_on_a_gpu(folder), path, tmp_path / "whole")
+    predictor = as_on_a_gpu(folder)
+    begin, begun = predictor.begin, []
+
+    def breaks(*asked: Any) -> Pending:
+        begun.append(asked)
+        if len(begun) == 6:
+            raise RuntimeError("the power went")
+        return begin(*asked)
+
+    monkeypatch.setattr(predictor, "begin", breaks)
+    with pytest.raises(RuntimeError, match="the power went"):
+        go(predictor, path, tmp_path / "out")
+    assert 0 < len(list((tmp_path / "out/case/masks").iterdir())) < 12
+    go(as_on_a_gpu(folder), path, tmp_path / "out")
+    for file in (tmp_path / "whole").rglob("*.*"):
+        again = tmp_path / "out" / file.relative_to(tmp_path / "whole")
+        if file.suffix == ".mp4":
+            one, other = VideoFile(file), VideoFile(again)
+            assert len(one) == len(other) == 12
+            assert np.abs(one.read(3).astype(int) - other.read(3)).mean() < 1
+        else:
+            assert again.read_bytes() == file.read_bytes(), file.name
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs and streams need a GPU")
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_gpu_draws_the_same(folder: Path, view: View | None) -> None:
+    predictor = Predictor(folder, "cuda")
+    for start in range(0, 40, 4):  # replayed again and again, each batch of other frames
+        frames = np.stack([picture(start + index, 111, 91) for index in range(4)])
+        pending = predictor.begin(predictor.prepare(frames, view), None, True)
+        expected = Predictor(folder, "cpu")(frames, view) if start == 0 else None
+        for place, (mask, *_) in enumerate(pending):
+            assert expected is None or (mask == expected[place]).mean() > 0.98
+            planes = to_yuv(Overlay(predictor.classes, 111, 91)(frames[place], mask))
+            assert_alike(pending.overlay(place), planes)
+            np.testing.assert_array_equal(pending.pixels(place), count_pixels(mask)[:3])
