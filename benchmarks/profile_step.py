@@ -15,7 +15,7 @@ from common import CUDA, DEVICE, gpu_seconds, parser, report, seconds, table
 from contrast_stage import contrast
 from lightning.fabric.utilities import move_data_to_device
 from stages import Bench, footage_options
-from supervised import stage_of
+from supervised import STAGES, stage_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
@@ -39,7 +39,7 @@ def kind(name: str) -> str:
 def main() -> None:
     options = parser(__doc__)
     footage_options(options)
-    options.add_argument("--stage", choices=("contrast", "supervised", "unimatch", "uamt"), default="contrast")
+    options.add_argument("--stage", choices=("contrast", *STAGES), default="contrast")
     options.add_argument("--mode", choices=("shared", "bank", "own"), default="shared", help="keys of the contrast")
     options.add_argument("--batch", type=int, default=16 if CUDA else 4)
     options.add_argument("--steps", type=int, default=5 if CUDA else 2, help="profiled steps")

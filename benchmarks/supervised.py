@@ -14,18 +14,25 @@ from stages import CLASSES, Bench, flops, footage_options, pace, tidy
 
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.stage import Stage, TrainingSettings
+from suture.methods.stitch import Stitch, StitchSettings
+from suture.methods.strong import Strong, StrongSettings
 from suture.methods.supervised import Supervised
 from suture.methods.uamt import UncertaintyAware, UncertaintySettings
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
 from suture.models.blocks import compile_blocks
 
 PROMISED = 0.9
+STAGES = ("supervised", "strong", "stitch", "unimatch", "uamt")
 
 
 def stage_of(name: str, batch: int, small: int, steps: int) -> Stage:
     """A stage with its default settings, but for the length and the batch."""
     if name == "supervised":
         return Supervised("train", TrainingSettings(steps=steps, batch=batch))
+    if name == "strong":
+        return Strong("train", StrongSettings(steps=steps, batch=small))
+    if name == "stitch":
+        return Stitch("train", StitchSettings(steps=steps, batch=small))
     if name == "unimatch":
         return WeakToStrong("train", UniMatchSettings(steps=steps, batch=small))
     return UncertaintyAware("train", UncertaintySettings(steps=steps, batch=small))
@@ -59,7 +66,7 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=32 if CUDA else 4, help="of the supervised stage")
     options.add_argument("--small-batch", type=int, default=8 if CUDA else 2, help="labelled ones of the others")
     options.add_argument("--steps", type=int, default=80 if CUDA else 3, help="timed steps")
-    options.add_argument("--stages", nargs="+", default=["supervised", "unimatch", "uamt"])
+    options.add_argument("--stages", nargs="+", default=STAGES, choices=STAGES)
     options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
     chosen = options.parse_args()
 
