@@ -69,6 +69,16 @@ def test_what_is_said_last_counts(tmp_path: Path) -> None:
     assert names(file)[2] == "made__all__ceiling__seed-0"
 
 
+def test_a_method_may_have_seeds_of_its_own(tmp_path: Path) -> None:
+    methods = {"supervised": None, "pgvcl": {"method": "pgvcl", "seeds": [0, 4]}}
+    assert names(write(tmp_path, methods=methods, labelling={"every": 5}, seeds=[0, 1])) == [
+        "made__every-5__supervised__seed-0",
+        "made__every-5__pgvcl__seed-0",
+        "made__every-5__supervised__seed-1",
+        "made__every-5__pgvcl__seed-4",
+    ]
+
+
 def test_a_sweep_is_of_the_methods_that_have_its_keys(tmp_path: Path) -> None:
     file = write(
         tmp_path,

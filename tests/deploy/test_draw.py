@@ -19,6 +19,7 @@ from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.deploy.draw import Drawing, class_counts
+from suture.deploy.frames import resizing
 from suture.deploy.outputs import areas, count_pixels, read_written_mask, to_yuv
 from suture.deploy.overlay import Overlay
 from suture.deploy.pipeline import Settings
@@ -45,8 +46,8 @@ class Here:
         return results, None
 
 
-def as_on_a_gpu(folder: Path) -> Predictor:
-    predictor: Any = Predictor(folder, "cpu")
+def as_on_a_gpu(folder: Path, device: str = "cpu") -> Predictor:
+    predictor: Any = Predictor(folder, device)
     predictor._gpu, predictor._recorded = Here(), predictor._measure
     return predictor
 
@@ -120,6 +121,14 @@ def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(folder: Path, vi
     assert begun(plain).overlay(0) is None
     assert begun(plain).pixels(0) is None
     assert other.begin(other.prepare(frames, view)).overlay(0) is None
+
+
+def test_what_a_recording_reads_is_kept(folder: Path) -> None:
+    """A graph reads the memory of the matrices long after others have taken their place in the cache."""
+    predictor: Any = as_on_a_gpu(folder, "cpu:0")  # it and `cpu`, like `cuda` and `cuda:0`, are one, but not equal
+    predictor.predict(picture(0, 111, 91))
+    read = resizing((91, 111), (32, 32), torch.device("cpu"))
+    assert all(one is other for one, other in zip(read, predictor._kept["resizing", (91, 111)], strict=True))
 
 
 def test_more_places_than_frames_repeat_the_last(folder: Path) -> None:

@@ -105,8 +105,9 @@ def test_what_the_teacher_says_counts_more_and_more(tiny_job: Callable[..., Job]
         total = stage.loss(batch)
         return total.loss / total.weight
 
-    labels = loss(0)
-    torch.testing.assert_close(loss(0.25) - labels, (loss(0.499999) - labels) / 2, rtol=1e-3, atol=1e-5)
+    labels, risen = loss(0), loss(0.499999)  # at 0.5 hard pixels begin
+    assert risen > labels + 0.1
+    torch.testing.assert_close(loss(0.25) - labels, (risen - labels) / 2, rtol=1e-3, atol=1e-5)
 
 
 def test_a_teacher_that_sees_whole_frames_speaks_of_the_student_s_view(tiny_job: Callable[..., Job]) -> None:
@@ -117,7 +118,9 @@ def test_a_teacher_that_sees_whole_frames_speaks_of_the_student_s_view(tiny_job:
     belief = stage.average(batch.weak).softmax(1)
     target = stage.teach(batch).target
     agreed = []
-    for i, ((x, y, side, _), flip) in enumerate(zip((drawn.places * 32).tolist(), drawn.turned.tolist(), strict=True)):
+    for i, ((x, y, side, _), flip) in enumerate(
+        zip((drawn.places * 32).tolist(), drawn.views.flip.tolist(), strict=True)
+    ):
         for row in range(32):
             for column in range(32):
                 along = 31 - column if flip else column

@@ -55,11 +55,12 @@ class Place(NamedTuple):
 
 
 class Variant(Settings):
-    """A method under a name of its own: with other settings, or with a labelling of its own."""
+    """A method under a name of its own: with other settings, or with a labelling or seeds of its own."""
 
     method: str
     labelling: dict[str, Any] | None = None
-    """Instead of the comparison's."""
+    seeds: tuple[int, ...] | None = Field(None, min_length=1)
+    """Both instead of the comparison's."""
     set: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -76,6 +77,8 @@ class Comparison(Settings):
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
     reference: str = ""
     """The method that the others are compared with; the first one unless said."""
+    proposed: str = ""
+    """The method that is compared with each of the others, over all labellings."""
     sweep: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
     """Values by config key (of several keys: every combination), or settings by the name of a point."""
     set: dict[str, Any] = Field(default_factory=dict)
@@ -99,10 +102,12 @@ class Comparison(Settings):
         for name in (*self.datasets, *self.methods):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"the name {name!r} becomes part of folders: use letters, digits and . + - _ in it")
-        if self.reference and self.reference not in self.methods:
-            raise ValueError(f"reference is {self.reference!r}, expected one of {', '.join(self.methods)}")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"a seed stands twice in {list(self.seeds)}")
+        for key, name in (("reference", self.reference), ("proposed", self.proposed)):
+            if name and name not in self.methods:
+                raise ValueError(f"{key} is {name!r}, expected one of {', '.join(self.methods)}")
+        for seeds in (self.seeds, *(variant.seeds for variant in self.methods.values() if variant.seeds)):
+            if len(set(seeds)) < len(seeds):
+                raise ValueError(f"a seed stands twice in {list(seeds)}")
         kinds = {isinstance(values, dict) for values in self.sweep.values()}
         if len(kinds) > 1 or not all(self.sweep.values()):
             raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
@@ -127,12 +132,14 @@ class Plan:
 
     title: str
     reference: str
+    proposed: str
     runs: tuple[Planned, ...]
 
     def write(self, out: Path) -> None:
         """Leave in the comparison's folder what its tables need to know."""
         names = [run.name for run in self.runs]
-        write_json(out / PLAN, {"title": self.title, "reference": self.reference, "runs": names})
+        said = {"title": self.title, "reference": self.reference, "proposed": self.proposed, "runs": names}
+        write_json(out / PLAN, said)
 
 
 def read_plan(file: Path) -> Plan:
@@ -146,13 +153,13 @@ def read_plan(file: Path) -> Plan:
         comparison = Comparison(**said)
     except ValidationError as error:
         raise UserError("\n".join(f"{file}: {_sentence(mistake)}" for mistake in error.errors())) from error
-    runs = {}
-    for seed in comparison.seeds:
-        for run in _of_seed(comparison, file, seed):
-            if run.name in runs:
-                raise UserError(f"{file}: the run {run.name} is planned twice: name each labelling once.")
-            runs[run.name] = run
-    return Plan(file.stem, comparison.reference or next(iter(comparison.methods)), tuple(runs.values()))
+    runs: dict[str, Planned] = {}
+    for run in _runs(comparison, file):
+        if run.name in runs:
+            raise UserError(f"{file}: the run {run.name} is planned twice: name each labelling once.")
+        runs[run.name] = run
+    reference = comparison.reference or next(iter(comparison.methods))
+    return Plan(file.stem, reference, comparison.proposed, tuple(runs.values()))
 
 
 def refuse_changed(plan: Plan, out: Path) -> None:
@@ -217,11 +224,15 @@ def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield said, dict(zip(sweep, values, strict=True))
 
 
-def _of_seed(comparison: Comparison, file: Path, seed: int) -> Iterator[Planned]:
+def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
+    methods = comparison.methods.values()
+    seeds = dict.fromkeys((*comparison.seeds, *(seed for variant in methods for seed in variant.seeds or ())))
     swept = list(points(comparison.sweep))
     used: set[str] = set()
-    for dataset, data in comparison.datasets.items():
+    for seed, (dataset, data) in itertools.product(seeds, comparison.datasets.items()):
         for variant_name, variant in comparison.methods.items():
+            if seed not in (variant.seeds or comparison.seeds):
+                continue
             own = None if variant.labelling is None else (variant.labelling,)
             for labelling in own or comparison.labelling or (None,):
                 said = merge(expanded(comparison.set), {"data": expanded(data)})

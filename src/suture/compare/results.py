@@ -221,6 +221,8 @@ class Board:
     groups: list[Group]
     differences: dict[str, str]
     """What each mark stands for."""
+    proposed: str = ""
+    """The method that is compared with each of the others."""
 
     @property
     def rows(self) -> list[Row]:
@@ -280,11 +282,11 @@ def read_results(folder: Path) -> Results:
     for dataset in _distinct(place.dataset for place in order):
         of_dataset = [run for run in runs if run.place.dataset == dataset]
         if of_dataset:
-            boards.append(_board(dataset, of_dataset, order, reference))
+            boards.append(_board(dataset, of_dataset, order, reference, plan.get("proposed", "")))
     return Results(plan.get("title", folder.name), boards, [name for name in planned if name not in found])
 
 
-def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], reference: str) -> Board:
+def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], reference: str, proposed: str) -> Board:
     rows: dict[tuple[str, str, str], Row] = {}
     for place in _distinct(place[1:4] for place in order if place.dataset == dataset):
         of_row = [run for run in runs if run.place[1:4] == place]
@@ -298,7 +300,7 @@ def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], referen
     # The paper's order: all labels first, as the ceiling.
     groups.sort(key=lambda group: group.labelling != "all")
     first = next((g.reference for g in groups if g.reference.place.method == reference), groups[0].reference)
-    return Board(dataset, groups, _mark(groups, first))
+    return Board(dataset, groups, _mark(groups, first), proposed)
 
 
 def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:

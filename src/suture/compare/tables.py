@@ -3,6 +3,7 @@
 A table is titles, cells and notes; `render` turns it into Markdown, LaTeX and HTML.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,6 +157,41 @@ def paired_table(board: Board) -> Table | None:
     )
 
 
+def pooled_table(board: Board) -> Table | None:
+    """The proposed method against each other one, over all pairs of a labelling and a seed that both have."""
+    keys = dict.fromkeys((board.primary, "miou_frames"))
+    rows = []
+    for other in _distinct(row.title for row in board.rows if row.place.method != board.proposed):
+        cells, mark = [], ""
+        for which, key in itertools.product(board.sets, keys):
+            apart: list[float] = []
+            for group in board.groups:
+                ours = next((row for row in group.rows if row.title == board.proposed), None)
+                theirs = next((row for row in group.rows if row.title == other), None)
+                if ours and theirs:
+                    apart += _apart(theirs, ours, which, key)
+                    mark = theirs.mark or ours.mark or mark
+            cells.append(Cell(_with_t_interval(apart)))
+            cells.append(Cell(f"{sum(one > 0 for one in apart)} of {len(apart)}" if apart else "–"))
+        if any(cell.text != "–" for cell in cells):
+            rows.append([Cell(f"{board.proposed} − {other}", mark=mark), *cells])
+    if not rows:
+        return None
+    per = ["mIoU", "mIoU per frame"] if len(keys) == 2 else ["mIoU per frame"]
+    return Table(
+        title=f"{board.title}: {board.proposed} against each of the others",
+        label=f"pooled-{board.dataset}",
+        heads=[("", 1), *((f"{SETS[which]} {name}", 2) for which in board.sets for name in per)],
+        columns=["Methods", *(["difference", "wins"] * (len(board.sets) * len(per)))],
+        groups=[rows],
+        notes=[
+            "Mean of the differences in percent points over all pairs of a labelling and a seed, and its 95 % interval "
+            "(Student's t): of these runs on these videos, not of other videos.",
+            *_mark_notes(board),
+        ],
+    )
+
+
 def interval_table(board: Board) -> Table | None:
     """Intervals of the overall score that resample cases; None where no set has cases enough."""
     resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
@@ -230,7 +266,7 @@ def cost_table(board: Board) -> Table:
 
 def tables_of(board: Board) -> list[Table]:
     """Every table of a dataset."""
-    tables = [score_table(board), paired_table(board), interval_table(board), cost_table(board)]
+    tables = [score_table(board), paired_table(board), pooled_table(board), interval_table(board), cost_table(board)]
     return [table for table in tables if table is not None]
 
 
@@ -304,8 +340,7 @@ def _mark_notes(board: Board) -> list[str]:
 
 
 def _paired_cells(reference: Row, row: Row, which: str, key: str) -> list[Cell]:
-    ours, theirs = row.values(which, OVERALL, key), reference.values(which, OVERALL, key)
-    apart = [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]
+    apart = _apart(reference, row, which, key)
     if not apart:
         return [Cell("–")] * 3
     wins = sum(one > 0 for one in apart)
@@ -314,6 +349,22 @@ def _paired_cells(reference: Row, row: Row, which: str, key: str) -> list[Cell]:
         Cell(_spread(apart, 2, signed=True)),
         Cell(f"{wins} of {len(apart)}"),
     ]
+
+
+def _apart(reference: Row, row: Row, which: str, key: str) -> list[float]:
+    """How far the row is above the reference, in percent points, seed by seed."""
+    ours, theirs = row.values(which, OVERALL, key), reference.values(which, OVERALL, key)
+    return [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]
+
+
+def _with_t_interval(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return _signed(values[0]) if values else "–"
+    from scipy.stats import t
+
+    mean, deviation = mean_and_deviation(values)
+    half = float(t.ppf(0.975, len(values) - 1)) * (deviation or 0.0) / len(values) ** 0.5
+    return f"{_signed(mean)} [{_signed(mean - half)}, {_signed(mean + half)}]"
 
 
 def _over_cases(reference: Row, row: Row, which: str, key: str) -> str:

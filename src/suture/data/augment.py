@@ -190,10 +190,7 @@ def look_closer(maps: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     tensor([[[[3.0000, 2.7500, 2.2500, 1.7500]]]])
     """
     height, width = maps.shape[-2:]
-    x, y, w, h = boxes.unbind(1)
-    # No tensor from numbers: it would be copied to the device, which a recorded step must not do.
-    pixels = torch.stack((x * width, y * height, w * width, h * height), 1)
-    grid = _grid(pixels, flip, (height, width), maps.shape[-2:])
+    grid = _grid(boxes, flip, (height, width), torch.Size((1, 1)))  # in fractions, a scene is 1 × 1
     return F.grid_sample(maps, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 

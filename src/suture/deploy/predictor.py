@@ -187,7 +187,8 @@ class Predictor:
         right, bottom = view.x + view.width, view.y + view.height
         found = self._scores(frames[:, view.y : bottom, view.x : right], smoother)
         seen = view.height, view.width
-        self._keep(("resizing", seen), lambda: resizing(seen, self._input_size(seen), self.device))
+        # Those that were just used, by the frames' device: `self.device` may lack its number, and would have others.
+        self._keep(("resizing", seen), lambda: resizing(seen, self._input_size(seen), frames.device))
         around = view.x, width - right, view.y, height - bottom
         # One by one: at native resolution the scores of a batch would fill the memory.
         masks = torch.cat([to_class_ids(one[None], seen, around) for one in found])

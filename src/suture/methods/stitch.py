@@ -112,12 +112,10 @@ class StitchBatch(NamedTuple):
     """B: the unlabelled frames."""
     views: Patches
     """As the student sees them, but for the colours."""
-    frames: Patches
-    """As the teacher sees them."""
+    frames: Patches | None
+    """As the teacher sees them; None: as the student does."""
     places: Tensor
-    """B 4: the box in those that the student sees."""
-    turned: Tensor
-    """B: whether it sees that flipped."""
+    """B 4: the box, in fractions of the scene, that the student sees."""
     colors: Tensor
     """B 6, of the strong views."""
     donors: Tensor
@@ -142,6 +140,7 @@ class StitchViews(NamedTuple):
     """B H W: which of that is inside the view of its video."""
     places: Tensor
     turned: Tensor
+    """B: whether the student sees its box flipped."""
     in_view: Tensor
     """The same of what the student sees."""
     strong: Tensor
@@ -219,21 +218,19 @@ class Stitch(SemiSupervised):
         views = [draw._replace(color=UNCHANGED) for draw in draws]
         whole = ViewDraw(WHOLE, False, UNCHANGED)
         seen = [whole for _ in draws] if s.whole else views  # by the teacher
-        closer = views if s.whole else [whole for _ in draws]  # what the student sees of that
 
         count = s.correspondence.neighbours if s.propagate or s.contrast else 0
         found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
         neighbours = [number for number, _ in found]
-        half_life = s.correspondence.half_life or sys.float_info.max
+        half_life = s.correspondence.half_life or sys.float_info.max  # no half-life: none but a missing one fades
         nearness = [0.5 ** (distance / half_life) for _, distance in found]
         alike = [draw for draw in seen for _ in range(count)]
         return StitchBatch(
             self.views.draw(part),
             torch.tensor(numbers),
             self.unlabelled.collate(numbers, views),
-            self.unlabelled.collate(numbers, seen),
-            torch.from_numpy(np.array([draw.box for draw in closer], np.float32)),
-            torch.tensor([draw.flip for draw in closer]),
+            self.unlabelled.collate(numbers, seen) if s.whole else None,
+            torch.from_numpy(np.array([draw.box for draw in draws], np.float32)),
             torch.from_numpy(np.array([draw.color for draw in draws], np.float32)),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
@@ -244,17 +241,18 @@ class Stitch(SemiSupervised):
 
     def render(self, batch: StitchBatch) -> StitchViews:
         size = self.job.size
-        in_view, in_frame = (render_labels(patches, size) != IGNORE for patches in (batch.views, batch.frames))
+        views, in_view = self.look(batch.views)
+        weak, in_frame = (views, in_view) if batch.frames is None else self.look(batch.frames)
         patched = in_boxes(batch.boxes, size)
-        strong = strengthen(resample(batch.views, size), in_view, batch.donors, batch.colors)
+        strong = strengthen(views, in_view, batch.donors, batch.colors)
         near = batch.neighbours
         return StitchViews(
             *self.views.render(batch.labelled),
             batch.labelled.numbers,
-            resample(batch.frames, size),
+            weak,
             in_frame,
             batch.places,
-            batch.turned,
+            batch.views.flip,
             in_view,
             cut_mix(strong, patched, self.job.rank),
             patched,
@@ -264,6 +262,11 @@ class Stitch(SemiSupervised):
             batch.neighbour_numbers,
             batch.nearness,
         )
+
+    def look(self, patches: Patches) -> tuple[Tensor, Tensor]:
+        """Images of unlabelled frames, and which of their pixels are inside the view."""
+        size = self.job.size
+        return resample(patches, size), render_labels(patches, size) != IGNORE
 
     # What is learnt
 
@@ -299,7 +302,9 @@ class Stitch(SemiSupervised):
             belief = join(belief, self.carried(features, batch))
         sure, known = belief.max(1)
         known = known.where((sure >= self.settings.confidence) & batch.in_frame, IGNORE)
-        sure, target = look_closer(belief, batch.places, batch.turned).max(1)
+        if self.settings.whole:
+            belief = look_closer(belief, batch.places, batch.turned)
+        sure, target = belief.max(1)
         weight = sure * (sure >= self.settings.confidence)
         return Taught(target.where(batch.in_view, IGNORE), weight, known, features)
 
