@@ -1,14 +1,13 @@
 """Stitch: one training on labelled and unlabelled frames that takes from the video what it knows.
 
 The student learns from strong views of the labelled frames (`strong`, its control) and, from strong views of unlabelled
-ones, what the teacher says of the weak views: the teacher is the average of the student's weights and what is handed
+ones, what the teacher says of the whole frames: the teacher is the average of the student's weights and what is handed
 on. Before the student learns it, the true labels of the nearest labelled frame of the shot are carried over along the
 correspondence of the teacher's features, and the two opinions are joined. Beside the classifier, pixel embeddings are
 contrasted with those of the batch and of other videos; that fades, so that it shapes the features without a say in
 where the training ends.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -59,8 +58,8 @@ class CorrespondenceSettings(Settings):
     """Of the softmax that weighs them."""
     cycle: int = Field(1, ge=0)
     """How many cells from home the way there and back may end."""
-    half_life: float | None = Field(10, gt=0)
-    """The distance in frames at which a carried label is half as likely to be right; None: by how alike they are."""
+    half_life: float = Field(10, gt=0)
+    """The distance in frames at which a carried label is half as likely to be right."""
 
 
 class EmbeddingSettings(Settings):
@@ -83,7 +82,7 @@ class StitchSettings(StrongSettings, SemiSettings):
     """The share of the steps over which that weight rises from 0."""
     confidence: float = Field(0.95, ge=0, le=1)
     """How sure a target must be of its class."""
-    whole: bool = False
+    whole: bool = True
     """Whether the teacher sees whole frames, and not what the student sees of them."""
     propagate: float = Field(0.5, ge=0, le=1)
     """How likely a label that was carried from the next frame is right."""
@@ -222,8 +221,7 @@ class Stitch(SemiSupervised):
         count = s.correspondence.neighbours if s.propagate or s.contrast else 0
         found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
         neighbours = [number for number, _ in found]
-        half_life = s.correspondence.half_life or sys.float_info.max  # no half-life: none but a missing one fades
-        nearness = [0.5 ** (distance / half_life) for _, distance in found]
+        nearness = [0.5 ** (distance / s.correspondence.half_life) for _, distance in found]
         alike = [draw for draw in seen for _ in range(count)]
         return StitchBatch(
             self.views.draw(part),
@@ -322,8 +320,6 @@ class Stitch(SemiSupervised):
         alike = affinity(query, key, max(1, round(c.radius * max(own.shape[-2:]))))
         labels = carry(alike, to_cells(batch.neighbour_labels, self.classes, self.cell), c.top, c.temperature)
         say = comes_back(alike, own, c.cycle) * batch.nearness.flatten()[:, None, None]
-        if c.half_life is None:
-            say = say * alike.amax(2).clamp(min=0).unflatten(1, own.shape[-2:])
         # Of two neighbours, each has its part of what the one with more to say has.
         say, labels = (x.unflatten(0, (-1, c.neighbours)) for x in (say, labels))
         share = say * say.amax(1, keepdim=True) / say.sum(1, keepdim=True).clamp(min=1e-12)
