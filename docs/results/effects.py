@@ -57,7 +57,7 @@ def main() -> None:
     configs, rows = [], []
     for run in sorted((said.folder / "runs").iterdir()):
         config = yaml.safe_load((run / "config.yaml").read_text())
-        if config["method"]["name"] == said.method and config["compute"]["compile"] is not True:
+        if config["method"]["name"] == said.method:
             configs.append(flat(config))
             rows.append(scores(json.loads((run / "metrics.json").read_text())))
     columns = factors(configs)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from suture.data.augment import collate, draw_view, render_labels
+from suture.data.augment import UNCHANGED, ViewDraw, collate, render_labels
 from suture.data.classes import IGNORE
 from suture.methods.stage import Part
 from suture.methods.stitch import Stitch, StitchSettings
@@ -51,15 +51,16 @@ def targets(stage: Stitch, session: Session, teacher: torch.nn.Module, steps: in
     job.workers = 0
     stage.begin(job)
     stage.to(job.device)
-    dataset, s = session.opened.dataset, stage.settings
+    dataset, size = session.opened.dataset, stage.settings.batch
     counts = [[0, 0, 0] for _ in LIMITS]
     for step in range(steps):
-        part = Part(step, range(s.batch), range(s.batch))
-        batch = stage.transfer_batch_to_device(stage.draw(part), job.device, 0)
-        taught = stage.teach(stage.render(batch))
-        places = [job.frames.places[number] for number in batch.numbers.tolist()]
+        part = Part(step, range(size), range(size))
+        drawn = stage.draw(part)
+        taught = stage.teach(stage.render(stage.transfer_batch_to_device(drawn, job.device, 0)))
+        places = [job.frames.places[number] for number in drawn.numbers.tolist()]
         masks = [video.view.crop(dataset.read_mask(video, index)) for video, index in places]
-        draws = [draw_view(stage.rng(step, f"unlabelled {place}"), s.strong) for place in part.own]
+        boxes = zip(drawn.places.numpy(), drawn.views.flip.tolist(), strict=True)
+        draws = [ViewDraw(box, flip, UNCHANGED) for box, flip in boxes]
         truth = render_labels(collate(draws, masks, masks), job.size).to(job.device)
         known = (truth != IGNORE) & (taught.target != IGNORE)
         for count, limit in zip(counts, LIMITS, strict=True):

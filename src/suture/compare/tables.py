@@ -161,20 +161,17 @@ def pooled_table(board: Board) -> Table | None:
     """The proposed method against each other one, over all pairs of a labelling and a seed that both have."""
     keys = dict.fromkeys((board.primary, "miou_frames"))
     rows = []
-    for other in _distinct(row.title for row in board.rows if row.place.method != board.proposed):
-        cells, mark = [], ""
+    for other in _distinct(row.title for row in board.rows if row.title != board.proposed):
+        named = [{row.title: row for row in group.rows} for group in board.groups]
+        pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
+        if not pairs:
+            continue
+        mark = next((row.mark for pair in pairs for row in pair if row.mark), "")
+        cells = [Cell(f"{board.proposed} − {other}", mark=mark)]
         for which, key in itertools.product(board.sets, keys):
-            apart: list[float] = []
-            for group in board.groups:
-                ours = next((row for row in group.rows if row.title == board.proposed), None)
-                theirs = next((row for row in group.rows if row.title == other), None)
-                if ours and theirs:
-                    apart += _apart(theirs, ours, which, key)
-                    mark = theirs.mark or ours.mark or mark
-            cells.append(Cell(_with_t_interval(apart)))
-            cells.append(Cell(f"{sum(one > 0 for one in apart)} of {len(apart)}" if apart else "–"))
-        if any(cell.text != "–" for cell in cells):
-            rows.append([Cell(f"{board.proposed} − {other}", mark=mark), *cells])
+            apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
+            cells += [Cell(_with_t_interval(apart)), Cell(_wins(apart))]
+        rows.append(cells)
     if not rows:
         return None
     per = ["mIoU", "mIoU per frame"] if len(keys) == 2 else ["mIoU per frame"]
@@ -343,11 +340,10 @@ def _paired_cells(reference: Row, row: Row, which: str, key: str) -> list[Cell]:
     apart = _apart(reference, row, which, key)
     if not apart:
         return [Cell("–")] * 3
-    wins = sum(one > 0 for one in apart)
     return [
         Cell(", ".join(_signed(one) for one in apart)),
         Cell(_spread(apart, 2, signed=True)),
-        Cell(f"{wins} of {len(apart)}"),
+        Cell(_wins(apart)),
     ]
 
 
@@ -355,6 +351,10 @@ def _apart(reference: Row, row: Row, which: str, key: str) -> list[float]:
     """How far the row is above the reference, in percent points, seed by seed."""
     ours, theirs = row.values(which, OVERALL, key), reference.values(which, OVERALL, key)
     return [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]
+
+
+def _wins(apart: Sequence[float]) -> str:
+    return f"{sum(one > 0 for one in apart)} of {len(apart)}" if apart else "–"
 
 
 def _with_t_interval(values: Sequence[float]) -> str:

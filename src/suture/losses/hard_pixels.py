@@ -7,9 +7,11 @@ from torch import Tensor
 
 from suture.losses.cross_entropy import pixel_losses
 
+THRESHOLD, KEEP = 0.7, 1 / 16
+
 
 def hard_pixels(
-    logits: Tensor, labels: Tensor, ignore: int = 255, threshold: float = 0.7, keep: float = 1 / 16
+    logits: Tensor, labels: Tensor, ignore: int = 255, threshold: float = THRESHOLD, keep: float = KEEP
 ) -> tuple[Tensor, Tensor]:
     """Sum of the cross entropies of the hard pixels, and their number.
 
@@ -20,8 +22,14 @@ def hard_pixels(
     >>> hard_pixels(confident, torch.zeros(1, 8, 8))[1].item()
     4
     """
-    losses = pixel_losses(logits, labels, ignore).flatten(1)
-    labelled = (labels != ignore).flatten(1)
+    return hardest(pixel_losses(logits, labels, ignore), labels != ignore, threshold, keep)
+
+
+def hardest(
+    losses: Tensor, labelled: Tensor, threshold: float = THRESHOLD, keep: float = KEEP
+) -> tuple[Tensor, Tensor]:
+    """The same of cross entropies that are known (B H W), and which pixels have a label."""
+    losses, labelled = losses.flatten(1), labelled.flatten(1)
     limit = -math.log(threshold)
     hard = labelled & (losses > limit)
 

@@ -27,9 +27,10 @@ from suture.data.augment import (
     resample,
     restyle,
 )
+from suture.data.classes import IGNORE
 from suture.data.training import Epochs
-from suture.losses.cross_entropy import cross_entropy
-from suture.losses.hard_pixels import hard_pixels
+from suture.losses.cross_entropy import cross_entropy, pixel_losses
+from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.stage import Part, Settings, Stage, Total, TrainingSettings, all_gather
@@ -168,11 +169,11 @@ class Strong(Stage):
 
 def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: float) -> Total:
     """The cross entropy of all pixels, later of the hard ones."""
-    total = Total(*cross_entropy(logits, labels))
     if hard_from == 1:
-        return total
-    late = clock >= hard_from
-    return Total(*(torch.where(late, b, a) for a, b in zip(total, hard_pixels(logits, labels), strict=True)))
+        return Total(*cross_entropy(logits, labels))
+    losses, labelled = pixel_losses(logits, labels, IGNORE), labels != IGNORE
+    early, late = (losses.sum(), labelled.sum()), hardest(losses, labelled)
+    return Total(*(torch.where(clock >= hard_from, b, a) for a, b in zip(early, late, strict=True)))
 
 
 def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:
