@@ -4,12 +4,14 @@ P1N4 (a view, a frame of the same shot and four of other videos for every query)
 size, trained by the code that a run uses:
 
 - `shared`, `bank`, `own`: our stage with its three ways to other-video keys;
-- `paper`: the paper's way, each query with keys of its own, the loss from all pixel pairs, fp32, no graph;
+- `paper`: the paper's way, batches of 4, each query with keys of its own, the loss from all pixel pairs, plain fp32 in
+  the default layout, no graph;
 - `12gb`: `shared` in a process that may take no more than a card of 12 GB has free, in as few parts as fit there;
 - `preset`: the stage of the presets `endovis18` and `cadis` as it stands there, in such a process.
 
 Each of ours is timed loading from disk and on a drawn batch that already sits on the device. The floor is what the bare
-networks take for the same frames, in the same run. Figures are written after every mode.
+networks take for the same frames, in the same run. Modes come first, in the order given, and figures are written after
+each; then the floor, the loader alone and a checkpoint. What each of them took is said and written too.
 """
 
 import argparse
@@ -34,6 +36,7 @@ PROMISED = {"shared": 180.0, "bank": 200.0}
 PROMISED_LOADING, PROMISED_MEMORY = 0.95, 24e9
 PAPER = 12.4
 """Query frames per second of the paper, on two Titan Xp."""
+PAPER_BATCH = 4
 KEYS = {"shared": 2, "bank": 1, "own": 6, "12gb": 2, "preset": 6, "paper": 6}
 """Frames that the momentum branch encodes for each query."""
 SMALL_CARD = 11.5 * 2**30
@@ -57,12 +60,12 @@ class PairwiseContrast(Contrast):
 def contrast(options: argparse.Namespace, mode: str, steps: int, parts: int = 1) -> Contrast:
     """The stage of a mode."""
     if mode == "preset":
-        stated = load_config(Path(), "endovis18", [f"method.contrast.steps={options.warmup + steps}"])
+        stated = load_config(Path(), "endovis18", [f"method.contrast.steps={steps}"])
         return Contrast("contrast", ContrastSettings(**stated.method["contrast"]))
     settings = ContrastSettings(
-        steps=options.warmup + steps,
+        steps=steps,
         epochs=None,
-        batch=options.batch,
+        batch=min(PAPER_BATCH, options.batch) if mode == "paper" else options.batch,
         accumulate=parts,
         keys=KeySettings(mode={"own": "paper", "12gb": "shared"}.get(mode, mode)),
     )
@@ -70,12 +73,23 @@ def contrast(options: argparse.Namespace, mode: str, steps: int, parts: int = 1)
 
 
 def train(bench: Bench, mode: str, steps: int, resident: str | None = None, parts: int = 1) -> Pace:
-    """The pace of a mode."""
-    plain: dict[str, Any] = {"precision": "32", "capture": False, "compile": False} if mode == "paper" else {}
-    job, trainer_options = bench.job(**plain)
-    trainer_options["benchmark"] = mode != "paper" and trainer_options["benchmark"]
+    """The pace of one of our modes."""
+    warmup = bench.options.warmup
+    job, trainer_options = bench.job()
     with tidy():
-        return pace(contrast(bench.options, mode, steps, parts), job, trainer_options, bench.options.warmup, resident)
+        return pace(contrast(bench.options, mode, warmup + steps, parts), job, trainer_options, warmup, resident)
+
+
+def train_as_the_paper(bench: Bench) -> Pace:
+    """The pace of the paper's way: after one step of warm-up, as many steps as there is time for."""
+    options = bench.options
+    job, trainer_options = bench.job("32", capture=False, compile=False)
+    # Channels-last is a layout for tensor cores: in plain fp32, cuDNN's kernels for it are the slow ones.
+    job.segmenter.to(memory_format=torch.contiguous_format)
+    trainer_options["benchmark"] = False
+    with full_float32(), tidy():
+        stage = contrast(options, "paper", 1 + options.paper_steps)
+        return pace(stage, job, trainer_options, 1, patience=options.paper_seconds)
 
 
 @contextmanager
@@ -132,6 +146,32 @@ def checkpoint_seconds(bench: Bench) -> float:
     return took
 
 
+@contextmanager
+def clock(took: dict[str, float], name: str) -> Iterator[None]:
+    """Note how long a part takes; that it begins is said, so that one that never ends has a name."""
+    print(f"{name} …", flush=True)
+    start = time.perf_counter()
+    yield
+    took[name] = time.perf_counter() - start
+
+
+def measure(bench: Bench, mode: str, row: dict[str, Any]) -> None:
+    """Fill the row of a mode."""
+    steps, resident_steps = bench.options.steps, bench.options.resident_steps
+    if mode == "paper":
+        row["loaded"] = asdict(train_as_the_paper(bench))
+    elif mode in ("12gb", "preset"):
+        with small_card():
+            for row["accumulate"] in (1, 2, 4, 8):
+                with suppress(torch.cuda.OutOfMemoryError):
+                    row["loaded"] = asdict(train(bench, mode, steps, parts=row["accumulate"]))
+                    break
+    else:
+        row["loaded"] = asdict(train(bench, mode, steps))
+        if resident_steps:
+            row["drawn"] = asdict(train(bench, mode, resident_steps, "drawn"))
+
+
 def main() -> None:
     options = parser(__doc__)
     footage_options(options)
@@ -139,42 +179,42 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=120 if CUDA else 4, help="timed steps with loading from disk")
     options.add_argument("--resident-steps", type=int, default=40 if CUDA else 4, help="0: none")
     options.add_argument("--paper-steps", type=int, default=5 if CUDA else 2)
+    options.add_argument("--paper-seconds", type=float, default=20.0, help="no more of these steps after so long")
     options.add_argument("--modes", nargs="+", default=list(KEYS), choices=list(KEYS))
     options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
     chosen = options.parse_args()
 
-    bench = Bench(chosen)
-    job, _ = bench.job(capture=False, compile=False)
     settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
     rows: dict[str, dict[str, Any]] = {}
-    figures: dict[str, Any] = {"settings": settings, "rows": rows}
-    figures["loader"] = loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
-    figures["checkpoint_seconds"] = saving = checkpoint_seconds(bench)
+    took: dict[str, float] = {}
+    figures: dict[str, Any] = {"settings": settings, "rows": rows, "seconds": took}
+    with clock(took, "footage"):
+        bench = Bench(chosen)
     for mode in chosen.modes:
-        row = rows[mode] = {"bare": None, "by_flops": None}
-        if mode == "paper":
-            warmup, chosen.warmup = chosen.warmup, 2
-            with full_float32():
-                row["loaded"] = asdict(train(bench, mode, chosen.paper_steps))
-            chosen.warmup = warmup
-        elif mode in ("12gb", "preset"):
-            with small_card():
-                for row["accumulate"] in (1, 2, 4, 8):
-                    with suppress(torch.cuda.OutOfMemoryError):
-                        row["loaded"] = asdict(train(bench, mode, chosen.steps, parts=row["accumulate"]))
-                        break
-        else:
-            row["loaded"] = asdict(train(bench, mode, chosen.steps))
-            if chosen.resident_steps:
-                row["drawn"] = asdict(train(bench, mode, chosen.resident_steps, "drawn"))
-        print(f"{mode}: {row['loaded']['frames_per_second']:.1f} query frames/s", flush=True)
+        row: dict[str, Any] = {"bare": None, "by_flops": None}
+        with clock(took, mode):
+            measure(bench, mode, row)
+        rows[mode] = row
+        loaded = row["loaded"]
+        print(
+            f"{mode}: {loaded['frames_per_second']:.1f} query frames/s; {took[mode]:.1f} s in all, of them "
+            f"{loaded['start_seconds']:.1f} s to the first timed step from disk and "
+            f"{loaded['steps'] * loaded['step_ms'] / 1000:.1f} s for {loaded['steps']} such steps",
+            flush=True,
+        )
         report("contrast_stage", figures, chosen.json)
-    with tidy():
+    with clock(took, "floor"), tidy():
         bare = figures["floor"] = floor(bench)
     for mode, row in rows.items():
         row["bare"] = 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"])
         if CUDA:
             row["by_flops"] = chosen.tflops * 1e12 / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
+    report("contrast_stage", figures, chosen.json)
+    with clock(took, "loader"):
+        job, _ = bench.job(capture=False, compile=False)
+        figures["loader"] = loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
+    with clock(took, "checkpoint"):
+        figures["checkpoint_seconds"] = saving = checkpoint_seconds(bench)
     report("contrast_stage", figures, chosen.json)
 
     plain = rows["paper"]["loaded"]["frames_per_second"] if "paper" in rows else None
@@ -199,6 +239,7 @@ def main() -> None:
     head = ("keys", "from disk", "drawn batch", "ratio", "bare networks", "by FLOPs")
     print(table(map(cells, rows), (*head, "paper's way", "peak GB", "reserved GB")))
     print(f"loader alone: {loader:.0f} query frames/s; one checkpoint: {saving:.2f} s")
+    print("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in took.items()))
     for mode, promised in PROMISED.items():
         if mode in rows:
             speed = rows[mode]["loaded"]["frames_per_second"]

@@ -12,6 +12,7 @@ import io
 import os
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,42 +26,44 @@ from latency import write_network
 from rich.console import Console
 
 from suture.deploy.inputs import find_clips
-from suture.deploy.outputs import to_yuv, video_writer
+from suture.deploy.outputs import to_yuv, video_frame, video_writer
 from suture.deploy.overlap import cores
 from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 
 PROMISED = 0.85
-WIDTH, HEIGHT, FPS = 1280, 1024, 25.0
+FPS = 25.0
+SIZES = "1280x1024", "960x540"
+"""Of the frames: those of EndoVis18, and those of CaDIS."""
 
 
-def scenes(count: int) -> Iterator[np.ndarray]:
+def scenes(count: int, width: int, height: int) -> Iterator[np.ndarray]:
     """A soft picture with a little noise that moves: it compresses about as well as endoscopic video does."""
     generator = np.random.default_rng(0)
     soft = cv2.resize(
-        generator.integers(0, 256, (14, 18, 3), np.uint8), (2 * WIDTH, 2 * HEIGHT), None, 0, 0, cv2.INTER_CUBIC
+        generator.integers(0, 256, (14, 18, 3), np.uint8), (2 * width, 2 * height), None, 0, 0, cv2.INTER_CUBIC
     )
-    noise = [generator.normal(0, 2, (HEIGHT, WIDTH, 3)).astype(np.int8) for _ in range(8)]
+    noise = [generator.normal(0, 2, (height, width, 3)).astype(np.int8) for _ in range(8)]
     for index in range(count):
-        x, y = round(WIDTH / 2 * (1 + np.sin(index / 50))), round(HEIGHT / 2 * (1 + np.cos(index / 70)))
-        yield cv2.add(soft[y : y + HEIGHT, x : x + WIDTH], noise[index % 8], dtype=cv2.CV_8U)
+        x, y = round(width / 2 * (1 + np.sin(index / 50))), round(height / 2 * (1 + np.cos(index / 70)))
+        yield cv2.add(soft[y : y + height, x : x + width], noise[index % 8], dtype=cv2.CV_8U)
 
 
-def write_input(folder: Path, count: int) -> Path:
+def write_input(folder: Path, frames: Iterator[np.ndarray]) -> Path:
     """A video file, or a folder of JPEG frames."""
     try:
         importlib.metadata.version("av")
     except importlib.metadata.PackageNotFoundError:
         path = folder / "frames"
         path.mkdir()
-        for index, frame in enumerate(scenes(count)):
+        for index, frame in enumerate(frames):
             cv2.imwrite(str(path / f"{index:06d}.jpg"), frame)
         return path
     path = folder / "video.mp4"
     with video_writer(path, "libx264", FPS) as video:
-        for index, frame in enumerate(scenes(count)):
-            video.add(to_yuv(frame), index / FPS)
+        for index, frame in enumerate(frames):
+            video.add(video_frame(to_yuv(frame), "yuv420p"), index / FPS)
     return path
 
 
@@ -72,10 +75,9 @@ def decoding(path: Path) -> float:
     return count / (time.perf_counter() - start)
 
 
-def model(predictor: Predictor, batch: int, count: int, draw: bool = False) -> float:
+def model(predictor: Predictor, frames: list[np.ndarray], count: int, draw: bool = False) -> float:
     """Frames per second of the model alone: from memory to memory, with the copies to the device and back."""
-    frames = list(scenes(batch))
-    prepared = predictor.prepare(frames)
+    batch, prepared = len(frames), predictor.prepare(frames)
     waiting: list[Any] = []
     for number in range(3 + count // batch):
         if number == 3:
@@ -89,47 +91,58 @@ def model(predictor: Predictor, batch: int, count: int, draw: bool = False) -> f
     return count // batch * batch / (time.perf_counter() - start)
 
 
-def main() -> None:
-    """Time the parts and the whole."""
-    options = parser(__doc__)
-    options.add_argument("--model", type=Path, help="a run folder, a model.safetensors or an ONNX file")
-    options.add_argument("--frames", type=int, default=1500 if CUDA else 100, help="of the input [1500, on a CPU 100]")
-    options.add_argument("--batch", type=int, default=16 if CUDA else 1)
-    options.add_argument("--masks", choices=("png", "video", "none"), default="png")
-    options.add_argument("--no-overlay", action="store_true")
-    said = options.parse_args()
+def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
+    """The parts and the whole, with frames of one size."""
     settings = Settings(said.masks, not said.no_overlay, view=None)
+    width, height = (int(side) for side in size.split("x"))
+    few = list(scenes(said.batch, width, height))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        network = str(said.model) if said.model else write_network(root / "model", "cuda" if CUDA else "cpu")
-        predictor = Predictor(said.model or root / "model")
-        path = write_input(root, said.frames)
+        path = write_input(root, scenes(said.frames, width, height))
         quiet = Console(file=io.StringIO())
         predict(predictor, [path], root / "first", settings, batch=said.batch, console=quiet)  # warm
         began = time.process_time()
-        alone = {"decoding alone": decoding(path)}
+        fps = {"decoding alone": decoding(path)}
         busy = {"decoding alone": time.process_time() - began}
-        alone["model alone"] = model(predictor, said.batch, said.frames)
-        drawing = model(predictor, said.batch, said.frames, draw=True) if CUDA and settings.overlay else None
+        fps["model alone"] = model(predictor, few, said.frames)
+        drawing = model(predictor, few, said.frames, draw=True) if CUDA and settings.overlay else None
+        slower = min(fps.values())
         start, began = time.perf_counter(), time.process_time()
         predict(predictor, [path], root / "out", settings, batch=said.batch, console=quiet)
         took, busy["all at once"] = time.perf_counter() - start, time.process_time() - began
-        size = sum(file.stat().st_size for file in (root / "out").rglob("*") if file.is_file())
-    whole, slower = said.frames / took, min(alone.values())
+        written = sum(file.stat().st_size for file in (root / "out").rglob("*") if file.is_file())
+    fps["all at once"] = said.frames / took
     kind = "a folder of JPEG frames, as PyAV is not installed here" if path.is_dir() else "an H.264 file"
-    print(f"{network}; {said.frames} frames of {WIDTH}×{HEIGHT} from {kind}; batch {said.batch} on {predictor.device}")
-    print(f"masks: {said.masks}, overlay: {not said.no_overlay}; {size / said.frames / 1000:.0f} kB a frame written")
-    fps = alone | {"all at once": whole}
+    print(f"\n{size}, from {kind}; {written / said.frames / 1000:.0f} kB a frame written")
     milliseconds = {name: 1000 * seconds / said.frames for name, seconds in busy.items()}
     for name, value in fps.items():
         cpu = f", {milliseconds[name]:6.1f} ms of a core per frame" if name in milliseconds else ""
         also = f", {drawing:.1f} fps if it draws the overlays too" if drawing and name == "model alone" else ""
         print(f"{name:16s} {value:8.1f} fps{cpu}{also}")
     print(f"{'cores':16s} {busy['all at once'] / took / cores():8.0%} of the time of {cores()}")
-    print(f"{'of the slower':16s} {whole / slower:8.0%} (promised {PROMISED:.0%}, the model on a device of its own)")
-    figures = {"fps": fps, "share": whole / slower, "input": kind, "network": network}
-    figures |= {"cpu_ms_per_frame": milliseconds, "drawing_fps": drawing}
-    report("inference", figures, said.json)
+    print(f"{'of the slower':16s} {fps['all at once'] / slower:8.0%}", flush=True)
+    figures = {"size": size, "fps": fps, "share": fps["all at once"] / slower, "input": kind}
+    return figures | {"cpu_ms_per_frame": milliseconds, "drawing_fps": drawing}
+
+
+def main() -> None:
+    """Time the parts and the whole, for each size."""
+    options = parser(__doc__)
+    options.add_argument("--model", type=Path, help="a run folder, a model.safetensors or an ONNX file")
+    options.add_argument("--frames", type=int, default=1500 if CUDA else 100, help="of the input [1500, on a CPU 100]")
+    options.add_argument("--batch", type=int, default=16 if CUDA else 1)
+    options.add_argument("--masks", choices=("png", "video", "none"), default="png")
+    options.add_argument("--no-overlay", action="store_true")
+    options.add_argument("--sizes", nargs="+", default=list(SIZES), help=f"of the frames [{' '.join(SIZES)}]")
+    said = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        network = str(said.model) if said.model else write_network(Path(folder), "cuda" if CUDA else "cpu")
+        predictor = Predictor(said.model or folder)
+        print(f"{network}; batch {said.batch} on {predictor.device}; {said.frames} frames")
+        print(f"masks: {said.masks}, overlay: {not said.no_overlay}; promised: {PROMISED:.0%} of the slower of the two")
+        print("where the model has a device of its own")
+        rows = [whole(predictor, size, said) for size in said.sizes]
+    report("inference", {"rows": rows, "network": network}, said.json)
 
 
 if __name__ == "__main__":

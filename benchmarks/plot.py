@@ -91,34 +91,60 @@ def contrast_stage(facts: Facts) -> str:
         "140 epochs, h",
     )
     batch, size = facts["settings"]["batch"], facts["settings"]["size"]
-    compiled = " Networks are compiled block by block, as in runs of this length." * facts["settings"]["compile"]
-    return (
-        table(map(cells, rows), head)
-        + f"\n\nBatch {batch} at {size}×{size} (`preset`: 4).{compiled} The loader alone gives "
-        f"{show(facts['loader'])} queries/s; a checkpoint takes {show(facts['checkpoint_seconds'])} s."
-    )
+    words = [f"Batch {batch} at {size}×{size} (`preset` and `paper`: 4)."]
+    if facts["settings"]["compile"]:
+        words.append("Networks are compiled block by block, as in runs of this length.")
+    if "checkpoint_seconds" in facts:  # the last of all to be measured
+        words.append(
+            f"The loader alone gives {show(facts['loader'])} queries/s; "
+            f"a checkpoint takes {show(facts['checkpoint_seconds'])} s."
+        )
+    return table(map(cells, rows), head) + "\n\n" + " ".join(words)
 
 
 def profile_contrast(facts: Facts) -> str:
     busy = facts["busy_ms"]
+    step = facts["step_ms"]
     kinds = ((kind, ms, percent(ms, busy)) for kind, ms in facts["kinds"].items())
+    heaviest = (
+        (f"`{max(re.findall(r'[a-z0-9_]+', one['name']), key=len)}`", one["calls"], one["ms"], percent(one["ms"], busy))
+        for one in facts["top"][:6]
+    )
     return (
-        f"One eager step of {facts['batch']} queries at {facts['size']}×{facts['size']} takes {show(facts['step_ms'])} "
-        f"ms; the device computes for {show(busy)} ms of them, in {show(round(facts['kernels']))} kernels. Rendering "
-        f"takes {show(facts['render_ms'])} ms.\n\n" + table(kinds, ("kernels", "ms", "share"))
+        f"One eager step of {facts['batch']} queries at {facts['size']}×{facts['size']} takes {show(step)} ms; the "
+        f"device computes for {show(busy)} ms of them ({percent(busy, step)}), in {show(round(facts['kernels']))} "
+        f"kernels. Rendering takes {show(facts['render_ms'])} ms.{loss_share(facts)}\n\n"
+        + table(kinds, ("kernels", "ms", "share"))
+        + "\n\nThe heaviest of them:\n\n"
+        + table(heaviest, ("kernel", "calls", "ms", "share"))
     )
 
 
+def loss_share(facts: Facts) -> str:
+    """What the loss alone takes of such a step, by its own table."""
+    rows = (read("contrast_loss") or {"promised": []})["promised"]
+    for row in rows:
+        if (row["batch"], 8 * row["grid"]) == (facts["batch"], facts["size"]):
+            of_it = percent(row["ours_ms"], facts["busy_ms"])
+            return f" The loss, forward and backward, is {show(row['ours_ms'])} ms of it ({of_it}), by its own table."
+    return ""
+
+
 def supervised(facts: Facts) -> str:
+    strong = facts["rows"].get("strong", {"loaded": {}})["loaded"].get("frames_per_second")
+
     def cells(name: str) -> Sequence[Any]:
         row = facts["rows"][name]
         pace, resident = row["loaded"]["frames_per_second"], row["rendered"]["frames_per_second"]
         bare = facts["bare"]["images_per_second"] if name == "supervised" else None
-        peak = gigabytes(row["loaded"]["peak_bytes"])
-        return name, row["batch"], pace, resident, percent(pace, resident), bare, percent(pace, bare), peak
+        plain = None if name == "supervised" else strong
+        return (
+            *(name, row["batch"], pace, resident, percent(pace, resident), bare, percent(pace, bare)),
+            *(ratio(plain, pace), gigabytes(row["loaded"]["peak_bytes"])),
+        )
 
-    head = ("stage", "batch", "labelled frames/s", "resident", "share", "bare model", "share", "peak GB")
-    return table(map(cells, facts["rows"]), head)
+    head = ("stage", "batch", "labelled frames/s", "resident", "share", "bare model", "share", "step of strong")
+    return table(map(cells, facts["rows"]), (*head, "peak GB"))
 
 
 def growth_keys(facts: Facts) -> str:
@@ -138,16 +164,22 @@ def growth_frames(facts: Facts) -> str:
         table(rows, ("frames", "start s", *names, "private MB", "batch ms")) + "\n\n"
         f"{ratio(large['frames'], small['frames'])} the frames: start-up {large['seconds'] / small['seconds']:.2f}× "
         f"(promised: under 2×), {(large['private_bytes'] - small['private_bytes']) / 1e6:.0f} MB more memory "
-        "(promised: under 200 MB)."
+        f"(promised: under 200 MB); a batch is drawn in {large['batch_ms'] / small['batch_ms']:.2f}× the time, so that "
+        "an epoch costs no more per frame."
     )
 
 
 def inference(facts: Facts) -> str:
-    rows = ((name, fps) for name, fps in facts["fps"].items())
-    return (
-        f"{facts['network']}; from {facts['input']}.\n\n" + table(rows, ("", "frames/s")) + "\n\n"
-        f"{facts['share']:.0%} of the slower of the two (promised: 85 %)."
+    head = ("frames", "decoding alone", "model alone", "with drawing", "all at once", "of the slower", "ms of a core")
+    rows = (
+        (
+            row["size"].replace("x", "×"),
+            *(row["fps"]["decoding alone"], row["fps"]["model alone"], row["drawing_fps"], row["fps"]["all at once"]),
+            *(f"{row['share']:.0%}", row["cpu_ms_per_frame"]["all at once"]),
+        )
+        for row in facts["rows"]
     )
+    return f"{facts['network']}; from {facts['rows'][0]['input']}; frames/s.\n\n" + table(rows, head)
 
 
 def latency(facts: Facts) -> str:
@@ -177,14 +209,14 @@ def cpu(facts: Facts) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
-    "contrast_stage": ("contrast_stage.py", contrast_stage),
-    "contrast_stage_paper": ("contrast_stage.py --modes shared paper --resident-steps 0", contrast_stage),
+    "contrast_stage": ("contrast_stage.py --modes shared bank 12gb --steps 80", contrast_stage),
+    "contrast_stage_paper": ("contrast_stage.py --modes paper shared --steps 60 --resident-steps 0", contrast_stage),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
-    "supervised": ("supervised.py", supervised),
+    "supervised": ("supervised.py --steps 25", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
     "inference": ("inference.py", inference),
-    "inference_gpu": ("inference.py --frames 600", inference),
+    "inference_gpu": ("inference.py --frames 1000", inference),
     "latency": ("latency.py", latency),
     "latency_cpu": ("latency.py --device cpu", latency),
     "export": ("export.py", export),

@@ -20,11 +20,11 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 KINDS = {
+    "resizing and blur": r"grid_sampler|upsample|replication_pad|depthwise",
     "convolution and matrix product": r"conv|gemm|cutlass|cudnn|xmma|wgrad|dgrad|fprop|mm|nvjet|linear",
     "batch norm": r"batch_norm|bn_",
     "copy and cast": r"copy|memcpy|memset|convert|nchw|nhwc|cat",
     "optimiser and averages": r"multi_tensor|foreach|lerp|adam|lars|fused",
-    "rendering": r"grid_sampler|replication_pad|depthwise",
     "reduction": r"reduce|sum|norm|softmax|nll",
     "elementwise": r"elementwise|relu|add|mul|div|clamp|where|index|gather|scatter",
 }

@@ -227,8 +227,12 @@ class Pace:
 
     frames_per_second: float
     step_ms: float
+    steps: int
+    """Timed ones."""
+    first_seconds: float
+    """From the first call to the end of the first step: the loader's start, compiling, recording."""
     start_seconds: float
-    """From the first call to the first timed step: compiling, recording, and the warm-up."""
+    """From the first call to the first timed step: the same, and the rest of the warm-up."""
     loss: float
     peak_bytes: int | None
     reserved_bytes: int | None
@@ -236,21 +240,32 @@ class Pace:
 
 
 class Stopwatch(L.Callback):
-    """Times all steps after the first ones together."""
+    """Times all steps after the first ones together; with `patience`, only as many as begin within so many seconds."""
 
-    def __init__(self, warmup: int) -> None:
+    def __init__(self, warmup: int, patience: float | None = None) -> None:
         self.warmup = warmup
-        self.began = self.ended = 0.0
+        self.patience = patience
+        self.steps = 0
+        self.start = time.perf_counter()
+        self.first = self.began = self.ended = 0.0
 
     def on_train_batch_end(self, trainer: L.Trainer, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if (batch_idx + 1) % stage.settings.accumulate:
             return
-        if trainer.global_step == self.warmup:
-            synchronize()
-            self.began = time.perf_counter()
-        elif trainer.global_step == stage.total_steps:
-            synchronize()
-            self.ended = time.perf_counter()
+        step = trainer.global_step
+        if step not in (1, self.warmup, stage.total_steps) and self.patience is None:
+            return
+        synchronize()
+        now = time.perf_counter()
+        if step == 1:
+            # Said at once: where a limit of time ends a benchmark, it is known how far it came.
+            self.first = now
+            print(f"the first step of {stage.name} is done after {now - self.start:.1f} s", flush=True)
+        if step == self.warmup:
+            self.began = now
+        elif step > self.warmup:
+            self.ended, self.steps = now, step - self.warmup
+            trainer.should_stop = self.patience is not None and now - self.began >= self.patience
 
 
 class Again:
@@ -272,11 +287,18 @@ def drawn(stage: Stage) -> Any:
     return stage.transfer_batch_to_device(batch, DEVICE, 0)
 
 
-def pace(stage: Stage, job: Job, trainer_options: dict[str, Any], warmup: int, resident: str | None = None) -> Pace:
+def pace(
+    stage: Stage,
+    job: Job,
+    trainer_options: dict[str, Any],
+    warmup: int,
+    resident: str | None = None,
+    patience: float | None = None,
+) -> Pace:
     """Train the stage as a run does and time its steps.
 
     `resident` takes the loader's place by one batch that already sits on the device: `drawn` as the loader gives it, to
-    be rendered at every step, or `rendered`.
+    be rendered at every step, or `rendered`. After `patience` seconds no further step is timed.
     """
     stage.begin(job)
     stage.to(DEVICE)
@@ -290,7 +312,7 @@ def pace(stage: Stage, job: Job, trainer_options: dict[str, Any], warmup: int, r
         synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    watch = Stopwatch(warmup)
+    watch = Stopwatch(warmup, patience)
     with tempfile.TemporaryDirectory() as folder:
         curve = Curve(Path(folder) / "metrics.csv", 10, Path(folder) / "last.ckpt")
         trainer = L.Trainer(
@@ -307,15 +329,16 @@ def pace(stage: Stage, job: Job, trainer_options: dict[str, Any], warmup: int, r
             default_root_dir=folder,
             **trainer_options,
         )
-        start = time.perf_counter()
+        watch.start = time.perf_counter()
         trainer.fit(stage)
-    steps = stage.total_steps - warmup
     took = watch.ended - watch.began
     recordings = getattr(getattr(stage, "captured", None), "recordings", None)
     return Pace(
-        frames_per_second=steps * stage.settings.batch / took,
-        step_ms=took / steps * 1000,
-        start_seconds=watch.began - start,
+        frames_per_second=watch.steps * stage.settings.batch / took,
+        step_ms=took / watch.steps * 1000,
+        steps=watch.steps,
+        first_seconds=watch.first - watch.start,
+        start_seconds=watch.began - watch.start,
         loss=float(stage.last_loss),
         peak_bytes=torch.cuda.max_memory_allocated() if CUDA else None,
         reserved_bytes=torch.cuda.max_memory_reserved() if CUDA else None,

@@ -2,7 +2,8 @@
 
 Each stage is trained by the code that a run uses, once loading generated footage from disk and once on a rendered batch
 that already sits on the device; figures are written after every stage. The supervised stage is also compared with the
-bare model: the same network, loss and optimiser in the shortest possible loop on a resident batch.
+bare model: the same network, loss and optimiser in the shortest possible loop on a resident batch. What a step of the
+others costs is told against one of `strong`, which is supervised training at the same batch.
 """
 
 from dataclasses import asdict
@@ -91,15 +92,17 @@ def main() -> None:
         row = rows[name]
         speed, rendered = row["loaded"]["frames_per_second"], row["rendered"]["frames_per_second"]
         against = floor["images_per_second"] if name == "supervised" else None
+        plain = rows["strong"]["loaded"]["frames_per_second"] if "strong" in rows and name != "supervised" else None
         peak = row["loaded"]["peak_bytes"]
         return [
             *(name, row["batch"], speed, rendered, f"{speed / rendered:.1%}"),
-            *(against, against and f"{speed / against:.1%}", row["loaded"]["step_ms"], peak and peak / 1e9),
+            *(against, against and f"{speed / against:.1%}", row["loaded"]["step_ms"]),
+            *(plain and f"{plain / speed:.2f}x", peak and peak / 1e9),
         ]
 
     print(f"{chosen.size}×{chosen.size}, {chosen.workers} workers, labelled frames per second:")
-    head = ("stage", "batch", "from disk", "rendered batch", "ratio", "bare model", "ratio", "step ms", "peak GB")
-    print(table(map(cells, rows), head))
+    head = ("stage", "batch", "from disk", "rendered batch", "ratio", "bare model", "ratio", "step ms")
+    print(table(map(cells, rows), (*head, "step of strong", "peak GB")))
     if CUDA:
         print(f"by FLOPs at {chosen.tflops:.0f} TFLOP/s: {chosen.tflops * 1e12 / floor['flops_per_image']:.0f} img/s")
     print(f"promised: {PROMISED:.0%} of the bare model, and {PROMISED:.0%} of the step on a resident batch")

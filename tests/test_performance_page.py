@@ -1,6 +1,7 @@
 """The page about speed says what was measured: its numbers come from files, none is typed by hand."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -24,3 +25,12 @@ def test_the_tables_are_what_the_figures_say(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("file", sorted(path.name for path in (BENCHMARKS.parent / "docs" / "performance").iterdir()))
 def test_every_file_of_figures_is_shown(file: str) -> None:
     assert f"<!-- {Path(file).stem} -->" in (BENCHMARKS.parent / "docs" / "performance.md").read_text(encoding="utf-8")
+
+
+def test_the_tests_that_the_page_names_exist() -> None:
+    root = BENCHMARKS.parent
+    text = (root / "docs" / "performance.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 10
+    for file, name in named:
+        assert f"def {name}" in (root / file).read_text(encoding="utf-8"), f"{file}::{name}"

@@ -1,5 +1,7 @@
 """Which runs a comparison file plans, and what it refuses."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import yaml
 from suture.compare.plan import Place, read_plan, refuse_changed
 from suture.errors import UserError
 
+RESULTS = Path(__file__).parents[2] / "docs/results"
 SMALL = {"datasets": {"made": {"root": "data"}}, "methods": ["supervised"], "seeds": [0]}
 
 
@@ -150,3 +153,13 @@ def test_runs_made_with_other_settings_are_refused(tmp_path: Path) -> None:
     (folder / "config.yaml").write_text(yaml.safe_dump(other_machine | {"seed": 5}))
     with pytest.raises(UserError, match=r"made__all__supervised__seed-0 \(seed: 5 → 0\): give another folder"):
         refuse_changed(plan, out)
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_our_own_comparisons_can_be_run_or_say_at_which_commit(file: Path) -> None:
+    said = re.search(r"^# at commit ([0-9a-f]{7})", file.read_text(), re.MULTILINE)
+    if said is None:
+        assert read_plan(file).runs
+        return
+    ran = (RESULTS / file.stem / "runs").glob("*/environment.json")
+    assert {json.loads(run.read_text())["starts"][0]["commit"][:7] for run in ran} == {said[1]}

@@ -69,6 +69,11 @@ def unit(*shape: int, seed: int) -> Tensor:
     return functional.normalize(torch.randn(shape, generator=torch.Generator().manual_seed(seed)), dim=-3)
 
 
+def shared(keys: ClassSums, queries: int) -> ClassSums:
+    """The same key frames for every query."""
+    return ClassSums(*(x.expand(queries, *x.shape) for x in keys))
+
+
 def loss_of(query: Tensor, labels: Tensor, keys: Tensor, key_labels: Tensor, classes: int, **options: Any) -> Tensor:
     sums = class_sums(keys.flatten(0, 1), key_labels.flatten(0, 1), classes)
     own = ClassSums(*(x.unflatten(0, keys.shape[:2]) for x in sums))
@@ -159,18 +164,6 @@ def test_ignored_pixels_get_no_gradient() -> None:
     assert touched.tolist() == ((labels == 0) | (labels == 1)).tolist()  # no key is of class 2
 
 
-def test_a_pool_with_zero_one_weights_is_each_query_with_its_own_keys() -> None:
-    keys = class_sums(unit(5, 4, 3, 3, seed=0), torch.randint(0, 3, (5, 3, 3)), 3)
-    chosen = [[0, 2], [4, 1]]
-    weights = torch.zeros(2, 5)
-    for query, ids in enumerate(chosen):
-        weights[query, ids] = 1
-    own = contrasts(ClassSums(*(torch.stack([x[ids] for ids in chosen]) for x in keys)))
-    pooled = contrasts(keys, weights)
-    for name in ("positive_sums", "positive_counts", "negatives", "key_frames"):
-        torch.testing.assert_close(getattr(pooled, name), getattr(own, name), msg=name)
-
-
 def test_contrasts_add_up() -> None:
     keys = ClassSums(torch.randn(2, 5, 3, 4), torch.randint(0, 9, (2, 5, 3)).float())
     first, last = (ClassSums(*(x[:, part] for x in keys)) for part in (slice(0, 2), slice(2, 5)))
@@ -187,7 +180,7 @@ def test_a_bank_is_the_expectation_over_all_draws() -> None:
     draws = [
         contrasts(ClassSums(*(x[list(ids)][None] for x in bank))) for ids in itertools.combinations(range(5), drawn)
     ]
-    expected = contrasts(bank, torch.full((1, 5), drawn / 5))
+    expected = contrasts(shared(bank, 1), torch.full((1, 5), drawn / 5))
     for name in ("positive_sums", "positive_counts", "negatives", "key_frames"):
         mean = torch.stack([getattr(draw, name) for draw in draws]).mean(0)
         torch.testing.assert_close(getattr(expected, name), mean, msg=name)
@@ -197,7 +190,7 @@ def test_one_class_that_fills_the_frame_leaves_the_negatives_exact() -> None:
     key = unit(1, 8, 200, 200, seed=0).abs()  # all alike, so that the class's sum is large
     labels = torch.zeros(1, 200, 200, dtype=torch.long)
     labels[0, 0, 0] = 1
-    negative = contrasts(class_sums(key, labels, 2), torch.ones(1, 1)).negatives[0, 0]
+    negative = contrasts(shared(class_sums(key, labels, 2), 1)).negatives[0, 0]
     torch.testing.assert_close(negative, key[0, :, 0, 0], rtol=1e-6, atol=1e-7)
 
 
@@ -249,7 +242,7 @@ def test_compiles_without_a_break() -> None:
     keys, key_labels = unit(2, 4, 3, 3, seed=1), torch.randint(0, 3, (2, 3, 3), dtype=torch.uint8)
 
     def step(query: Tensor, keys: Tensor) -> Tensor:
-        pool = contrasts(class_sums(keys, key_labels, 3), torch.ones(2, 2))
+        pool = contrasts(shared(class_sums(keys, key_labels, 3), 2))
         loss, weight = pixel_contrast(query, labels, pool + pool, class_balanced=True)
         return loss / weight
 
@@ -263,7 +256,7 @@ def test_channels_last_changes_nothing() -> None:
     results = []
     for layout in (torch.contiguous_format, torch.channels_last):
         leaf = query.clone(memory_format=layout).requires_grad_()
-        pool = contrasts(class_sums(keys.contiguous(memory_format=layout), labels, 3), torch.ones(2, 2))
+        pool = contrasts(shared(class_sums(keys.contiguous(memory_format=layout), labels, 3), 2))
         loss, weight = pixel_contrast(leaf, labels, pool)
         (loss / weight).backward()
         results.append((loss, leaf.grad))

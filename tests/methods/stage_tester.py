@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.methods import cutmix, semi, stitch, strong
+from suture.methods import cutmix, semi, strong
 from suture.methods import stage as base
 from suture.methods.method import find_method
 from suture.methods.stage import Job, Part, Stage
@@ -79,9 +79,9 @@ def meet(patch: pytest.MonkeyPatch, world: int) -> None:
         barrier.wait()
         return list(values)
 
-    for module in (base, semi, stitch):
+    for module in (base, semi):
         patch.setattr(module, "all_sum", lambda value: torch.stack(everyones(value)).sum(0))
-    for module in (cutmix, stitch, strong):
+    for module in (cutmix, strong):
         patch.setattr(module, "all_gather", lambda value: torch.cat(everyones(value)))
 
 

@@ -23,7 +23,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA grap
 
 METHODS = [(name, {}) for name in sorted(methods())]
 METHODS += [("pgvcl", {"contrast": {"keys": {"mode": mode}}}) for mode in ("shared", "bank")]
-METHODS += [("stitch", {"train": {"whole": False, "rise": 0.5}})]
+METHODS += [("stitch", {"train": {"propagate": 0}})]
 
 
 def stages(name: str, settings: dict[str, Any], job: Job) -> Iterator[Stage]:

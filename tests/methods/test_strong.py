@@ -99,7 +99,7 @@ def test_colours_are_taken_from_another_case(tiny_job: Callable[..., Job]) -> No
     (images, labels), batch = plain.render(plain.draw(WHOLE)), styled.draw(WHOLE)
     found = styled.render(batch)[0]
     inside = labels != IGNORE
-    cases = job.frames.cases[batch.numbers]
+    cases = job.frames.cases[[styled.views.turn(0, place)[0] for place in range(4)]]
     assert (cases[batch.donors] != cases).all()
     assert len(set(cases)) == 2
     torch.testing.assert_close(

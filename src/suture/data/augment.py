@@ -93,10 +93,6 @@ UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).c
 """The colours of a view that keeps them."""
 
 
-WHOLE = np.array([0.0, 0.0, 1.0, 1.0])
-"""The box of all of a scene."""
-
-
 def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
     """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places."""
     point, side = np.array([x, y]), draw.box[2:]
@@ -181,17 +177,6 @@ def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
     grid = _grid(patches.images.boxes, patches.flip, size, images.shape[-2:])
     sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
     return sampled.div_(255)  # the patches are larger than what is taken out of them
-
-
-def look_closer(maps: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
-    """Maps of scenes (N C H W) as draws with these boxes, in fractions of the scene, and flips see them: N C H W.
-
-    >>> look_closer(torch.tensor([[[[0.0, 1.0, 2.0, 3.0]]]]), torch.tensor([[0.5, 0, 0.5, 1]]), torch.tensor([True]))
-    tensor([[[[3.0000, 2.7500, 2.2500, 1.7500]]]])
-    """
-    height, width = maps.shape[-2:]
-    grid = _grid(boxes, flip, (height, width), torch.Size((1, 1)))  # in fractions, a scene is 1 × 1
-    return F.grid_sample(maps, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor:

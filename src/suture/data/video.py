@@ -77,19 +77,23 @@ class VideoFile:
 
     def read(self, index: int) -> np.ndarray:
         """One frame: RGB, uint8, H W 3."""
+        return self.decode(index).rgb()
+
+    def decode(self, index: int) -> "Picture":
+        """One frame as the file has it: to turn it into RGB takes longer than to decode it, and any thread may."""
         if not 0 <= index < len(self):
             raise UserError(f"{self.path} has {len(self)} frames, frame {index} was asked for.")
         decoder = _idle.take(self._index) or self._open()
-        pixels = decoder.read(index)
+        picture = decoder.read(index)
         _idle.put(decoder)
-        return pixels
+        return picture
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
         """The frames from `start` to before `stop`, one after the other."""
         stop = len(self) if stop is None else min(stop, len(self))
         with contextlib.closing(self._open()) as decoder:
             for index in range(start, stop):
-                yield decoder.read(index)
+                yield decoder.read(index).rgb()
 
     def _open(self) -> "_Decoder":
         return _Decoder(self.path, self._index, self.threads)
@@ -153,17 +157,15 @@ class _Decoder:
         self.threads = threads
         self._next = 0
         self._pictures: Iterator[av.VideoFrame] = iter(())
-        # Not the one that PyAV may share between frames: other code's threads in it are lost in a fork, and waited for.
-        self._converter = VideoReformatter()
         self._open()
 
-    def read(self, position: int) -> np.ndarray:
+    def read(self, position: int) -> "Picture":
         key = self.index.key_before(position)
         if not key <= self._next <= position:
             self._seek(key)
         for found, picture in self.pictures():
             if found == position and not picture.is_corrupt:
-                return _to_rgb(picture, self.tagged_rotation, self._converter)
+                return Picture(picture, self.tagged_rotation)
             if found >= position:
                 break
         raise UserError(f"{self.path}: frame {position} does not decode; the file is damaged there: exclude the frame.")
@@ -214,6 +216,33 @@ class _Decoder:
             for packet in self._container.demux(self._stream):
                 if not packet.is_corrupt:  # no frame of the index, and its error would cost good ones on other threads
                     yield from _frames_of(packet)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A decoded frame."""
+
+    frame: av.VideoFrame
+    tagged_rotation: int
+
+    def rgb(self) -> np.ndarray:
+        """As a player shows it, uint8, H W 3: by the file's colour matrix and range, or by size if it does not say."""
+        frame = self.frame
+        matrix = None
+        if frame.colorspace == _UNSPECIFIED and not frame.format.is_rgb:
+            high_definition = frame.width >= 1280 or frame.height > 576
+            matrix = Colorspace.ITU709 if high_definition else Colorspace.ITU601
+        # No flags: FFmpeg's usual conversion is the fast one, and the one that frames extracted elsewhere went through.
+        converted = _converter.reformat(
+            frame, format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1
+        )
+        pixels = converted.to_ndarray()
+        quarters, mirrored = _orientation(frame, self.tagged_rotation)
+        if quarters:
+            pixels = np.rot90(pixels, quarters)
+        if mirrored:
+            pixels = pixels[:, ::-1]
+        return np.ascontiguousarray(pixels)
 
 
 class _Idle:
@@ -341,20 +370,12 @@ def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:
     return round(np.degrees(np.arctan2(-b, a)) / 90) % 4, mirrored
 
 
-def _to_rgb(picture: av.VideoFrame, tagged_rotation: int, converter: VideoReformatter) -> np.ndarray:
-    """RGB as a player shows it: the file's colour matrix and range, or by size where the file does not say it."""
-    matrix = None
-    if picture.colorspace == _UNSPECIFIED and not picture.format.is_rgb:
-        high_definition = picture.width >= 1280 or picture.height > 576
-        matrix = Colorspace.ITU709 if high_definition else Colorspace.ITU601
-    # No flags: FFmpeg's usual conversion is the fast one, and the one that frames extracted elsewhere went through.
-    converted = converter.reformat(
-        picture, format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1
-    )
-    pixels = converted.to_ndarray()
-    quarters, mirrored = _orientation(picture, tagged_rotation)
-    if quarters:
-        pixels = np.rot90(pixels, quarters)
-    if mirrored:
-        pixels = pixels[:, ::-1]
-    return np.ascontiguousarray(pixels)
+class _Converter(threading.local):
+    """Of the thread that asks: one converts one frame at a time."""
+
+    def __init__(self) -> None:
+        # Not the one that PyAV may share between frames: other code's threads in it are lost in a fork, and waited for.
+        self.reformat = VideoReformatter().reformat
+
+
+_converter = _Converter()

@@ -1,6 +1,7 @@
 """The overlay as a GPU draws it, where frames and masks already are: that of OpenCV, within one level.
 
-All shapes are known beforehand and nothing is waited for, so that a CUDA graph can record it.
+To paint and to go to the planes of a video are both linear, and so one step: no picture in between is written to memory
+and read again. All shapes are known beforehand and nothing is waited for, so that a CUDA graph can record it.
 """
 
 import numpy as np
@@ -10,57 +11,86 @@ from torch import Tensor
 
 from suture.deploy.overlay import STRENGTH, Overlay
 
-_SHIFT = 20
-_Y, _U, _V = (269484, 528482, 102760), (-155188, -305135, 460324), (460324, -385875, -74448)
-"""BT.601 in limited range from red, green and blue, as OpenCV has it: in whole numbers, 1 is 2²⁰."""
-_DARKEST, _COLORLESS = 16, 128
+_WEIGHTS = np.array([(269484, 528482, 102760), (-155188, -305135, 460324), (460324, -385875, -74448)]) / 2**20
+_OFFSETS = np.array([16, 128, 128]) + 0.5
+"""Y, U and V from red, green and blue: BT.601 in limited range, as OpenCV has it; what comes after the point is cut off
+in the end, so that a half rounds."""
+_IDS = 256
+"""Values that a mask can have."""
 
 
 class Drawing:
     """An `Overlay` on a device: frames and masks to planes of yuv420, as `suture.deploy.outputs.to_yuv` makes them."""
 
     def __init__(self, overlay: Overlay, device: torch.device) -> None:
-        # The colour of a class, and how much of it its pixels take on.
-        paints = np.concatenate([overlay.palette, STRENGTH * overlay.shown[:, None]], axis=1)
-        self._paints = torch.from_numpy(paints.astype(np.float32)).to(device)
-        self._around = overlay.around
-        self._legend = None if overlay.legend is None else torch.tensor(overlay.legend, device=device).int()
+        # For pixels inside of a class, and then for those on its outline: what is left of the frame, and what is added.
+        share = np.concatenate([STRENGTH * overlay.shown, overlay.shown])[:, None]
+        added = share * np.tile(overlay.palette @ _WEIGHTS.T, (2, 1)) + _OFFSETS
+        paints = torch.from_numpy(np.concatenate([1 - share, added], 1).astype(np.float32)).to(device)
+        self._light, self._tint = paints[:, [0, 1]], paints[:, [0, 2, 3]]
+        self._margin = overlay.around // 2
+        legend = np.zeros((0, 1, 3)) if overlay.legend is None else overlay.legend @ _WEIGHTS.T + _OFFSETS
+        self._legend = torch.from_numpy(legend.astype(np.uint8)).to(device)
 
-    def __call__(self, frame: Tensor, mask: Tensor) -> Tensor:
-        """A frame (H W 3) and its mask (H W) to the planes of one picture, below each other; all uint8."""
-        paints = self._paints.index_select(0, mask.flatten().int()).view(*mask.shape, 4)
-        color, share = paints[..., :3], paints[..., 3:]
-        share = torch.where(self._outline(mask)[..., None], share.ceil(), share)
-        drawn = torch.lerp(frame.float(), color, share).round().int()
-        if self._legend is not None:
-            drawn = torch.cat([drawn, self._legend])
-        return to_planes(drawn)
+    def __call__(self, frames: Tensor, masks: Tensor) -> Tensor:
+        """Frames (B H W 3) and their masks (B H W) to the planes of each picture, below each other; all uint8."""
+        kinds = masks.int().add_(outlines(masks, self._margin), alpha=_IDS)
+        batch, height, width = kinds.shape
+        rows, columns = (height + len(self._legend) + 1) // 2, (width + 1) // 2
+        planes = torch.empty(batch, 3 * rows, 2 * columns, dtype=torch.uint8, device=frames.device)
+        light = planes[:, : 2 * rows]
+        tints = planes.view(batch, 6 * rows, columns)[:, 4 * rows :].view(batch, 2, rows, columns)
 
-    def _outline(self, mask: Tensor) -> Tensor:
-        """Where the neighbourhood of a pixel holds two classes: its largest id is not its least."""
-        ids = mask.float()
-        side, margin = self._around, self._around // 2
-        rows = F.max_pool2d(torch.stack([ids, -ids]), (1, side), 1, (0, margin))
-        largest, least = F.max_pool2d(rows, (side, 1), 1, (margin, 0))
-        return largest != -least
+        paints = _looked_up(self._light, kinds)
+        light[:, :height, :width] = torch.addcmul(paints[..., 1], _weighted(frames, _WEIGHTS[0]), paints[..., 0])
+        light[:, height : height + len(self._legend), :width] = self._legend[..., 0]
+        # An odd side is continued by one pixel.
+        light[:, height + len(self._legend) :] = light[:, height + len(self._legend) - 1, None]
+        light[:, :, width:] = light[:, :, width - 1, None]
 
-
-def to_planes(pixels: Tensor) -> Tensor:
-    """RGB (H W 3, int32) as planes of yuv420 (uint8); an odd side is continued by one pixel."""
-    height, width, _ = pixels.shape
-    if height % 2:
-        pixels = torch.cat([pixels, pixels[-1:]])
-    if width % 2:
-        pixels = torch.cat([pixels, pixels[:, -1:]], 1)
-    corners = pixels[::2, ::2]  # OpenCV takes the colour of four pixels from the first of them
-    planes = _plane(pixels, _Y, _DARKEST), _plane(corners, _U, _COLORLESS), _plane(corners, _V, _COLORLESS)
-    return torch.cat([plane.flatten() for plane in planes]).view(-1, pixels.shape[1])
+        # OpenCV takes the colour of four pixels from the first of them.
+        corners = frames[:, ::2, ::2]
+        paints = _looked_up(self._tint, kinds[:, ::2, ::2])
+        above = (height + 1) // 2
+        for plane in (1, 2):
+            tint = torch.addcmul(paints[..., plane], _weighted(corners, _WEIGHTS[plane]), paints[..., 0])
+            tints[:, plane - 1, :above] = tint
+            tints[:, plane - 1, above:] = self._legend[height % 2 :: 2, ::2, plane]
+        return planes
 
 
-def _plane(pixels: Tensor, weights: tuple[int, int, int], offset: int) -> Tensor:
+def outlines(masks: Tensor, margin: int) -> Tensor:
+    """Where the pixels up to `margin` away, along and across, are of two classes or more: B H W, bool."""
+    height = masks.shape[1]
+    # They are of one class if each of their rows is, and the pixels above and below this one are too.
+    beside = _any(F.pad(masks[:, :, 1:] != masks[:, :, :-1], (margin, margin)), 2, 2 * margin)
+    either = F.pad(beside, (0, 0, margin, margin))
+    either[:, margin : margin + height - 1] |= masks[:, 1:] != masks[:, :-1]
+    found = _any(either, 1, 2 * margin)[:, :height]
+    found[:, : max(height - margin, 0)] |= beside[:, margin:]  # the last row, without what is below it
+    return found
+
+
+def _any(values: Tensor, dim: int, length: int) -> Tensor:
+    """Whether any of so many values that follow one another is true; twice as many with every step."""
+    done = 1
+    while done < length:
+        step = min(done, length - done)
+        left = values.shape[dim] - step
+        values = values.narrow(dim, 0, left) | values.narrow(dim, step, left)
+        done += step
+    return values
+
+
+def _looked_up(paints: Tensor, kinds: Tensor) -> Tensor:
+    return paints.index_select(0, kinds.flatten()).view(*kinds.shape, -1)
+
+
+def _weighted(pixels: Tensor, weights: np.ndarray) -> Tensor:
+    """The sum of the channels (last, uint8), each with its weight: in float32."""
     red, green, blue = pixels.unbind(-1)
-    sum_ = (red * weights[0]).add(green, alpha=weights[1]).add(blue, alpha=weights[2])
-    return (sum_ + (2 * offset + 1 << _SHIFT - 1) >> _SHIFT).to(torch.uint8)
+    first, second, third = weights.tolist()
+    return (red * first).add_(green, alpha=second).add_(blue, alpha=third)
 
 
 def class_counts(masks: Tensor, classes: int) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 from suture.data.dataset import Video
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.sources.folder import MASK_FOLDERS
-from suture.data.video import VIDEO_SUFFIXES, VideoFile
+from suture.data.video import VIDEO_SUFFIXES, Picture, VideoFile
 from suture.data.view import View, find_view
 from suture.data.walk import images_of, natural, walk
 from suture.deploy.overlap import cores, in_order
@@ -27,6 +27,8 @@ RECORD = "prediction.json"
 AS_TRAINED = "as in training"
 _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""
+_CONVERTING = 4
+"""Threads that turn a video's frames into RGB: together faster than most decoders."""
 _LOOKED_AT = 9
 """Frames in which the view is looked for: as many as in training."""
 
@@ -91,17 +93,23 @@ class Clip:
 
     def frames(self, indices: Iterable[int]) -> Iterator[Shown]:
         """Frames by rising indices; one that does not decode comes without pixels."""
-        # A video file is one decoder that goes forward; image files decode side by side.
-        return in_order(self.read, indices, cores()) if self.images else map(self.read, indices)
+        if self.images:
+            return in_order(self.read, indices, cores())
+        # One decoder goes forward; what comes out of it is turned into RGB side by side.
+        return in_order(_in_rgb, map(self._decoded, indices), min(_CONVERTING, cores()))
 
     def read(self, index: int) -> Shown:
         """One frame."""
+        return _in_rgb(self._decoded(index))
+
+    def _decoded(self, index: int) -> tuple[int, Picture | np.ndarray | None, str]:
+        """A frame as it comes out of its file, or why there is none."""
         path = self.images[index] if self.images else self.path
         try:
-            return Shown(index, self.file.read(index) if self.file else read_image(path))
+            return index, self.file.decode(index) if self.file else read_image(path), ""
         except UserError as error:
             # What is written down names files, not their folders, which can name a patient.
-            return Shown(index, None, str(error).replace(str(path), path.name))
+            return index, None, str(error).replace(str(path), path.name)
 
     def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
         """The part of the frames that shows the scene: found where the setting is `auto`, or is for another size."""
@@ -116,6 +124,11 @@ class Clip:
         found = find_view(frames)
         origin = "found" if found else "no border was found"
         return ClipView(found, frames[0].shape[:2] if frames else None, origin)
+
+
+def _in_rgb(decoded: tuple[int, Picture | np.ndarray | None, str]) -> Shown:
+    index, picture, problem = decoded
+    return Shown(index, picture.rgb() if isinstance(picture, Picture) else picture, problem)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One clip through a model: decoding, network, drawing and encoding at the same time.
 
-- The reader's thread decodes frames.
-- The model's thread prepares them in batches and sends them to the device; on a CPU, each core computes one.
+- The reader's thread decodes frames, and a few threads turn them into RGB.
+- A few threads prepare them in batches, and the model's thread sends these to the device; on a CPU, each core does both
+  for one of them.
 - A pool of threads makes masks and pictures: enlarged and drawn, if no GPU has done it; compressed, written.
 - Another one compares neighbouring frames along the flow.
 - The calling thread does what needs the order: videos and journal.
@@ -10,7 +11,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, starmap
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple
@@ -32,6 +33,7 @@ from suture.deploy.outputs import (
     read_written_mask,
     table_columns,
     to_yuv,
+    video_frame,
     video_writer,
     write_mask,
     write_picture,
@@ -39,7 +41,7 @@ from suture.deploy.outputs import (
 )
 from suture.deploy.overlap import ahead, cores, in_order
 from suture.deploy.overlay import Overlay
-from suture.deploy.predictor import Pending, Predictor
+from suture.deploy.predictor import Pending, Predictor, Prepared
 from suture.deploy.smoothing import Smoother
 from suture.errors import UserError
 from suture.files import remove_leftovers, write_json
@@ -47,6 +49,8 @@ from suture.files import remove_leftovers, write_json
 ViewSetting = View | Literal["trained", "auto"] | None
 FORMAT = 1
 """Of `prediction.json`."""
+_PREPARING = 2
+"""Batches that are prepared at once for a device: to copy the frames of one takes about as long as to predict them."""
 Row = dict[str, Any]
 
 
@@ -121,8 +125,8 @@ class Finished:
     known: bool
     mask: np.ndarray | None = None
     small: Small | None = None
-    planes: np.ndarray | None = None
-    """The overlay, ready for a video."""
+    overlay: Any = None
+    """As a frame of a video."""
 
 
 class Job:
@@ -246,16 +250,21 @@ class Job:
         # Batches of one length are one graph on a GPU; but smoothing, from frame to frame, takes no extra ones.
         places = 0 if smoother else self.batch
 
-        def begin(group: Group) -> list[Found]:
-            pending = None
-            if group.predict:
-                pixels = [one.pixels for one in group.shown if one.pixels is not None]
-                prepared = self.predictor.prepare(pixels, view.of(pixels[0]), places)
-                pending = self.predictor.begin(prepared, smoother, self.overlay_video)
+        def prepare(group: Group) -> tuple[Group, Prepared | None]:
+            if not group.predict:
+                return group, None
+            pixels = [one.pixels for one in group.shown if one.pixels is not None]
+            return group, self.predictor.prepare(pixels, view.of(pixels[0]), places)
+
+        def begin(group: Group, prepared: Prepared | None) -> list[Found]:
+            pending = prepared and self.predictor.begin(prepared, smoother, self.overlay_video)
             return [Found(shown, pending, place) for place, shown in enumerate(group.shown)]
 
-        side_by_side = self.predictor.side_by_side and smoother is None
-        for found in in_order(begin, groups, cores() if side_by_side else 1):
+        if self.predictor.side_by_side and smoother is None:
+            begun: Iterator[list[Found]] = in_order(lambda group: begin(*prepare(group)), groups, cores())
+        else:
+            begun = starmap(begin, in_order(prepare, groups, _PREPARING))
+        for found in begun:
             yield from found
 
     def _finish(self, found: Found) -> Finished:
@@ -267,7 +276,7 @@ class Job:
         if pixels is None:
             return Finished(index, row, False)
         pending, known = found.pending, found.pending is None
-        planes = None
+        planes: np.ndarray | None = None
         if pending is None:
             mask = read_written_mask(self._mask_path(index))
             if mask is None or mask.shape != pixels.shape[:2]:  # it was there a moment ago
@@ -287,7 +296,8 @@ class Job:
                 write_picture(self._picture_path(index), drawn)
         if not known and self.masks == "png":
             write_mask(self._mask_path(index), mask, self.predictor.classes)
-        return Finished(index, row, known, mask, Small.of(pixels, mask), planes)
+        overlay = None if planes is None else video_frame(planes, "yuv420p")
+        return Finished(index, row, known, mask, Small.of(pixels, mask), overlay)
 
     def _begin_journal(self) -> None:
         """Say what the folder is going to hold before anything is written there."""
@@ -387,11 +397,11 @@ class Results:
                 self.masks = self._files.enter_context(video_writer(job.folder / "masks.mkv", "ffv1", fps))
 
     def _write(self, one: Finished) -> None:
-        if self.overlay is not None and one.planes is not None:
-            self.overlay.add(one.planes, one.row["time"])
+        if self.overlay is not None and one.overlay is not None:
+            self.overlay.add(one.overlay, one.row["time"])
         if self.masks is not None:
             # A frame without a mask is all ignore, so that the frames' numbers stay those of the original.
             mask = one.mask if one.mask is not None else np.full(self._size, IGNORE, np.uint8)
-            self.masks.add(mask, one.row["time"])
+            self.masks.add(video_frame(mask, "gray"), one.row["time"])
         if not one.known:
             self.job.journal.add(one.row)

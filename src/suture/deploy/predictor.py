@@ -29,6 +29,8 @@ from suture.models.segmenter import Segmenter
 T = TypeVar("T")
 _SCALES = 0.25, 4
 """What lies beyond shows a network nothing that it was trained on, and larger frames fill the memory."""
+_DRAWN = 4
+"""Frames that are drawn at once: what is in between stays in a GPU's cache."""
 _KEPT = 256
 """Tensors for frames of one size and view that are kept; those of further ones are made again and again."""
 
@@ -192,15 +194,14 @@ class Predictor:
         around = view.x, width - right, view.y, height - bottom
         # One by one: at native resolution the scores of a batch would fill the memory.
         masks = torch.cat([to_class_ids(one[None], seen, around) for one in found])
-        outside = masks >= len(self.classes)
         if view.circle:
-            outside = outside | self._outside((height, width), view)
-        masks = masks.masked_fill(outside, IGNORE)
+            masks = masks.masked_fill(self._outside((height, width), view), IGNORE)
         certainty = self._certainty(found, self._inside((height, width), view))
         measured = [certainty, masks, class_counts(masks, len(self.classes))]
         if draw:
             drawing = self._drawing(height, width)
-            measured.append(torch.stack([drawing(*pair) for pair in zip(frames, masks, strict=True)]))
+            drawn = [drawing(*some) for some in zip(frames.split(_DRAWN), masks.split(_DRAWN), strict=True)]
+            measured.append(torch.cat(drawn))
         return measured
 
     def _scores(self, frames: Tensor, smoother: Smoother | None = None) -> Tensor:

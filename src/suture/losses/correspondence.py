@@ -72,15 +72,6 @@ def to_cells(labels: Tensor, classes: int, cell: int) -> Tensor:
     return F.avg_pool2d(members.float(), cell, ceil_mode=True)
 
 
-def at_cells(x: Tensor, cell: int) -> Tensor:
-    """What lies at the middle of each cell: … H W to … h w with h = ceil(H / cell)."""
-    for dim in (-2, -1):
-        side = x.shape[dim]
-        middles = torch.arange(-(-side // cell), device=x.device) * cell + cell // 2
-        x = x.index_select(dim, middles.clamp(max=side - 1))
-    return x
-
-
 def from_cells(x: Tensor, cell: int, size: tuple[int, ...]) -> Tensor:
     """Values of cells, B C h w, between them: B C H W."""
     covered = [side * cell for side in x.shape[-2:]]

@@ -73,23 +73,21 @@ def class_sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
 
 
 def contrasts(keys: ClassSums, weights: Tensor | None = None) -> Contrasts:
-    """Turn key frames into what their query frames are contrasted with.
+    """Turn key frames (B K C …) into what their queries are contrasted with; `weights` (B K) say how often each counts.
 
-    The keys are either each query's own (B K C …), or a pool for all queries (K C …) with `weights` (B K) that say how
-    often each key frame counts for each query: 1 for its keys, 0 for the others. A pool of M frames with weights N/M
-    gives the expectation, over draws of N of the M frames, of all that is summed here: so M frames can stand in for N
-    of other videos and S⁻ does not grow with M and drown S⁺. (The bank keeps running totals that come to the same.)
+    M frames with weights N/M give the expectation, over draws of N of the M frames, of all that is summed here: so M
+    frames can stand in for N of other videos and S⁻ does not grow with M and drown S⁺. (The bank keeps running totals
+    that come to the same.)
     """
     sums, counts = keys
     if weights is None:
         weights = counts.new_ones(counts.shape[:2])
     others = 1 - torch.eye(counts.shape[-1], device=counts.device)
-    pool = "bk,bk...->b..." if counts.ndim == 3 else "bk,k...->b..."
     with full_precision(sums):
         # A product with ones and zeros, not `total - own`: where one class fills the frame, that difference is noise.
         negatives = _mean(others @ sums, (counts @ others)[..., None])
-        positive_sums, positive_counts, negatives = (torch.einsum(pool, weights, x) for x in (sums, counts, negatives))
-    return Contrasts(positive_sums, positive_counts, negatives, weights.sum(1))
+        sums, counts, negatives = (torch.einsum("bk,bk...->b...", weights, x) for x in (sums, counts, negatives))
+    return Contrasts(sums, counts, negatives, weights.sum(1))
 
 
 def pixel_contrast(
@@ -115,8 +113,8 @@ def pixel_contrast(
 
     >>> query, key = torch.tensor([0.6, 0.8]).view(1, 2, 1, 1), torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
     >>> labels = torch.zeros(1, 1, 1, dtype=torch.long)
-    >>> keys = contrasts(class_sums(key, labels, classes=1), weights=torch.ones(1, 1))
-    >>> loss, weight = pixel_contrast(query, labels, keys)
+    >>> keys = ClassSums(*(x[None] for x in class_sums(key, labels, classes=1)))  # one query with one key frame
+    >>> loss, weight = pixel_contrast(query, labels, contrasts(keys))
     >>> round((loss / weight).item(), 4)  # S⁺ = 0.6, no negatives: log(1 + e^-0.6)
     0.4375
     """

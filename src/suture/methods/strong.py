@@ -70,8 +70,6 @@ class StrongOnly(Method):
 class StrongBatch(NamedTuple):
     """Labelled views as the loader gives them."""
 
-    numbers: Tensor
-    """B: the frames."""
     views: Patches
     inside: Layer
     """Which pixels are inside the view of their video."""
@@ -131,7 +129,6 @@ class StrongViews:
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
             boxes.append(draw_patch(rng, s.cutmix))
         return StrongBatch(
-            torch.tensor(own),
             self.frames.collate(own, draws),
             layer(draws, [self.inside[self.frames.places[number][0].id] for number in own]),
             torch.tensor(donors),

@@ -1,0 +1,121 @@
+"""The benchmarks of training give their rows first and say what took how long: a limit of time may end them early."""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+TINY = (
+    "--frames 24 --videos 3 --native 64 48 --size 32 --encoder tu-test_resnet --workers 0 --warmup 1 --no-compile "
+    "--batch 4 --steps 2"
+)
+FLOOR = ("query_seconds", "key_seconds", "query_flops", "key_flops")
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Imports a benchmark as if it were run from its folder."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == BENCHMARKS:
+            del sys.modules[name]
+
+
+def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, options: str, folder: Path) -> dict[str, Any]:
+    """Its figures, by its command line."""
+    figures = folder / "figures.json"
+    command = [module.__name__, *options.split(), "--data", str(folder / "data"), "--json", str(figures)]
+    monkeypatch.setattr(sys, "argv", command)
+    module.main()
+    return json.loads(figures.read_text(encoding="utf-8"))
+
+
+def test_rows_come_before_all_else_with_their_times(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage, plot = load("contrast_stage"), load("plot")
+    early: dict[str, Any] = {}
+    floor = stage.floor
+
+    def looked_at(bench: Any) -> Any:
+        early.update(json.loads((tmp_path / "figures.json").read_text(encoding="utf-8")))
+        return floor(bench)
+
+    monkeypatch.setattr(stage, "floor", looked_at)
+    options = f"{TINY} --modes paper shared --resident-steps 0 --paper-steps 3 --paper-seconds 0"
+    facts = run(stage, monkeypatch, options, tmp_path)
+
+    assert list(early["rows"]) == list(facts["rows"]) == ["paper", "shared"]
+    assert list(early["seconds"]) == ["footage", "paper", "shared"]
+    assert list(facts["seconds"]) == ["footage", "paper", "shared", "floor", "loader", "checkpoint"]
+    for figures in (early, facts):  # a page can be made of what was there when time ran out
+        assert "| shared " in plot.contrast_stage(figures)
+    assert "loader alone" not in plot.contrast_stage(early)
+    assert "loader alone" in plot.contrast_stage(facts)
+    paper, shared = facts["rows"]["paper"]["loaded"], facts["rows"]["shared"]["loaded"]
+    assert paper["steps"] == 1, "no step is begun after the patience is over"
+    assert shared["steps"] == 2
+    for name, row in (("paper", paper), ("shared", shared)):
+        timed = row["steps"] * row["step_ms"] / 1000
+        assert 0 < row["first_seconds"] <= row["start_seconds"] < facts["seconds"][name] - timed
+        assert row["frames_per_second"] == pytest.approx(4 * row["steps"] / timed)
+    said = capsys.readouterr().out
+    assert said.index("paper …") < said.index("paper: ") < said.index("shared: ") < said.index("loader …")
+    assert "s in all, of them" in said
+
+
+def test_the_papers_way_is_plain(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = load("contrast_stage")
+    seen: dict[str, Any] = {}
+    loss = stage.PairwiseContrast.loss
+
+    def looked_at(self: Any, batch: Any) -> Any:
+        seen["layouts"] = {
+            weight.is_contiguous()
+            for branch in (self.online, self.momentum)
+            for weight in branch.parameters()
+            if weight.ndim == 4
+        } | {batch.queries.images.is_contiguous(), batch.keys.images.is_contiguous()}
+        seen["autocast"] = torch.is_autocast_enabled(self.device.type)
+        seen["keys"] = len(batch.keys.images) / len(batch.queries.images)
+        return loss(self, batch)
+
+    monkeypatch.setattr(stage.PairwiseContrast, "loss", looked_at)
+    monkeypatch.setattr(stage, "floor", lambda bench: dict.fromkeys(FLOOR, 1.0))
+    run(stage, monkeypatch, f"{TINY} --modes paper --paper-steps 1", tmp_path)
+    assert seen == {"layouts": {True}, "autocast": False, "keys": stage.KEYS["paper"]}
+
+
+def test_the_papers_loss_is_ours(load: Any) -> None:
+    loss = load("contrast_loss")
+    case = loss.Case.random(grid=6, batch=2, key_frames=3, depth=8)
+    with load("stages").full_float32():
+        torch.testing.assert_close(case.step(loss.pairwise_contrast)(), case.step(loss.our_contrast)())
+
+
+def test_kernels_are_told_apart(load: Any) -> None:
+    kind = load("profile_step").kind
+    assert kind("void at::native::batch_norm_collect_statistics_channels_last_kernel<float>") == "batch norm"
+    assert kind("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc") == "convolution and matrix product"
+    assert kind("void at::native::conv_depthwise2d_forward_kernel_generic<float, int>") == "resizing and blur"
+    assert kind("void at::native::upsample_bilinear2d_backward_nhwc_out_frame<float>") == "resizing and blur"
+    assert kind("void at::native::vectorized_elementwise_kernel<8, CUDAFunctor_add>") == "elementwise"
+
+
+def test_a_step_is_told_against_one_of_strong(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervised, plot = load("supervised"), load("plot")
+    facts = run(supervised, monkeypatch, f"{TINY} --small-batch 2 --stages strong uamt", tmp_path)
+    speed = {name: row["loaded"]["frames_per_second"] for name, row in facts["rows"].items()}
+    assert f"{speed['strong'] / speed['uamt']:.2f}x" in capsys.readouterr().out
+    assert f"{speed['strong'] / speed['uamt']:,.1f}×" in plot.supervised(facts)
