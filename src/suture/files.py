@@ -23,7 +23,8 @@ def replacing(path: Path) -> Iterator[Path]:
     >>> with replacing(Path("mask.png")) as temporary:  # doctest: +SKIP
     ...     cv2.imwrite(str(temporary), mask)
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last, because image and video writers choose the format by it.
     temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:12]}{path.suffix}")
     try:

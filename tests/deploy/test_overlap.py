@@ -20,21 +20,23 @@ def numbers(count: int, closed: list[bool] | None = None, fails_at: int = -1) ->
             closed.append(True)
 
 
-def test_all_items_in_order() -> None:
-    assert list(ahead(numbers(100), 3)) == list(range(100))
+@pytest.mark.parametrize("together", [1, 3, 200])
+def test_all_items_in_order(together: int) -> None:
+    assert list(ahead(numbers(100), 3, together)) == list(range(100))
 
     def slow(number: int) -> int:
         time.sleep(0.002 * (number % 3))
         return number
 
-    assert list(in_order(slow, ahead(numbers(40), 2), 4)) == list(range(40))
-    assert list(ahead([], 1)) == []
+    assert list(in_order(slow, ahead(numbers(40), 2, together), 4, together)) == list(range(40))
+    assert list(ahead([], 1, together)) == []
 
 
-def test_an_error_comes_out_after_the_items_before_it() -> None:
+@pytest.mark.parametrize("together", [1, 3])
+def test_an_error_comes_out_after_the_items_before_it(together: int) -> None:
     found: list[int] = []
     with pytest.raises(ValueError, match="broken"):
-        found.extend(ahead(numbers(10, fails_at=4), 2))
+        found.extend(ahead(numbers(10, fails_at=4), 2, together))
     assert found == [0, 1, 2, 3]
 
     def fail(number: int) -> int:
@@ -43,17 +45,18 @@ def test_an_error_comes_out_after_the_items_before_it() -> None:
         return number
 
     with pytest.raises(ValueError, match="broken too"):
-        list(in_order(fail, range(10), 2))
+        list(in_order(fail, range(10), 2, together))
 
 
-def test_leaving_early_ends_the_threads() -> None:
+@pytest.mark.parametrize("together", [1, 3])
+def test_leaving_early_ends_the_threads(together: int) -> None:
     before = threading.active_count()
     closed: list[bool] = []
-    chain = ahead(ahead(numbers(10**9, closed), 2), 2)
+    chain = ahead(ahead(numbers(10**9, closed), 2, together), 2, together)
     assert [next(chain) for _ in range(3)] == [0, 1, 2]
     chain.close()
     assert closed == [True]
-    results = in_order(lambda number: number, range(10**9), 3)
+    results = in_order(lambda number: number, range(10**9), 3, together)
     assert next(results) == 0
     results.close()
     assert threading.active_count() == before

@@ -160,9 +160,10 @@ class _Decoder:
         self._open()
 
     def read(self, position: int) -> "Picture":
-        key = self.index.key_before(position)
-        if not key <= self._next <= position:
-            self._seek(key)
+        if position != self._next:
+            key = self.index.key_before(position)
+            if not key <= self._next <= position:
+                self._seek(key)
         for found, picture in self.pictures():
             if found == position and not picture.is_corrupt:
                 return Picture(picture, self.tagged_rotation)

@@ -1,5 +1,6 @@
 """How far masks that follow one another agree: flicker shows, movement does not."""
 
+import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +32,16 @@ class Small(NamedTuple):
         return Small(gray, cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
 
 
+class _Own(threading.local):
+    """What each thread has of its own."""
+
+    def __init__(self) -> None:
+        self.search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+
+
+_own = _Own()
+
+
 def flow_agreement(before: Small, now: Small) -> float:
     """The share of pixels whose class is that of the same spot in the frame before, found by optical flow; NaN if none.
 
@@ -40,7 +51,7 @@ def flow_agreement(before: Small, now: Small) -> float:
         return float("nan")
     earlier = before.mask
     if min(now.gray.shape) >= _SMALLEST:
-        flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST).calc(now.gray, before.gray, None)  # type: ignore[call-overload]
+        flow = _own.search.calc(now.gray, before.gray, None)  # type: ignore[call-overload]
         rows, columns = _indices(*now.gray.shape)
         x, y = columns + flow[..., 0], rows + flow[..., 1]
         earlier = cv2.remap(earlier, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT, borderValue=IGNORE)

@@ -91,12 +91,12 @@ class Clip:
         """When each frame is shown, in seconds; images do not say it."""
         return self.file.times if self.file else None
 
-    def frames(self, indices: Iterable[int]) -> Iterator[Shown]:
+    def frames(self, indices: Iterable[int], together: int = 1) -> Iterator[Shown]:
         """Frames by rising indices; one that does not decode comes without pixels."""
         if self.images:
             return in_order(self.read, indices, cores())
         # One decoder goes forward; what comes out of it is turned into RGB side by side.
-        return in_order(_in_rgb, map(self._decoded, indices), min(_CONVERTING, cores()))
+        return in_order(_in_rgb, map(self._decoded, indices), min(_CONVERTING, cores()), together)
 
     def read(self, index: int) -> Shown:
         """One frame."""

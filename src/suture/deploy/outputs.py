@@ -98,7 +98,7 @@ class VideoWriter:
             context.thread_count, context.thread_type = 0, "AUTO"  # H.264 frame by frame: by slices, cores wait
         frame.color_range = _FULL if gray else _LIMITED
         # Time goes forward even where a damaged file's does not.
-        self._last = max(round(Fraction(seconds) / TICK), self._last + 1)
+        self._last = max(round(seconds / TICK), self._last + 1)
         frame.pts, frame.time_base = self._last, TICK
         self._container.mux(self._stream.encode(frame))
 

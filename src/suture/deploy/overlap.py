@@ -1,7 +1,8 @@
 """Steps that run side by side: a thread that works ahead, and a pool that keeps the order.
 
 Decoding, the network, drawing and encoding all let go of Python's lock while they work, so threads are enough, and
-nothing is copied between them.
+nothing is copied between them. But to hand an item on takes the lock, which the others wait for: fast steps hand on
+several items together.
 """
 
 import contextlib
@@ -19,8 +20,8 @@ _PATIENCE = 0.1
 """Seconds after which a waiting thread looks whether anybody still wants its work."""
 
 
-def ahead(items: Iterable[T], depth: int) -> Generator[T, None, None]:
-    """The same items, made by a thread of their own, up to `depth` of them before they are asked for.
+def ahead(items: Iterable[T], depth: int, together: int = 1) -> Generator[T, None, None]:
+    """The same items, made by a thread of their own, up to `depth` times `together` of them before they are asked for.
 
     An exception of the items comes out here; where the taker leaves early, the thread ends too.
 
@@ -39,8 +40,8 @@ def ahead(items: Iterable[T], depth: int) -> Generator[T, None, None]:
     def work() -> None:
         error: BaseException | None = None
         try:
-            for item in items:
-                put(True, item)
+            for some in _several(items, together):
+                put(True, some)
                 if left.is_set():
                     break
         except BaseException as raised:
@@ -60,7 +61,7 @@ def ahead(items: Iterable[T], depth: int) -> Generator[T, None, None]:
                 continue  # a wait without end would not hear Ctrl-C everywhere
             if not going:
                 break
-            yield item
+            yield from item
         if item is not None:
             raise item
     finally:
@@ -68,24 +69,47 @@ def ahead(items: Iterable[T], depth: int) -> Generator[T, None, None]:
         thread.join()
 
 
-def in_order(function: Callable[[T], R], items: Iterable[T], workers: int) -> Generator[R, None, None]:
-    """`map` by a pool of threads: results in the order of the items, and only so many items taken ahead.
+def in_order(
+    function: Callable[[T], R], items: Iterable[T], workers: int, together: int = 1
+) -> Generator[R, None, None]:
+    """`map` by a pool of threads, each taking so many items `together`: in the order of the items, not far ahead.
 
     >>> list(in_order(lambda number: number * number, range(5), workers=2))
     [0, 1, 4, 9, 16]
     """
-    waiting: deque[Future[R]] = deque()
+    waiting: deque[Future[list[R]]] = deque()
+
+    def work(some: list[T]) -> list[R]:
+        return [function(item) for item in some]
+
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
+            for some in _several(items, together):
+                waiting.append(pool.submit(work, some))
                 while len(waiting) >= 2 * workers or (waiting and waiting[0].done()):
-                    yield waiting.popleft().result()
+                    yield from waiting.popleft().result()
             while waiting:
-                yield waiting.popleft().result()
+                yield from waiting.popleft().result()
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _several(items: Iterable[T], together: int) -> Generator[list[T], None, None]:
+    """Lists of so many items; those that came before an error too."""
+    some: list[T] = []
+    try:
+        for item in items:
+            some.append(item)
+            if len(some) == together:
+                yield some
+                some = []
+    except Exception:
+        if some:
+            yield some
+        raise
+    if some:
+        yield some
 
 
 def cores() -> int:

@@ -49,6 +49,10 @@ from suture.files import remove_leftovers, write_json
 ViewSetting = View | Literal["trained", "auto"] | None
 FORMAT = 1
 """Of `prediction.json`."""
+_TOGETHER = 4
+"""Frames that are handed on together, where they come in batches: to hand on each of them would hold up all threads."""
+_FINISHING = 8
+"""Threads that make files of predictions: enough for several hundred large frames a second."""
 _PREPARING = 2
 """Batches that are prepared at once for a device: to copy the frames of one takes about as long as to predict them."""
 Row = dict[str, Any]
@@ -138,6 +142,7 @@ class Job:
         self.folder = folder
         self.settings = settings
         self.batch = batch
+        self.together = min(_TOGETHER, batch)
         self.masks: Masks = "png" if clip.images and settings.masks == "video" else settings.masks
         self.overlay_video = settings.overlay and not clip.images
         self.journal = Journal(folder / ".journal.jsonl")
@@ -179,12 +184,13 @@ class Job:
         found_inside = self.view == "auto" and self.predictor.network.cuts
         view = self.clip.view(ClipView(None, origin="of which the model cuts its view") if found_inside else self.view)
         rows = dict(self.known)
+        together = self.together
         with (
             Results(self) as results,
             closing(ahead(self._groups(view), depth=2)) as groups,
-            closing(ahead(self._predicted(groups, view), depth=2 * self.batch)) as found,
-            closing(in_order(self._finish, found, cores())) as finished,
-            closing(in_order(_compared, _with_the_one_before(finished), 2)) as compared,
+            closing(ahead(self._predicted(groups, view), 2 * self.batch // together, together)) as found,
+            closing(in_order(self._finish, found, min(_FINISHING, cores()), together)) as finished,
+            closing(in_order(_compared, _with_the_one_before(finished), 2, together)) as compared,
         ):
             for one in compared:
                 results.add(one)
@@ -222,7 +228,7 @@ class Job:
     def _groups(self, view: ClipView) -> Iterator[Group]:
         """Frames in batches of one size; among themselves those that are not to be predicted."""
         needed = filter(self._needed, range(len(self.clip)))
-        frames = (self._usable(shown, view) for shown in self.clip.frames(needed))
+        frames = (self._usable(shown, view) for shown in self.clip.frames(needed, self.together))
         for size, alike in groupby(frames, self._size_to_predict):
             while shown := list(islice(alike, self.batch)):
                 yield Group(shown, size is not None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -289,23 +289,24 @@ class Pending:
         """The prediction of one of the frames."""
         if not 0 <= place < len(self):
             raise IndexError(place)
-        found = self._downloaded(self.found)[place]
+        found = self._downloaded[0][place]
         confidence, entropy = self.certainty[place].tolist()
         # A copy: what came from a GPU lies in memory that is short, and needed for the next frames.
         return Prediction(found.copy() if found.ndim == 2 else self._mask(found), confidence, entropy)
 
     def pixels(self, place: int) -> np.ndarray | None:
         """How many each class has in one of the masks; None where no GPU has counted them."""
-        return None if self.counts is None else self._downloaded(self.counts)[place]
+        return None if self.counts is None else self._downloaded[1][place]
 
     def overlay(self, place: int) -> np.ndarray | None:
         """One of the overlays, as planes of yuv420; None where no GPU has drawn it."""
-        return None if self.planes is None else self._downloaded(self.planes)[place]
+        return None if self.planes is None else self._downloaded[2][place]
 
-    def _downloaded(self, results: Tensor) -> np.ndarray:
+    @cached_property
+    def _downloaded(self) -> list[np.ndarray]:
         if self.ready is not None:
             self.ready.synchronize()
-        return results.numpy()
+        return [results.numpy() for results in (self.found, self.counts, self.planes) if results is not None]
 
     def _mask(self, found: np.ndarray) -> np.ndarray:
         """At the frame's size, of probabilities at the network's."""
