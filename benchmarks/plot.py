@@ -182,6 +182,11 @@ def inference(facts: Facts) -> str:
     return f"{facts['network']}; from {facts['rows'][0]['input']}; frames/s.\n\n" + table(rows, head)
 
 
+def overhead(facts: Facts) -> str:
+    rows = ((facts["cores"], facts["fps"]), (1, facts["fps_one_core"]))
+    return table(rows, ("cores", "frames/s"))
+
+
 def latency(facts: Facts) -> str:
     return f"{facts['network']}; one frame of {facts['frame'][0]}×{facts['frame'][1]} at a time.\n\n" + table(
         ((name, *times) for name, times in facts["ms"].items()), ("", "p50 ms", "p95 ms", "p99 ms")
@@ -210,13 +215,14 @@ def cpu(facts: Facts) -> str:
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank 12gb --steps 80", contrast_stage),
-    "contrast_stage_paper": ("contrast_stage.py --modes paper shared --steps 60 --resident-steps 0", contrast_stage),
+    "contrast_stage_paper": ("contrast_stage.py --modes paper shared --steps 40 --resident-steps 0", contrast_stage),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "supervised": ("supervised.py --steps 25", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
     "inference": ("inference.py", inference),
     "inference_gpu": ("inference.py --frames 1000", inference),
+    "overhead": ("overhead.py", overhead),
     "latency": ("latency.py", latency),
     "latency_cpu": ("latency.py --device cpu", latency),
     "export": ("export.py", export),

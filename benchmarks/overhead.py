@@ -1,0 +1,88 @@
+"""What `suture predict` takes beside decoding, model and encoding: `python benchmarks/overhead.py`.
+
+Frames so small that they cost nothing, and a device that has their masks and overlays ready: what is left is Python,
+and the waiting of its threads for its lock. It is measured on all cores, and on one in a process of its own: where more
+cores are slower, the lock is fought for.
+"""
+
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
+
+import torch
+from common import parser, report
+from inference import scenes, write_input
+from latency import write_network
+from rich.console import Console
+
+from suture.deploy.overlap import cores
+from suture.deploy.pipeline import Settings
+from suture.deploy.predict import predict
+from suture.deploy.predictor import Predictor
+
+WIDTH, HEIGHT, BATCH = 96, 80, 16
+
+
+class Ready:
+    """In place of a GPU: nothing has to travel."""
+
+    at_work = staticmethod(nullcontext)
+
+    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.uint8)
+
+    def upload(self, frames: torch.Tensor) -> torch.Tensor:
+        return frames
+
+    def download(self, results: list[torch.Tensor]) -> tuple[list[torch.Tensor], None]:
+        return results, None
+
+
+def frames_per_second(count: int) -> float:
+    """Of the whole way, without a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_network(root / "model", "cpu")
+        predictor: Any = Predictor(root / "model", "cpu")
+        path = write_input(root, scenes(count, WIDTH, HEIGHT))
+        predictor._gpu = Ready()
+        first = predictor.prepare(list(scenes(BATCH, WIDTH, HEIGHT)))
+        measured = predictor._measure(first.frames, first.view, True)
+        predictor._recorded = lambda *_: measured
+        Predictor.side_by_side = property(lambda _: False)  # type: ignore[method-assign, assignment]
+        for name in ("warm", "timed"):
+            start = time.perf_counter()
+            predict(
+                predictor, [path], root / name, Settings(view=None), batch=BATCH, console=Console(file=io.StringIO())
+            )
+        return count / (time.perf_counter() - start)
+
+
+def main() -> None:
+    """On all cores, then on one."""
+    options = parser(__doc__)
+    options.add_argument("--frames", type=int, default=1000)
+    options.add_argument("--one-core", action="store_true", help="print the figure of one core only")
+    said = options.parse_args()
+    if said.one_core:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        print(frames_per_second(said.frames))
+        return
+    several = frames_per_second(said.frames)
+    again = [sys.executable, __file__, "--frames", str(said.frames), "--one-core"]
+    one = float(subprocess.run(again, check=True, capture_output=True, text=True).stdout.split()[-1])
+    print(f"{said.frames} frames of {WIDTH}×{HEIGHT} in batches of {BATCH}, without a model, frames per second:")
+    print(f"{cores()} cores {several:8.0f}\n1 core  {one:8.0f}")
+    report("overhead", {"cores": cores(), "fps": several, "fps_one_core": one}, said.json)
+
+
+if __name__ == "__main__":
+    main()
