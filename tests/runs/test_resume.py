@@ -4,6 +4,7 @@ import multiprocessing
 import random
 import shutil
 import signal
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -161,19 +162,26 @@ class Killer:
         process.start()
         return process
 
-    def kill_in(self, stage: str, ready: Callable[[Path], bool], within: float) -> bool:
-        """Kill once it is ready and a random moment later; give whether it was still in that stage."""
+    def kill_in(self, stage: str, ready: Callable[[Path], bool], within: float, latest: Callable[[Path], bool]) -> bool:
+        """Kill once it is ready and a random moment later, at the latest then; give whether it was in that stage."""
         process = self.start()
         deadline = time.monotonic() + 120
         while not ready(self.folder):
             assert time.monotonic() < deadline, f"{stage} was never reached"
             assert process.is_alive(), f"{stage} was missed"
             time.sleep(0.001)
-        time.sleep(self.random.uniform(0, within))
+        moment = time.monotonic() + self.random.uniform(0, within)
+        while time.monotonic() < moment and not latest(self.folder):
+            time.sleep(0.001)
         process.kill()
         process.join()
         assert process.exitcode == -signal.SIGKILL
         return not (self.folder / "stages" / stage / "done.json").exists()
+
+
+def file(name: str) -> Callable[[Path], bool]:
+    """Whether a file or folder of the run is there."""
+    return lambda folder: (folder / name).exists()
 
 
 def rows(stage: str, count: int) -> Callable[[Path], bool]:
@@ -194,16 +202,17 @@ def test_killed_in_every_stage_at_random_moments(
         "evaluation.completion=true",
     )
     train_quietly(config, tmp_path / "whole")
-    step = 4 / min(row["images_per_second"] for row in read_curve(tmp_path / "whole/stages/1-pretrain/metrics.csv")[1:])
+    curve = read_curve(tmp_path / "whole/stages/1-pretrain/metrics.csv")
+    step = 4 / statistics.median(row["images_per_second"] for row in curve[1:])
     folder = tmp_path / "killed"
     killer = Killer(config, folder)
     hit = {
-        "start": killer.kill_in("1-pretrain", lambda folder: (folder / ".lock").exists(), 2 * step),
-        "pretrain": killer.kill_in("1-pretrain", rows("1-pretrain", 1), 2 * step),
-        "pretrain again": killer.kill_in("1-pretrain", rows("1-pretrain", 3), step),
-        "pseudo": killer.kill_in("2-pseudo", lambda folder: (folder / "pseudo").exists(), step),
-        "contrast": killer.kill_in("3-contrast", rows("3-contrast", 2), 2 * step),
-        "finetune": killer.kill_in("4-finetune", rows("4-finetune", 2), 2 * step),
+        "start": killer.kill_in("1-pretrain", file(".lock"), 2 * step, rows("1-pretrain", 3)),
+        "pretrain": killer.kill_in("1-pretrain", rows("1-pretrain", 1), 2 * step, rows("1-pretrain", 3)),
+        "pretrain again": killer.kill_in("1-pretrain", rows("1-pretrain", 3), step, rows("1-pretrain", 5)),
+        "pseudo": killer.kill_in("2-pseudo", file("pseudo"), step, file("stages/2-pseudo/done.json")),
+        "contrast": killer.kill_in("3-contrast", rows("3-contrast", 2), 2 * step, rows("3-contrast", 4)),
+        "finetune": killer.kill_in("4-finetune", rows("4-finetune", 2), 2 * step, rows("4-finetune", 4)),
     }
     assert all(hit.values()), hit
     last = killer.start()
