@@ -1,6 +1,5 @@
 """How far masks that follow one another agree: flicker shows, movement does not."""
 
-import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,8 +10,9 @@ from suture.data.classes import IGNORE
 
 _SIDE = 160
 """The longer side at which masks are compared: flicker of whole regions shows, the search for movement stays cheap."""
-_SMALLEST = 24
-"""Pictures with a shorter side than this are compared as they are."""
+_SMALLEST = 32
+"""Pictures with a shorter side than this are compared as they are: of smaller ones OpenCV's search reads memory that
+nobody has written, and finds something else each time."""
 
 
 class Small(NamedTuple):
@@ -32,16 +32,6 @@ class Small(NamedTuple):
         return Small(gray, cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
 
 
-class _Own(threading.local):
-    """What each thread has of its own."""
-
-    def __init__(self) -> None:
-        self.search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
-
-
-_own = _Own()
-
-
 def flow_agreement(before: Small, now: Small) -> float:
     """The share of pixels whose class is that of the same spot in the frame before, found by optical flow; NaN if none.
 
@@ -51,7 +41,9 @@ def flow_agreement(before: Small, now: Small) -> float:
         return float("nan")
     earlier = before.mask
     if min(now.gray.shape) >= _SMALLEST:
-        flow = _own.search.calc(now.gray, before.gray, None)  # type: ignore[call-overload]
+        # A new one each time: a search remembers pictures of other sizes, and what it finds would depend on them.
+        search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+        flow = search.calc(now.gray, before.gray, None)  # type: ignore[call-overload]
         rows, columns = _indices(*now.gray.shape)
         x, y = columns + flow[..., 0], rows + flow[..., 1]
         earlier = cv2.remap(earlier, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT, borderValue=IGNORE)
