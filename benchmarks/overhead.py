@@ -11,16 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/deploy"))
 
-import torch
 from common import parser, report
 from inference import scenes, write_input
 from latency import write_network
+from predict_files import Here
 from rich.console import Console
 
 from suture.deploy.overlap import cores
@@ -31,21 +31,6 @@ from suture.deploy.predictor import Predictor
 WIDTH, HEIGHT, BATCH = 96, 80, 16
 
 
-class Ready:
-    """In place of a GPU: nothing has to travel."""
-
-    at_work = staticmethod(nullcontext)
-
-    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.empty(shape, dtype=torch.uint8)
-
-    def upload(self, frames: torch.Tensor) -> torch.Tensor:
-        return frames
-
-    def download(self, results: list[torch.Tensor]) -> tuple[list[torch.Tensor], None]:
-        return results, None
-
-
 def frames_per_second(count: int) -> float:
     """Of the whole way, without a model."""
     with tempfile.TemporaryDirectory() as folder:
@@ -53,11 +38,10 @@ def frames_per_second(count: int) -> float:
         write_network(root / "model", "cpu")
         predictor: Any = Predictor(root / "model", "cpu")
         path = write_input(root, scenes(count, WIDTH, HEIGHT))
-        predictor._gpu = Ready()
+        predictor._gpu = Here()
         first = predictor.prepare(list(scenes(BATCH, WIDTH, HEIGHT)))
         measured = predictor._measure(first.frames, first.view, True)
         predictor._recorded = lambda *_: measured
-        Predictor.side_by_side = property(lambda _: False)  # type: ignore[method-assign, assignment]
         for name in ("warm", "timed"):
             start = time.perf_counter()
             predict(

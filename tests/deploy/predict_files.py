@@ -1,7 +1,8 @@
-"""Real files for the tests of prediction: a tiny finished model, and videos of many kinds."""
+"""Real files for the tests of prediction: a tiny finished model, and videos of many kinds; and what a GPU does."""
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,21 @@ from suture.models.weights import Model
 
 NAMES = ("tissue", "tool", "vessel")
 COLORS = ((200, 120, 110), (0, 114, 178), (240, 228, 66))
+
+
+class Here:
+    """Takes the place of `Gpu`: frames need not travel."""
+
+    at_work = staticmethod(nullcontext)
+
+    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.uint8)
+
+    def upload(self, frames: torch.Tensor) -> torch.Tensor:
+        return frames
+
+    def download(self, results: list[torch.Tensor]) -> tuple[list[torch.Tensor], None]:
+        return results, None
 
 
 def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto") -> Path:

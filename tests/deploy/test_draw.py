@@ -1,7 +1,6 @@
 """What a GPU draws and counts is what OpenCV does; here its way is gone on a CPU."""
 
 import io
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from predict_files import picture, write_images, write_model, write_video
+from predict_files import Here, picture, write_images, write_model, write_video
 from rich.console import Console
 
 from suture.data.classes import IGNORE, ClassTable
@@ -29,21 +28,6 @@ from suture.deploy.smoothing import Smoother
 
 CLASSES = ClassTable(("background", "liver", "tool"), ((0, 0, 0), (230, 159, 0), (1, 255, 86)), {0: 0, 1: 1, 2: 2})
 VIEWS = (None, View(7, 5, 60, 50), View(4, 2, 90, 80, (45.0, 40.0, 30.0)))
-
-
-class Here:
-    """Takes the place of `Gpu`: frames need not travel."""
-
-    at_work = staticmethod(nullcontext)
-
-    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.empty(shape, dtype=torch.uint8)
-
-    def upload(self, frames: torch.Tensor) -> torch.Tensor:
-        return frames
-
-    def download(self, results: list[torch.Tensor]) -> tuple[list[torch.Tensor], None]:
-        return results, None
 
 
 def as_on_a_gpu(folder: Path, device: str = "cpu") -> Predictor:

@@ -110,7 +110,7 @@ class Predictor:
     @property
     def side_by_side(self) -> bool:
         """Whether several batches at once, each on one core, are faster than one on all cores: PyTorch on a CPU."""
-        return self.device.type == "cpu" and isinstance(self.network.module, Segmenter)
+        return self._gpu is None and self.device.type == "cpu" and isinstance(self.network.module, Segmenter)
 
     def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
         """The mask of a frame (H W 3 to H W), or of each of several of one size (B H W 3 to B H W).
