@@ -38,7 +38,7 @@ def frames_per_second(count: int) -> float:
         write_network(root / "model", "cpu")
         predictor: Any = Predictor(root / "model", "cpu")
         path = write_input(root, scenes(count, WIDTH, HEIGHT))
-        predictor._gpu = Here()
+        predictor.gpu = Here()
         first = predictor.prepare(list(scenes(BATCH, WIDTH, HEIGHT)))
         measured = predictor._measure(first.frames, first.view, True)
         predictor._recorded = lambda *_: measured

@@ -1,4 +1,4 @@
-"""Real files for the tests of prediction: a tiny finished model, and videos of many kinds; and what a GPU does."""
+"""Real files for the tests of prediction: a tiny finished model, videos of many kinds; and what passes for a GPU."""
 
 import json
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from weakref import WeakMethod
 
 import av
 import cv2
@@ -13,26 +14,12 @@ import numpy as np
 import torch
 
 from suture.deploy.networks import TRAINED_ON
+from suture.deploy.predictor import Predictor
 from suture.models.segmenter import build_segmenter
 from suture.models.weights import Model
 
 NAMES = ("tissue", "tool", "vessel")
 COLORS = ((200, 120, 110), (0, 114, 178), (240, 228, 66))
-
-
-class Here:
-    """Takes the place of `Gpu`: frames need not travel."""
-
-    at_work = staticmethod(nullcontext)
-
-    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.empty(shape, dtype=torch.uint8)
-
-    def upload(self, frames: torch.Tensor) -> torch.Tensor:
-        return frames
-
-    def download(self, results: list[torch.Tensor]) -> tuple[list[torch.Tensor], None]:
-        return results, None
 
 
 def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto") -> Path:
@@ -100,3 +87,31 @@ def _silence(stream: Any) -> list[Any]:
     frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
     frame.sample_rate, frame.pts = 8000, 0
     return [*stream.encode(frame), *stream.encode(None)]
+
+
+class Here:
+    """Takes the place of `Gpu`: frames need not travel."""
+
+    at_work = staticmethod(nullcontext)
+
+    def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.uint8)
+
+    def upload(self, frames: torch.Tensor) -> torch.Tensor:
+        return frames
+
+    def pin(self, memory: np.ndarray) -> None:
+        pass
+
+    unpin = pin
+
+    def download(self, results: list[torch.Tensor], into: list[torch.Tensor | None]) -> tuple[list[torch.Tensor], None]:
+        copies = [one if memory is None else memory.copy_(one) for one, memory in zip(results, into, strict=True)]
+        return copies, None
+
+
+def as_on_a_gpu(folder: Path, device: str = "cpu") -> Predictor:
+    predictor: Any = Predictor(folder, device)
+    measure: Any = WeakMethod(predictor._measure)
+    predictor.gpu, predictor._recorded = Here(), lambda *asked: measure()(*asked)
+    return predictor

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from predict_files import Here, picture, write_images, write_model, write_video
+from predict_files import as_on_a_gpu, picture, write_images, write_model, write_video
 from rich.console import Console
 
 from suture.data.classes import IGNORE, ClassTable
@@ -30,15 +30,8 @@ CLASSES = ClassTable(("background", "liver", "tool"), ((0, 0, 0), (230, 159, 0),
 VIEWS = (None, View(7, 5, 60, 50), View(4, 2, 90, 80, (45.0, 40.0, 30.0)))
 
 
-def as_on_a_gpu(folder: Path, device: str = "cpu") -> Predictor:
-    predictor: Any = Predictor(folder, device)
-    predictor._gpu, predictor._recorded = Here(), predictor._measure
-    return predictor
-
-
-def assert_alike(planes: np.ndarray | None, expected: np.ndarray) -> None:
+def assert_alike(planes: np.ndarray, expected: np.ndarray) -> None:
     """Equal but for the last bit of a blend, which processors may round in their own ways."""
-    assert planes is not None
     np.testing.assert_allclose(planes.astype(int), expected.astype(int), rtol=0, atol=1)
 
 
@@ -97,14 +90,12 @@ def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(folder: Path, vi
         np.testing.assert_array_equal(mask == IGNORE, expected[place].mask == IGNORE)
         assert (mask == expected[place].mask).mean() > 0.999
         assert (confidence, entropy) == pytest.approx(expected[place][1:], abs=2e-3)
-        pixels, planes = found.pixels(place), found.overlay(place)
-        assert pixels is not None
-        assert planes is not None
-        np.testing.assert_array_equal(pixels, count_pixels(mask)[:3])
-        assert_alike(planes, to_yuv(Overlay(plain.classes, 111, 91)(frames[place], mask)))
-    assert begun(plain).overlay(0) is None
-    assert begun(plain).pixels(0) is None
-    assert other.begin(other.prepare(frames, view)).overlay(0) is None
+        np.testing.assert_array_equal([*found.measured][place][1], count_pixels(mask)[:3])
+        assert found.planes is not None
+        planes = to_yuv(Overlay(plain.classes, 111, 91)(frames[place], mask))
+        assert_alike(found.planes[place].numpy(), planes)
+    assert begun(plain).planes is None
+    assert other.begin(other.prepare(frames, view)).planes is None
 
 
 def test_what_a_recording_reads_is_kept(folder: Path) -> None:
@@ -117,21 +108,17 @@ def test_what_a_recording_reads_is_kept(folder: Path) -> None:
 
 def test_more_places_than_frames_repeat_the_last(folder: Path) -> None:
     predictor = as_on_a_gpu(folder)
-    pending = predictor.begin(predictor.prepare([picture(0), picture(1)], None, places=4), None, True)
+    pending = predictor.begin(predictor.prepare([picture(0), picture(1)], None, length=4), None, True)
     assert len(pending) == 4
     np.testing.assert_array_equal(pending[1].mask, pending[3].mask)
     assert predictor.probabilities(picture(0)).shape == (3, 40, 48)
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_video_is_drawn_by_the_device_alone(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: View | None
-) -> None:
+def test_a_video_is_drawn_by_the_device(folder: Path, tmp_path: Path, view: View | None) -> None:
     path = write_video(tmp_path / "case.mp4", 10, (120, 90))
     predictor = as_on_a_gpu(folder)
-    with monkeypatch.context() as patch:
-        patch.delattr(Overlay, "__call__")
-        go(predictor, path, tmp_path / "out", batch=4, view=view)
+    go(predictor, path, tmp_path / "out", batch=4, view=view)
     overlay, draw = VideoFile(tmp_path / "out/case/overlay.mp4"), Overlay(predictor.classes, 120, 90)
     for index, frame in enumerate(VideoFile(path).frames()):
         mask = read_written_mask(tmp_path / f"out/case/masks/case__frame_{index:06d}.png")
@@ -194,5 +181,6 @@ def test_a_gpu_draws_the_same(folder: Path, view: View | None) -> None:
         for place, (mask, *_) in enumerate(pending):
             assert expected is None or (mask == expected[place]).mean() > 0.98
             planes = to_yuv(Overlay(predictor.classes, 111, 91)(frames[place], mask))
-            assert_alike(pending.overlay(place), planes)
-            np.testing.assert_array_equal(pending.pixels(place), count_pixels(mask)[:3])
+            assert pending.planes is not None
+            assert_alike(pending.planes[place].numpy(), planes)
+            np.testing.assert_array_equal([*pending.measured][place][1], count_pixels(mask)[:3])

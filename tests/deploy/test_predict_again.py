@@ -16,7 +16,7 @@ from predict_files import picture, write_images, write_model, write_video
 from rich.console import Console
 
 from suture.cli import main
-from suture.deploy import pipeline
+from suture.deploy import clipfiles
 from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor, Prepared
@@ -130,7 +130,7 @@ def test_a_full_disk_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pipeline, "write_mask", full)
+    monkeypatch.setattr(clipfiles, "write_mask", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
         go(Predictor(folder, "cpu"), write_images(tmp_path / "frames"), tmp_path / "out")
 
@@ -144,7 +144,7 @@ def test_a_place_that_cannot_be_written_to_is_one_sentence(
     given = write_images(tmp_path / "frames")
     with pytest.raises(UserError, match=r"The output .*frame0.png is a file, expected a folder"):
         go(Predictor(folder, "cpu"), given, given / "frame0.png")
-    monkeypatch.setattr(pipeline, "write_mask", refused)
+    monkeypatch.setattr(clipfiles, "write_mask", refused)
     with pytest.raises(UserError, match=r"\(Permission denied\): give a folder that you may write to, and start again"):
         go(Predictor(folder, "cpu"), given, tmp_path / "out")
 

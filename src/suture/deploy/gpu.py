@@ -4,8 +4,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from suture.errors import UserError
+
+_PORTABLE = 1
+"""cudaHostRegisterPortable: pinned for all that this process has on its GPUs."""
 
 
 class Gpu:
@@ -27,6 +33,19 @@ class Gpu:
         with torch.cuda.device(self._device):
             return torch.empty(tuple(shape), dtype=torch.uint8, pin_memory=True)
 
+    def pin(self, memory: np.ndarray) -> None:
+        """The same for memory that is there already, as that which another process shares."""
+        with torch.cuda.device(self._device):
+            error = torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, _PORTABLE)
+        if int(error):
+            said = torch.cuda.cudart().cudaGetErrorString(error)
+            raise UserError(f"{memory.nbytes:,} bytes cannot be pinned for the GPU ({said}): lower --batch.")
+
+    def unpin(self, memory: np.ndarray) -> None:
+        """Let the system move it again, once nothing is copied any more."""
+        torch.cuda.synchronize(self._device)
+        torch.cuda.cudart().cudaHostUnregister(memory.ctypes.data)
+
     def upload(self, pinned: Tensor) -> Tensor:
         """The same on the GPU, for what is computed next."""
         with torch.cuda.stream(self._up):
@@ -36,12 +55,18 @@ class Gpu:
         there.record_stream(here)
         return there
 
-    def download(self, results: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
-        """Copies in memory, and the event after which they are there; the results may be written over at once."""
+    def download(self, results: Sequence[Tensor], into: Sequence[Tensor | None]) -> tuple[list[Tensor], Any]:
+        """Copies in memory (pinned, or new), and the event after which they are there.
+
+        The results may be written over at once.
+        """
         kept = [result.clone() for result in results]
         self._down.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._down):
-            copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True) for one in kept]
+            copies = [
+                torch.empty(one.shape, dtype=one.dtype, pin_memory=True) if memory is None else memory
+                for one, memory in zip(kept, into, strict=True)
+            ]
             for copy, one in zip(copies, kept, strict=True):
                 copy.copy_(one, non_blocking=True)
                 one.record_stream(self._down)

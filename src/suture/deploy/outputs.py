@@ -5,7 +5,7 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -209,9 +209,9 @@ class Journal:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in [made_of, *rows]), encoding="utf-8")
         self._file = self.path.open("a", encoding="utf-8")
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(row) + "\n")
+        self._file.write("".join(json.dumps(row) + "\n" for row in rows))
         self._file.flush()
 
     @property

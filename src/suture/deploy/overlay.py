@@ -4,7 +4,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import cv2
-import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
@@ -69,4 +68,6 @@ def draw_legend(classes: ClassTable, width: int) -> np.ndarray:
 @lru_cache(maxsize=4)
 def _font(size: int) -> ImageFont.FreeTypeFont:
     """A font that matplotlib brings: names of classes are in any language."""
+    import matplotlib  # on first use: it takes a third of the time in which a process starts to write
+
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size)

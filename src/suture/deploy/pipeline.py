@@ -3,14 +3,15 @@
 - The reader's thread decodes frames, and a few threads turn them into RGB.
 - A few threads prepare them in batches, and the model's thread sends these to the device; on a CPU, each core does both
   for one of them.
-- A pool of threads makes masks and pictures: enlarged and drawn, if no GPU has done it; compressed, written.
-- Another one compares neighbouring frames along the flow.
-- The calling thread does what needs the order: videos and journal.
+- Files are made of predictions (`suture.deploy.clipfiles`): by threads of this process; beside a GPU by other processes
+  (`suture.deploy.writing`), which are told of each batch when the GPU is done with it.
+- The calling thread notes down what is done.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, islice, starmap
 from pathlib import Path
 from threading import Lock
@@ -20,29 +21,24 @@ import numpy as np
 
 from suture.data.classes import IGNORE
 from suture.data.view import View
-from suture.deploy.flow import Small, flow_agreement
-from suture.deploy.inputs import RECORD, Clip, ClipView, Shown
-from suture.deploy.outputs import (
-    Journal,
-    Masks,
-    Table,
-    VideoWriter,
-    areas,
-    count_pixels,
-    number,
-    read_written_mask,
-    table_columns,
-    to_yuv,
-    video_frame,
-    video_writer,
-    write_mask,
-    write_picture,
-    write_table,
+from suture.deploy.clipfiles import (
+    COMPARING,
+    FINISHING,
+    ClipFiles,
+    Done,
+    Finished,
+    Plan,
+    Seen,
+    agreement,
+    with_the_one_before,
 )
+from suture.deploy.flow import Small
+from suture.deploy.inputs import RECORD, Clip, ClipView, Shown
+from suture.deploy.outputs import Journal, Masks, Table, areas, count_pixels, number, table_columns, write_table
 from suture.deploy.overlap import ahead, cores, in_order
-from suture.deploy.overlay import Overlay
 from suture.deploy.predictor import Pending, Predictor, Prepared
 from suture.deploy.smoothing import Smoother
+from suture.deploy.writing import PLACES, Batch, Place, Writer
 from suture.errors import UserError
 from suture.files import remove_leftovers, write_json
 
@@ -51,8 +47,6 @@ FORMAT = 1
 """Of `prediction.json`."""
 _TOGETHER = 4
 """Frames that are handed on together, where they come in batches: to hand on each of them would hold up all threads."""
-_FINISHING = 8
-"""Threads that make files of predictions: enough for several hundred large frames a second."""
 _PREPARING = 2
 """Batches that are prepared at once for a device: to copy the frames of one takes about as long as to predict them."""
 Row = dict[str, Any]
@@ -112,25 +106,12 @@ class Group(NamedTuple):
     predict: bool
 
 
-class Found(NamedTuple):
-    """A frame and where its prediction is."""
+class Begun(NamedTuple):
+    """Frames, and where their predictions will be; with their place in memory that is shared."""
 
-    shown: Shown
+    shown: list[Shown]
     pending: Pending | None
-    place: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """A frame with all that can be made of it without its neighbours."""
-
-    index: int
-    row: Row
-    known: bool
-    mask: np.ndarray | None = None
-    small: Small | None = None
-    overlay: Any = None
-    """As a frame of a video."""
+    place: Place | None
 
 
 class Job:
@@ -143,15 +124,21 @@ class Job:
         self.settings = settings
         self.batch = batch
         self.together = min(_TOGETHER, batch)
-        self.masks: Masks = "png" if clip.images and settings.masks == "video" else settings.masks
-        self.overlay_video = settings.overlay and not clip.images
         self.journal = Journal(folder / ".journal.jsonl")
         self.record = folder / RECORD
-        # Carried over from frame to frame, smoothing cannot begin in the middle; a video cannot be gone on with.
-        self.resumes = self.masks == "png" and not settings.smooth
         self.known: dict[int, Row] = {}
-        self._overlays: dict[tuple[int, ...], Overlay] = {}
+        """The rows of frames that an earlier start has done."""
+        self.rows: dict[int, Row] = {}
         self._lock = Lock()
+
+    @cached_property
+    def plan(self) -> Plan:
+        masks, overlay, video = self.settings.masks, self.settings.overlay, self.clip.file
+        if video is None:
+            return Plan(self.folder, self.predictor.classes, masks != "none", overlay, False, False)
+        return Plan(
+            self.folder, self.predictor.classes, masks == "png", False, masks == "video", overlay, fps=video.fps
+        )
 
     @property
     def made_of(self) -> dict[str, Any]:
@@ -180,22 +167,18 @@ class Job:
         """Do it; `progress` is called with the number of frames done."""
         remove_leftovers(self.folder)
         self.known = {i: row for i, row in self.journal.read(self.made_of).items() if self._is_there(i, row)}
+        self.rows = rows = dict(self.known)
         progress(sum(not self._needed(index) for index in self.known))
         found_inside = self.view == "auto" and self.predictor.network.cuts
         view = self.clip.view(ClipView(None, origin="of which the model cuts its view") if found_inside else self.view)
-        rows = dict(self.known)
-        together = self.together
+        writer = self.predictor.writer
         with (
-            Results(self) as results,
+            closing(self.journal),
             closing(ahead(self._groups(view), depth=2)) as groups,
-            closing(ahead(self._predicted(groups, view), 2 * self.batch // together, together)) as found,
-            closing(in_order(self._finish, found, min(_FINISHING, cores()), together)) as finished,
-            closing(in_order(_compared, _with_the_one_before(finished), 2, together)) as compared,
+            closing(ahead(self._begun(groups, view, writer), depth=2)) as begun,
+            closing(self._written_here(begun) if writer is None else self._written_by(writer, begun)) as written,
         ):
-            for one in compared:
-                results.add(one)
-                rows[one.index] = one.row
-                progress(1)
+            self._note_down(written, progress)
         ordered = [rows[index] for index in sorted(rows)]
         if all(row["problem"] for row in ordered):
             raise UserError(
@@ -212,16 +195,17 @@ class Job:
 
     def _is_there(self, index: int, row: Row) -> bool:
         """Whether a frame that the journal names need not be predicted again."""
-        if not self.resumes or row["problem"]:
+        # Carried over from frame to frame, smoothing cannot begin in the middle; a video cannot be gone on with.
+        if not self.plan.masks or self.settings.smooth or row["problem"]:
             return False
-        there = self._mask_path(index).exists()
-        return there and (not self.clip.images or not self.settings.overlay or self._picture_path(index).exists())
+        name = self.clip.frame_name(index)
+        return self.plan.mask_path(name).exists() and (not self.plan.pictures or self.plan.picture_path(name).exists())
 
     def _needed(self, index: int) -> bool:
         """Whether a frame has to be decoded: it is new, an overlay video shows it, or the next is compared with it."""
         return (
             index not in self.known
-            or self.overlay_video
+            or self.plan.overlay_video
             or (index + 1 < len(self.clip) and index + 1 not in self.known)
         )
 
@@ -229,13 +213,14 @@ class Job:
         """Frames in batches of one size; among themselves those that are not to be predicted."""
         needed = filter(self._needed, range(len(self.clip)))
         frames = (self._usable(shown, view) for shown in self.clip.frames(needed, self.together))
-        for size, alike in groupby(frames, self._size_to_predict):
+        for (predict, _), alike in groupby(frames, self._kind):
             while shown := list(islice(alike, self.batch)):
-                yield Group(shown, size is not None)
+                yield Group(shown, predict)
 
-    def _size_to_predict(self, shown: Shown) -> tuple[int, ...] | None:
-        """The size of a frame that the network has to see; None for one that was done before or does not decode."""
-        return None if shown.pixels is None or shown.index in self.known else shown.pixels.shape
+    def _kind(self, shown: Shown) -> tuple[bool, tuple[int, ...] | None]:
+        """Whether the network has to see a frame, one that decodes and was not done before; and its size."""
+        shape = None if shown.pixels is None else shown.pixels.shape
+        return shape is not None and shown.index not in self.known, shape
 
     def _usable(self, shown: Shown, view: ClipView) -> Shown:
         """The frame, or why it cannot be used although it decodes."""
@@ -251,59 +236,110 @@ class Job:
             return Shown(shown.index, None, f"{size}, so that the view {here.to_json()['rect']} lies outside.")
         return shown
 
-    def _predicted(self, groups: Iterator[Group], view: ClipView) -> Iterator[Found]:
+    def _begun(self, groups: Iterator[Group], view: ClipView, writer: Writer | None) -> Iterator[Begun]:
         smoother = Smoother(self.settings.smooth) if self.settings.smooth else None
         # Batches of one length are one graph on a GPU; but smoothing, from frame to frame, takes no extra ones.
-        places = 0 if smoother else self.batch
+        length = 0 if smoother else self.batch
 
-        def prepare(group: Group) -> tuple[Group, Prepared | None]:
-            if not group.predict:
-                return group, None
+        def in_places() -> Iterator[tuple[Group, Place | None]]:
+            # In order: a batch that waited for the memory of later ones would wait for ever.
+            for group in groups:
+                yield group, writer.take() if writer and group.shown[0].pixels is not None else None
+
+        def prepare(placed: tuple[Group, Place | None]) -> tuple[Group, Place | None, Prepared | None]:
+            group, place = placed
             pixels = [one.pixels for one in group.shown if one.pixels is not None]
-            return group, self.predictor.prepare(pixels, view.of(pixels[0]), places)
+            if group.predict:
+                return group, place, self.predictor.prepare(pixels, view.of(pixels[0]), length, place)
+            if place is not None:
+                np.stack(pixels, out=place.pixels.shaped((len(pixels), *pixels[0].shape)))
+            return group, place, None
 
-        def begin(group: Group, prepared: Prepared | None) -> list[Found]:
-            pending = prepared and self.predictor.begin(prepared, smoother, self.overlay_video)
-            return [Found(shown, pending, place) for place, shown in enumerate(group.shown)]
+        def begin(group: Group, place: Place | None, prepared: Prepared | None) -> Begun:
+            pending = prepared and self.predictor.begin(prepared, smoother, self.plan.overlay_video)
+            return Begun(group.shown, pending, place)
 
         if self.predictor.side_by_side and smoother is None:
-            begun: Iterator[list[Found]] = in_order(lambda group: begin(*prepare(group)), groups, cores())
+            yield from in_order(lambda group: begin(*prepare(group)), in_places(), cores())
         else:
-            begun = starmap(begin, in_order(prepare, groups, _PREPARING))
-        for found in begun:
-            yield from found
+            with closing(in_order(prepare, in_places(), _PREPARING)) as prepared:
+                yield from starmap(begin, prepared)
 
-    def _finish(self, found: Found) -> Finished:
-        """What can be made of one frame alone, by any thread."""
-        index, pixels = found.shown.index, found.shown.pixels
-        row: Row = {"frame": index, "name": self.clip.frame_name(index), "problem": found.shown.problem}
-        if self.clip.times is not None:
-            row["time"] = round(float(self.clip.times[index]), 6)
-        if pixels is None:
-            return Finished(index, row, False)
-        pending, known = found.pending, found.pending is None
-        planes: np.ndarray | None = None
-        if pending is None:
-            mask = read_written_mask(self._mask_path(index))
-            if mask is None or mask.shape != pixels.shape[:2]:  # it was there a moment ago
-                raise UserError(f"{self._mask_path(index)} was changed or removed: start again with --force.")
-            row = self.known[index]
+    def _written_here(self, begun: Iterator[Begun]) -> Generator[list[Done], None, None]:
+        """Files made by threads of this process."""
+        files = ClipFiles(self.plan)
+        frames = ((one, place) for one in begun for place in range(len(one.shown)))
+
+        def finish(frame: tuple[Begun, int]) -> Finished:
+            return files.finish(self._seen(*frame))
+
+        def compare(pair: tuple[Small | None, Finished]) -> tuple[Finished, Done]:
+            return pair[1], agreement(*pair)
+
+        with (
+            files,
+            closing(in_order(finish, frames, min(FINISHING, cores()), self.together)) as finished,
+            closing(in_order(compare, with_the_one_before(finished), COMPARING, self.together)) as compared,
+        ):
+            for one, done in compared:
+                files.add(one)
+                yield [done]
+
+    def _written_by(self, writer: Writer, begun: Iterator[Begun]) -> Generator[list[Done], None, None]:
+        """Files made by other processes."""
+
+        def sent() -> Iterator[Place | None]:
+            for one in begun:
+                writer.send(self._batch(one))
+                yield one.place
+
+        # The clip is left first: threads that wait for memory hear of it there.
+        with closing(ahead(sent(), depth=PLACES)) as places, writer.clip(self.plan):
+            for place in places:
+                done = writer.receive()
+                if place is not None:
+                    writer.give_back(place)
+                yield done
+
+    def _seen(self, begun: Begun, place: int) -> Seen:
+        """A frame for `ClipFiles`, and its row."""
+        shown, mask = begun.shown[place], None
+        if begun.pending is None:
+            self._begin_row(shown)
         else:
-            mask, confidence, entropy = pending[found.place]
-            row["confidence"], row["entropy"] = number(confidence), number(entropy)
-            counted, planes = pending.pixels(found.place), pending.overlay(found.place)
-            row |= areas(count_pixels(mask) if counted is None else counted, self.predictor.classes)
-        self._begin_journal()
-        if self.settings.overlay and planes is None and (not known or self.overlay_video):
-            drawn = self._overlay(mask.shape)(pixels, mask)
-            if self.overlay_video:
-                planes = to_yuv(drawn)
-            else:
-                write_picture(self._picture_path(index), drawn)
-        if not known and self.masks == "png":
-            write_mask(self._mask_path(index), mask, self.predictor.classes)
-        overlay = None if planes is None else video_frame(planes, "yuv420p")
-        return Finished(index, row, known, mask, Small.of(pixels, mask), overlay)
+            mask, *certainty = begun.pending[place]
+            self._begin_row(shown, certainty, count_pixels(mask))
+        return Seen(shown.index, self.clip.frame_name(shown.index), self._time(shown.index) or 0.0, shown.pixels, mask)
+
+    def _batch(self, begun: Begun) -> Batch:
+        """The same of many frames whose masks are in shared memory."""
+        if begun.pending is None:
+            for shown in begun.shown:
+                self._begin_row(shown)
+        else:
+            for shown, (certainty, pixels) in zip(begun.shown, begun.pending.measured, strict=False):
+                self._begin_row(shown, certainty, pixels)
+        indices = [shown.index for shown in begun.shown]
+        frames = [(index, self.clip.frame_name(index), self._time(index) or 0.0) for index in indices]
+        return Batch(frames, begun.place.spans if begun.place else ())
+
+    def _time(self, index: int) -> float | None:
+        return None if self.clip.times is None else round(float(self.clip.times[index]), 6)
+
+    def _begin_row(self, shown: Shown, certainty: Sequence[float] = (), pixels: np.ndarray | None = None) -> None:
+        """Note what is known of a frame before its files are written; its row, if an earlier start did it, is there."""
+        index = shown.index
+        if shown.pixels is not None:
+            self._begin_journal()
+            if pixels is None:
+                return
+        row: Row = {"frame": index, "name": self.clip.frame_name(index), "problem": shown.problem}
+        if (time := self._time(index)) is not None:
+            row["time"] = time
+        if pixels is not None:
+            row["confidence"], row["entropy"] = map(number, certainty)
+            row |= areas(pixels, self.predictor.classes)
+        self.rows[index] = row
 
     def _begin_journal(self) -> None:
         """Say what the folder is going to hold before anything is written there."""
@@ -311,16 +347,20 @@ class Job:
             if not self.journal.is_open:
                 self.journal.begin(self.made_of, list(self.known.values()))
 
-    def _overlay(self, shape: tuple[int, ...]) -> Overlay:
-        if shape not in self._overlays:
-            self._overlays[shape] = Overlay(self.predictor.classes, shape[1], shape[0])
-        return self._overlays[shape]
-
-    def _mask_path(self, index: int) -> Path:
-        return self.folder / "masks" / f"{self.clip.frame_name(index)}.png"
-
-    def _picture_path(self, index: int) -> Path:
-        return self.folder / "overlay" / f"{self.clip.frame_name(index)}.jpg"
+    def _note_down(self, written: Iterable[list[Done]], progress: Callable[[int], None]) -> None:
+        """In the journal, what is done; frames before the first that can be used wait for it."""
+        waiting: list[Row] = []
+        for some in written:
+            for index, flow in some:
+                row = self.rows[index]
+                if row is not self.known.get(index):
+                    if not row["problem"]:
+                        row["flow_agreement"] = flow
+                    waiting.append(row)
+                progress(1)
+            if waiting and self.journal.is_open:
+                self.journal.add(waiting)
+                waiting = []
 
     def _problems(self, rows: list[Row]) -> list[str]:
         problems = [row["problem"] for row in rows if row["problem"]]
@@ -346,68 +386,3 @@ class Job:
                 "ignore": IGNORE,
             },
         )
-
-
-def _with_the_one_before(finished: Iterator[Finished]) -> Iterator[tuple[Small | None, Finished]]:
-    before: Small | None = None
-    for one in finished:
-        yield before, one
-        before = one.small or before
-
-
-def _compared(pair: tuple[Small | None, Finished]) -> Finished:
-    before, one = pair
-    if one.small is not None and not one.known:
-        one.row["flow_agreement"] = number(flow_agreement(before, one.small)) if before else None
-    return one
-
-
-class Results:
-    """The files of a job that are written in order: journal and videos; with the first frame that has a mask."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.overlay: VideoWriter | None = None
-        self.masks: VideoWriter | None = None
-        self._files = ExitStack()
-        self._waiting: list[Finished] | None = []
-        """Frames that came before there was a mask; None once there was one."""
-        self._size = (1, 1)
-
-    def __enter__(self) -> "Results":
-        self._files.callback(self.job.journal.close)
-        return self
-
-    def __exit__(self, *raised: Any) -> bool | None:
-        return self._files.__exit__(*raised)
-
-    def add(self, one: Finished) -> None:
-        """A frame in its turn."""
-        if self._waiting is not None:
-            self._waiting.append(one)
-            if one.mask is None:
-                return
-            self._begin(one.mask)
-        waiting, self._waiting = self._waiting or [one], None
-        for each in waiting:
-            self._write(each)
-
-    def _begin(self, mask: np.ndarray) -> None:
-        job = self.job
-        self._size = mask.shape
-        if job.clip.file is not None:
-            fps = job.clip.file.fps
-            if job.overlay_video:
-                self.overlay = self._files.enter_context(video_writer(job.folder / "overlay.mp4", "libx264", fps))
-            if job.masks == "video":
-                self.masks = self._files.enter_context(video_writer(job.folder / "masks.mkv", "ffv1", fps))
-
-    def _write(self, one: Finished) -> None:
-        if self.overlay is not None and one.overlay is not None:
-            self.overlay.add(one.overlay, one.row["time"])
-        if self.masks is not None:
-            # A frame without a mask is all ignore, so that the frames' numbers stay those of the original.
-            mask = one.mask if one.mask is not None else np.full(self._size, IGNORE, np.uint8)
-            self.masks.add(video_frame(mask, "gray"), one.row["time"])
-        if not one.known:
-            self.job.journal.add(one.row)

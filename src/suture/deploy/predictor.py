@@ -22,6 +22,7 @@ from suture.deploy.overlay import Overlay
 from suture.deploy.recorded import Recorded
 from suture.deploy.smoothing import Smoother
 from suture.deploy.windows import by_windows
+from suture.deploy.writing import Place, Writer
 from suture.errors import UserError
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
@@ -54,6 +55,8 @@ class Prepared(NamedTuple):
     size: tuple[int, int]
     """Height and width of the whole frames."""
     view: View
+    place: Place | None = None
+    """Memory for what a GPU makes of them, where another process is to see it."""
 
 
 class Predictor:
@@ -94,7 +97,7 @@ class Predictor:
         self.window = window
         cuda = self.device.type == "cuda"
         self._autocast = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else None
-        self._gpu = Gpu(self.device) if cuda else None
+        self.gpu = Gpu(self.device) if cuda else None
         self._recorded = Recorded(self._measure)
         self._kept: dict[Any, Any] = {}
 
@@ -107,10 +110,15 @@ class Predictor:
     def device(self) -> torch.device:
         return self.network.device
 
+    @cached_property
+    def writer(self) -> Writer | None:
+        """The processes that make files of what a GPU predicts; on a CPU, this one does."""
+        return None if self.gpu is None else Writer(self.gpu)
+
     @property
     def side_by_side(self) -> bool:
         """Whether several batches at once, each on one core, are faster than one on all cores: PyTorch on a CPU."""
-        return self._gpu is None and self.device.type == "cpu" and isinstance(self.network.module, Segmenter)
+        return self.gpu is None and self.device.type == "cpu" and isinstance(self.network.module, Segmenter)
 
     def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
         """The mask of a frame (H W 3 to H W), or of each of several of one size (B H W 3 to B H W).
@@ -133,10 +141,17 @@ class Predictor:
         result = native[:, : len(self.classes)].cpu().numpy()
         return result if frames.ndim == 4 else result[0]
 
-    def prepare(self, frames: np.ndarray | Sequence[np.ndarray], view: View | None = None, places: int = 0) -> Prepared:
+    def prepare(
+        self,
+        frames: np.ndarray | Sequence[np.ndarray],
+        view: View | None = None,
+        length: int = 0,
+        place: Place | None = None,
+    ) -> Prepared:
         """Frames of one size made ready for the network; a thread of its own may do this for the next frames.
 
-        On a GPU, where every length of a batch is recorded anew, the last frame is repeated to fill so many `places`.
+        On a GPU, where every length of a batch is recorded anew, the last frame is repeated to fill this one. Frames
+        and results are put into `place`, if one is given.
         """
         several = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
         _refuse_other_than_rgb(several)
@@ -144,14 +159,15 @@ class Predictor:
         if self.network.cuts:
             self._refuse_other_frames(height, width, view)
         view = view.within(width, height) if view else View(0, 0, width, height)
-        if self._gpu is None:  # OpenCV is by far the faster there, and what the training used
+        if self.gpu is None:  # OpenCV is by far the faster there, and what the training used
             scenes = [view.crop(frame) for frame in several]
             size = self._input_size(scenes[0].shape[:2])
             return Prepared(torch.from_numpy(np.stack([resized(s, size) for s in scenes])), (height, width), view)
-        pinned = self._gpu.memory((max(len(several), places), height, width, 3))
-        for place, target in enumerate(pinned):
-            np.copyto(target.numpy(), several[min(place, len(several) - 1)])
-        return Prepared(pinned, (height, width), view)
+        shape = max(len(several), length), height, width, 3
+        pinned = self.gpu.memory(shape) if place is None else torch.from_numpy(place.pixels.shaped(shape))
+        for number, target in enumerate(pinned.numpy()):
+            np.copyto(target, several[min(number, len(several) - 1)])
+        return Prepared(pinned, (height, width), view, place)
 
     @torch.inference_mode()
     def begin(self, prepared: Prepared, smoother: Smoother | None = None, draw: bool = False) -> "Pending":
@@ -159,17 +175,21 @@ class Predictor:
 
         A GPU also draws the overlays, if they are wanted for a video.
         """
-        if self._gpu is None:
+        if self.gpu is None:
             found = self._scores(prepared.frames.to(self.device), smoother)
             certainty = self._certainty(found, self._inside(prepared.size, prepared.view))
             return Pending(prepared, certainty.cpu(), found.cpu(), None, len(self.classes))
-        with self._gpu.at_work():
-            frames = self._gpu.upload(prepared.frames)
+        with self.gpu.at_work():
+            frames = self.gpu.upload(prepared.frames)
             if smoother is None:
                 measured = self._recorded(frames, prepared.view, draw)
             else:
                 measured = self._measure(frames, prepared.view, draw, smoother)
-            (certainty, masks, *more), ready = self._gpu.download(measured)
+            into: list[Tensor | None] = [None] * len(measured)
+            if prepared.place is not None:
+                into[1] = torch.from_numpy(prepared.place.masks.shaped(measured[1].shape))
+                into[3:] = [torch.from_numpy(prepared.place.planes.shaped(one.shape)) for one in measured[3:]]
+            (certainty, masks, *more), ready = self.gpu.download(measured, into)
             return Pending(prepared, certainty, masks, ready, len(self.classes), *more)
 
     def _refuse_other_frames(self, height: int, width: int, view: View | None) -> None:
@@ -289,24 +309,23 @@ class Pending:
         """The prediction of one of the frames."""
         if not 0 <= place < len(self):
             raise IndexError(place)
-        found = self._downloaded[0][place]
+        self.wait()
+        found = self.found[place].numpy()
         confidence, entropy = self.certainty[place].tolist()
         # A copy: what came from a GPU lies in memory that is short, and needed for the next frames.
         return Prediction(found.copy() if found.ndim == 2 else self._mask(found), confidence, entropy)
 
-    def pixels(self, place: int) -> np.ndarray | None:
-        """How many each class has in one of the masks; None where no GPU has counted them."""
-        return None if self.counts is None else self._downloaded[1][place]
+    @property
+    def measured(self) -> Iterator[tuple[list[float], np.ndarray]]:
+        """Confidence and entropy, and how many pixels each class has: of each frame, from a GPU."""
+        assert self.counts is not None
+        self.wait()
+        return zip(self.certainty.tolist(), self.counts.numpy(), strict=True)
 
-    def overlay(self, place: int) -> np.ndarray | None:
-        """One of the overlays, as planes of yuv420; None where no GPU has drawn it."""
-        return None if self.planes is None else self._downloaded[2][place]
-
-    @cached_property
-    def _downloaded(self) -> list[np.ndarray]:
+    def wait(self) -> None:
+        """Until the device is done."""
         if self.ready is not None:
             self.ready.synchronize()
-        return [results.numpy() for results in (self.found, self.counts, self.planes) if results is not None]
 
     def _mask(self, found: np.ndarray) -> np.ndarray:
         """At the frame's size, of probabilities at the network's."""

@@ -6,6 +6,7 @@ computing them: what an operating room would wait for.
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor
@@ -25,14 +26,15 @@ class Recording(NamedTuple):
 
 
 class Recorded:
-    """Runs `measure` (frames and ways to look at them → tensors) as a graph for every shape of frames and every way.
+    """Runs a method (frames and ways to look at them → tensors) as a graph for every shape of frames and every way.
 
     The outputs stand where the next call puts its own: they have to be copied on the same stream before it. What
-    `measure` reads besides the frames has to stay where it is.
+    it reads besides the frames has to stay where it is.
     """
 
     def __init__(self, measure: Callable[..., Sequence[Tensor]]) -> None:
-        self.measure = measure
+        # Weak: whoever measures holds this, and would be held by it for ever, with memory and processes.
+        self._measure = WeakMethod(measure)
         self.recordings: dict[Hashable, Recording] = {}
 
     def __call__(self, frames: Tensor, *ways: Hashable) -> Sequence[Tensor]:
@@ -45,6 +47,12 @@ class Recorded:
         recording.frames.copy_(frames)
         recording.graph.replay()
         return recording.outputs
+
+    def measure(self, frames: Tensor, *ways: Hashable) -> Sequence[Tensor]:
+        """Without a graph."""
+        measure = self._measure()
+        assert measure is not None
+        return measure(frames, *ways)
 
     def _record(self, frames: Tensor, *ways: Hashable) -> Recording:
         beside = torch.cuda.Stream()

@@ -1,0 +1,232 @@
+"""Processes that make files of predictions, as the one that predicts sees them.
+
+Python lets one thread of a process run at a time. Beside a GPU several hundred frames a second are decoded, copied,
+compressed, compared and encoded, each in many short steps: several processes, each with a lock of its own, wait less.
+Frames and masks lie in memory that all share and the GPU reaches; over the lines go a few words for each batch.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import cycle, repeat
+from queue import Empty, Queue
+from socket import socketpair
+from threading import Event
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from suture.deploy.clipfiles import FINISHING, Done, Finished, Plan, Seen, agreement
+from suture.deploy.flow import Small
+from suture.deploy.overlap import cores
+from suture.deploy.shared import Buffer, Line, Memory, Span
+from suture.errors import UserError
+
+PLACES = 8
+"""Batches between decoder and files: some being copied, some on the GPU, some being written. Less than four could wait
+for each other: so many are prepared at once."""
+_MOST = 3
+"""Processes that make files of frames in any order: with more, the lock of the one that predicts is the shortest."""
+_FILMING = 2
+"""Threads that copy frames for an encoder, which has threads of its own."""
+_PATIENCE = 0.1
+"""Seconds after which a waiting thread looks whether anybody still wants its work."""
+_LAST_WORDS = 30
+"""Seconds that a process has to remove what it has begun, once nobody wants it."""
+
+
+class Pinning(Protocol):
+    """A GPU: it copies fast, and in the background, only what the system does not move."""
+
+    def pin(self, memory: np.ndarray) -> None: ...
+
+    def unpin(self, memory: np.ndarray) -> None: ...
+
+
+class Place:
+    """Shared memory for one batch: its frames (B H W 3), masks (B H W), and the planes of its overlays."""
+
+    def __init__(self, memory: Memory, gpu: Pinning) -> None:
+        self.pixels, self.masks, self.planes = self._all = [Buffer(memory, gpu.pin, gpu.unpin) for _ in range(3)]
+
+    @property
+    def spans(self) -> list[Span | None]:
+        """Where the three are; None for those that this batch does not have."""
+        return [buffer.span for buffer in self._all]
+
+    def clear(self) -> None:
+        """Forget the batch."""
+        for buffer in self._all:
+            buffer.span = None
+
+    def close(self) -> None:
+        for buffer in self._all:
+            buffer.close()
+
+
+class Batch(NamedTuple):
+    """What a process is told of a batch."""
+
+    frames: Sequence[tuple[int, str, float]]
+    """Number, name and time of each."""
+    place: Sequence[Span | None]
+    """Where frames, masks and planes are; nowhere if the frames do not decode."""
+
+    def seen(self, memory: Memory) -> list[Seen]:
+        """Its frames."""
+        arrays: Any = [memory[span] if span else repeat(None) for span in self.place]
+        return [Seen(*told, *lying) for told, *lying in zip(self.frames, *arrays, strict=False)]
+
+
+class Answer(NamedTuple):
+    """A batch that is written; and its first and last frame, to be compared with those of other batches."""
+
+    done: list[Done]
+    first: Finished
+    last: Finished
+
+
+class Process:
+    """One of the processes: started here, ended by hanging up, or by itself if this process is gone."""
+
+    def __init__(self, memory: Memory, threads: int) -> None:
+        here, there = socketpair()
+        self._line = Line(here)
+        words = [sys.executable, "-P", "-m", "suture.deploy.writer", there.fileno(), memory.file, threads]
+        with there:
+            # Not by multiprocessing, which would run the script that called us anew. It finds what this process finds.
+            self._process = subprocess.Popen(
+                [str(word) for word in words],
+                pass_fds=(there.fileno(), memory.file),
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for this process, which then hangs up
+            )
+
+    def say(self, message: Plan | Batch | None) -> None:
+        try:
+            self._line.say(message)
+        except OSError:
+            raise self._ended() from None
+
+    def hear(self) -> Any:
+        try:
+            answer = self._line.hear()
+        except EOFError:
+            raise self._ended() from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _ended(self) -> UserError:
+        code = self._process.wait(_LAST_WORDS)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return UserError(f"A process that writes the results {how}, maybe for want of memory: start again to go on.")
+
+    def hang_up(self) -> None:
+        self._line.hang_up()
+
+    def wait(self) -> None:
+        try:
+            self._process.wait(_LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Writer:
+    """All processes that write, started with the first clip, and anew where one failed; and their memory.
+
+    One makes videos, for which it is told of every batch; the others take turns. They stay for further clips, and end
+    with this object.
+    """
+
+    def __init__(self, gpu: Pinning) -> None:
+        self._gpu = gpu
+        self._processes: list[Process] = []
+        self._left = Event()
+        self.close: Callable[[], None] = lambda: None
+        """End the processes and give back the memory, if no thread is at work on it any more."""
+
+    @contextmanager
+    def clip(self, plan: Plan) -> Iterator[None]:
+        """Within, batches of this clip are sent; in the end its files are whole, or an error says why not."""
+        if not self._processes:
+            self._start()
+        films, *others = self._processes
+        shares = [(films, plan.in_order), *((process, plan.in_any_order) for process in others)]
+        at_work = [(process, share) for process, share in shares if share]
+        self._told_all = [films] if plan.in_order else []
+        self._sending, self._receiving = cycle(others), cycle(others)
+        self._before: Small | None = None
+        try:
+            for process, share in at_work:
+                process.say(share)
+            yield
+            for process, _ in at_work:
+                process.say(None)
+            for process, _ in at_work:
+                process.hear()
+        except BaseException:
+            self._left.set()
+            _end(self._processes)
+            raise
+
+    def take(self) -> Place:
+        """Memory for a batch: waits for some that is free."""
+        while not self._left.is_set():
+            with suppress(Empty):
+                return self._free.get(timeout=_PATIENCE)
+        raise EOFError
+
+    def give_back(self, place: Place) -> None:
+        """Memory that a later batch may have."""
+        place.clear()
+        self._free.put(place)
+
+    def send(self, batch: Batch) -> None:
+        """A batch to be written; another thread may receive meanwhile."""
+        for process in (*self._told_all, next(self._sending)):
+            process.say(batch)
+
+    def receive(self) -> list[Done]:
+        """The frames of the oldest batch that was sent, as soon as all of them are written."""
+        for process in self._told_all:
+            process.hear()
+        answer: Answer = next(self._receiving).hear()
+        compared = agreement(self._before, answer.first)
+        self._before = answer.last.small or self._before
+        return [compared, *answer.done[1:]]
+
+    def _start(self) -> None:
+        self.close()
+        self._left.clear()
+        memory = Memory()
+        places = [Place(memory, self._gpu) for _ in range(PLACES)]
+        self._free: Queue[Place] = Queue()
+        for place in places:
+            self.give_back(place)
+        others = max(1, min(_MOST, cores() // 4))
+        threads = math.ceil(min(FINISHING, cores()) / others)
+        self._processes = [Process(memory, share) for share in (_FILMING, *[threads] * others)]
+        self.close = weakref.finalize(self, _close, self._processes, places, memory)
+
+
+def _close(processes: list[Process], places: list[Place], memory: Memory) -> None:
+    _end(processes)
+    for place in places:
+        place.close()
+    memory.close()
+
+
+def _end(processes: list[Process]) -> None:
+    """End them; they remove what they have begun."""
+    for process in processes:
+        process.hang_up()
+    for process in processes:
+        process.wait()
+    processes.clear()

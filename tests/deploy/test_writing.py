@@ -1,0 +1,260 @@
+"""The processes that write beside a GPU: real ones, killed for real."""
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import psutil
+import pytest
+import torch
+from predict_files import as_on_a_gpu, picture, write_images, write_model, write_video
+from rich.console import Console
+
+from suture.deploy import writing
+from suture.deploy.clipfiles import ClipFiles, Plan, Seen
+from suture.deploy.flow import Small, flow_agreement
+from suture.deploy.gpu import Gpu
+from suture.deploy.inputs import find_clips
+from suture.deploy.overlay import Overlay
+from suture.deploy.pipeline import Job, Settings
+from suture.deploy.predict import predict
+from suture.deploy.predictor import Predictor
+from suture.deploy.shared import Buffer, Memory
+from suture.deploy.writer import _in_words
+from suture.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def predictor(model: Path) -> Predictor:
+    return as_on_a_gpu(model)
+
+
+def run(
+    predictor: Predictor, given: Path, out: Path, progress: Callable[[int], None] = lambda _: None, **settings: Any
+) -> None:
+    (clip,) = find_clips([given])
+    Job(predictor, clip, out / clip.name, Settings(**settings), 4).run(progress)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but overlays in a video, which OpenCV and a GPU draw alike but for the last bit."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".mp4"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def pids(predictor: Predictor) -> list[int]:
+    assert predictor.writer is not None
+    return [process._process.pid for process in predictor.writer._processes]
+
+
+def many_images(folder: Path) -> Path:
+    """Of several sizes, and some that are none."""
+    write_images(folder, 12)
+    for index in (3, 4, 9):
+        cv2.imwrite(str(folder / f"frame{index}.png"), picture(index, 60 + index, 50)[..., ::-1])
+    for index in (0, 6):
+        (folder / f"frame{index}.png").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.mark.parametrize("settings", [{}, {"masks": "video"}, {"masks": "none"}, {"overlay": False}, {"smooth": 0.5}])
+def test_other_processes_write_the_same(
+    model: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(writing, "cores", lambda: 16)  # so that some take turns
+    alone: Any = as_on_a_gpu(model)
+    alone.writer = None
+    at_work = []
+    for given in (write_video(tmp_path / "case.mp4", 22), many_images(tmp_path / "images")):
+        run(alone, given, tmp_path / "here", **settings)
+        run(predictor, given, tmp_path / "there", **settings)
+        at_work.append(pids(predictor))
+    assert at_work[0] == at_work[1]
+    assert len(at_work[0]) == 4
+    assert all(psutil.pid_exists(pid) for pid in at_work[0])
+    assert predictor.writer is not None
+    predictor.writer.close()
+    assert not any(psutil.pid_exists(pid) for pid in at_work[0])
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    videos = [sorted(path.name for path in (tmp_path / name).rglob("*.mp4")) for name in ("here", "there")]
+    assert videos[0] == videos[1]
+
+
+def test_they_end_with_the_predictor(model: Path, tmp_path: Path) -> None:
+    predictor = as_on_a_gpu(model)
+    run(predictor, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
+    at_work = pids(predictor)
+    assert len(at_work) >= 2
+    del predictor
+    assert not any(psutil.pid_exists(pid) for pid in at_work)
+
+
+def test_they_need_no_pytorch() -> None:
+    words = "import sys, suture.deploy.writer; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", words], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_killed_writer_is_one_sentence_and_gone_on_after(predictor: Predictor, tmp_path: Path, which: int) -> None:
+    given = write_video(tmp_path / "case.mp4", 80)
+    done = []
+
+    def progress(frames: int) -> None:
+        done.append(frames)
+        if sum(done) == 9:
+            os.kill(pids(predictor)[which], signal.SIGKILL)
+
+    with pytest.raises(UserError, match=r"A process that writes the results was killed by signal 9, .*: start again"):
+        run(predictor, given, tmp_path / "out", progress)
+    assert not pids(predictor)
+    assert 9 <= sum(done) < 80
+    known = len((tmp_path / "out/case/.journal.jsonl").read_text().splitlines()) - 1
+    assert known == sum(done)
+    again: list[int] = []
+    run(predictor, given, tmp_path / "out", again.append)
+    assert sum(again) == 80
+    run(predictor, given, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_an_error_there_is_told_here(predictor: Predictor, tmp_path: Path) -> None:
+    given, masks = write_video(tmp_path / "case.mp4", 40), tmp_path / "out/case/masks"
+    masks.parent.mkdir(parents=True)
+    masks.symlink_to(tmp_path / "nowhere")
+    sentence = r"case cannot be written \(File exists\): give a folder that you may write to, and start again to go on"
+    with pytest.raises(UserError, match=sentence):
+        predict(predictor, [given], tmp_path / "out", console=Console(file=io.StringIO()))
+    assert {path.name for path in masks.parent.iterdir()} == {"masks", ".journal.jsonl"}
+
+
+def test_errors_keep_what_they_say() -> None:
+    full = _in_words(OSError(errno.ENOSPC, "No space left on device", "masks/a.png"))
+    assert isinstance(full, OSError)
+    assert (full.errno, full.strerror) == (errno.ENOSPC, "No space left on device")
+    assert str(_in_words(UserError("One sentence."))) == "One sentence."
+    assert "ZeroDivisionError: by nothing" in str(_in_words(ZeroDivisionError("by nothing")))
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from predict_files import as_on_a_gpu
+from suture.deploy.predict import predict
+try:
+    predict(as_on_a_gpu(Path({model!r})), [{given!r}], Path({out!r}), batch=4)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path, how: signal.Signals) -> None:
+    """Of a script that has no guard for its `__main__`: its processes end with it, and it can be gone on with."""
+    given = write_video(tmp_path / "case.mp4", 300)
+    words = {
+        "tests": str(Path(__file__).parent),
+        "model": str(model),
+        "given": str(given),
+        "out": str(tmp_path / "out"),
+    }
+    (tmp_path / "script.py").write_text(SCRIPT.format(**words))
+    process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stderr=subprocess.DEVNULL)
+    journal = tmp_path / "out/case/.journal.jsonl"
+    _wait(lambda: journal.exists() and len(journal.read_text().splitlines()) > 10)
+    others = psutil.Process(process.pid).children()
+    assert len(others) >= 2
+    process.send_signal(how)
+    assert process.wait(60) == (130 if how == signal.SIGINT else -how)
+    _wait(lambda: not any(other.is_running() and other.status() != psutil.STATUS_ZOMBIE for other in others))
+    left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
+    assert left == {"masks", ".journal.jsonl"}
+    run(predictor, given, tmp_path / "out")
+    run(predictor, given, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    last = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < last
+        time.sleep(0.01)
+
+
+def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:
+    pinned: list[int] = []
+    buffer = Buffer(memory := Memory(), lambda new: pinned.append(len(new)), lambda old: pinned.remove(len(old)))
+    there = Memory(memory.file)
+    for shape in ((2, 3, 5), (1,), (70, 90), (3, 3), (100, 100)):
+        here = buffer.shaped(shape)
+        here[:] = np.random.default_rng(0).integers(0, 255, shape)
+        assert buffer.span is not None
+        np.testing.assert_array_equal(there[buffer.span], here)
+    assert pinned == [100 * 100]
+    buffer.close()
+    assert not pinned
+    assert os.fstat(memory.file).st_blocks == 0
+    memory.close()
+
+
+def test_what_frames_are_compared_before_changes_nothing() -> None:
+    """Whichever process or thread compares two frames, and whatever it has seen."""
+    sizes = np.random.default_rng(0).integers(20, 160, (60, 2)).tolist()
+    pairs = []
+    for index, (width, height) in enumerate(sizes):
+        frames = [picture(index + step, width, height) for step in (0, 3)]
+        pairs.append([Small.of(frame, (frame[..., 0] // 90).astype(np.uint8)) for frame in frames])
+    forwards = [flow_agreement(*pair) for pair in pairs]
+    assert forwards == [flow_agreement(*pair) for pair in reversed(pairs)][::-1]
+
+
+def test_what_a_gpu_drew_is_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predictor: Predictor
+) -> None:
+    monkeypatch.delattr(Overlay, "__call__")
+    plan = Plan(tmp_path, predictor.classes, masks=False, pictures=False, mask_video=False, overlay_video=True, fps=25)
+    planes = np.arange(12 * 8, dtype=np.uint8).reshape(12, 8)
+    with ClipFiles(plan) as files:
+        drawn = files.finish(Seen(0, "a", 0.0, picture(0, 8, 8), np.zeros((8, 8), np.uint8), planes)).overlay
+    np.testing.assert_array_equal(drawn.to_ndarray(), planes)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="memory is pinned for a GPU")
+def test_a_gpu_reaches_the_shared_memory(model: Path, tmp_path: Path) -> None:
+    gpu = Gpu(torch.device("cuda"))
+    memory = Memory()
+    one, other = (Buffer(memory, gpu.pin, gpu.unpin) for _ in range(2))
+    for size in (1000, 3_000_001):
+        here, back = (torch.from_numpy(buffer.shaped((2, size))) for buffer in (one, other))
+        assert here.is_pinned()
+        here.random_(0, 200)
+        with gpu.at_work():
+            (found, total), ready = gpu.download(
+                [gpu.upload(here) + 1, torch.ones(3, device="cuda").sum()], [back, None]
+            )
+        ready.synchronize()
+        assert found is back
+        assert total == 3
+        assert (back == here + 1).all()
+    for buffer in (one, other):
+        buffer.close()
+    given = write_video(tmp_path / "case.mp4", 150, (200, 160))
+    alone, others = Predictor(model, "cuda"), Predictor(model, "cuda")
+    alone.writer = None
+    run(alone, given, tmp_path / "here")
+    run(others, given, tmp_path / "there")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
