@@ -90,8 +90,9 @@ def test_other_processes_write_the_same(
     predictor.writer.close()
     assert not any(psutil.pid_exists(pid) for pid in at_work[0])
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    videos = [sorted(path.name for path in (tmp_path / name).rglob("*.mp4")) for name in ("here", "there")]
+    videos = [[path.read_bytes() for path in (tmp_path / name).rglob("*.mp4")] for name in ("here", "there")]
     assert videos[0] == videos[1]
+    assert len(videos[0]) == settings.get("overlay", True)
 
 
 def test_they_end_with_the_predictor(model: Path, tmp_path: Path) -> None:

@@ -303,13 +303,15 @@ class Job:
 
     def _seen(self, begun: Begun, place: int) -> Seen:
         """A frame for `ClipFiles`, and its row."""
-        shown, mask = begun.shown[place], None
+        shown, mask, planes = begun.shown[place], None, None
         if begun.pending is None:
             self._begin_row(shown)
         else:
             mask, *certainty = begun.pending[place]
+            planes = None if begun.pending.planes is None else begun.pending.planes[place].numpy()
             self._begin_row(shown, certainty, count_pixels(mask))
-        return Seen(shown.index, self.clip.frame_name(shown.index), self._time(shown.index) or 0.0, shown.pixels, mask)
+        name, time = self.clip.frame_name(shown.index), self._time(shown.index) or 0.0
+        return Seen(shown.index, name, time, shown.pixels, mask, planes)
 
     def _batch(self, begun: Begun) -> Batch:
         """The same of many frames whose masks are in shared memory."""

@@ -20,6 +20,7 @@ from suture.deploy.gpu import Gpu
 from suture.deploy.networks import open_network
 from suture.deploy.overlay import Overlay
 from suture.deploy.recorded import Recorded
+from suture.deploy.shared import CAN_SHARE
 from suture.deploy.smoothing import Smoother
 from suture.deploy.windows import by_windows
 from suture.deploy.writing import Place, Writer
@@ -112,8 +113,8 @@ class Predictor:
 
     @cached_property
     def writer(self) -> Writer | None:
-        """The processes that make files of what a GPU predicts; on a CPU, this one does."""
-        return None if self.gpu is None else Writer(self.gpu)
+        """The processes that make files of what a GPU predicts; on a CPU, or where they cannot share, this one does."""
+        return Writer(self.gpu) if self.gpu and CAN_SHARE else None
 
     @property
     def side_by_side(self) -> bool:

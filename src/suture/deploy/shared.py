@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+CAN_SHARE = hasattr(os, "memfd_create")
+"""Whether this system has files without a name, as Linux has."""
+
 
 class Span(NamedTuple):
     """Where bytes lie in the memory, and as what array."""
