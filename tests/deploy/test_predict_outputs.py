@@ -21,6 +21,7 @@ from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.deploy.inputs import training_view
+from suture.deploy.outputs import video_frame
 from suture.deploy.overlay import Overlay, draw_legend
 from suture.deploy.pipeline import Settings, parse_view
 from suture.deploy.predict import Summary, predict
@@ -254,16 +255,25 @@ def test_the_overlay_tints_what_is_painted_and_leaves_the_rest(predictor: Predic
     mask[:10] = IGNORE
     drawn = Overlay(classes, 200, 100)(frame, mask)
     assert drawn.shape[0] > 100
+    assert drawn.shape[0] % 4 == 0
     assert drawn.shape[1] == 200
     assert (drawn[:9] == 100).all()
     for column, color in ((50, COLORS[0]), (150, COLORS[1])):
         np.testing.assert_allclose(drawn[50, column], 0.6 * 100 + 0.4 * np.array(color), atol=1)
     np.testing.assert_array_equal(drawn[50, 99], COLORS[0])
     np.testing.assert_array_equal(drawn[50, 100], COLORS[1])
-    legend = draw_legend(classes, 200)
+    legend = draw_legend(classes, 200, 100)
     for color in COLORS:
         assert (legend == color).all(axis=2).sum() > 20
     assert Overlay(classes, 40, 40)(frame[:40, :40], mask[:40, :40]).shape == (40, 40, 3)
+
+
+@pytest.mark.parametrize("height", [22, 24])
+def test_a_frame_of_a_video_is_whole_copied_or_not(height: int) -> None:
+    planes = np.random.default_rng(0).integers(0, 256, (height * 3 // 2, 20), np.uint8)
+    frame = video_frame(planes, "yuv420p")
+    np.testing.assert_array_equal(frame.to_ndarray(), planes)
+    assert np.shares_memory(np.frombuffer(frame.planes[0], np.uint8), planes) == (height % 4 == 0)
 
 
 def test_overlay_video_has_the_right_colours(predictor: Predictor, tmp_path: Path) -> None:

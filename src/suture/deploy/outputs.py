@@ -35,9 +35,10 @@ def write_mask(path: Path, mask: np.ndarray, classes: ClassTable) -> None:
     """A palette PNG: its values are the class ids, and viewers show the classes' colours."""
     # Put together here: Pillow holds Python's lock for a third of a millisecond per file, which all threads wait for.
     height, width = mask.shape
-    rows = np.zeros((height, width + 1), np.uint8)  # each begins with the number of its filter: none
-    rows[:, 1:] = mask
-    packer = zlib.compressobj(level=1, strategy=zlib.Z_RLE)  # masks are runs: faster than usual, and smaller too
+    rows = np.empty((height, width + 1), np.uint8)
+    rows[:, 0], rows[:, 1:] = 0, mask  # each begins with the number of its filter: none
+    # Masks are runs: to look for nothing else is faster than usual, and smaller too; so is a small memory for matches.
+    packer = zlib.compressobj(level=1, memLevel=6, strategy=zlib.Z_RLE)
     chunks = (
         (b"IHDR", struct.pack(">2I5B", width, height, 8, 3, 0, 0, 0)),  # 8 bits, with a palette
         (b"PLTE", classes.palette.tobytes()),
@@ -110,8 +111,10 @@ class VideoWriter:
 
 def video_frame(planes: np.ndarray, kind: Literal["gray", "yuv420p"]) -> av.VideoFrame:
     """A frame for a `VideoWriter`: of a mask, or of planes from `to_yuv`."""
-    # PyAV copies line by line and holds Python's lock meanwhile; its way without a copy cuts off some heights.
     rows, width = planes.shape
+    if kind == "yuv420p" and rows % 6 == 0 and planes.flags.c_contiguous:
+        return av.VideoFrame.from_numpy_buffer(planes, kind)  # where they are; other heights it would cut off
+    # PyAV's copies go line by line, and hold Python's lock meanwhile.
     frame = av.VideoFrame(width, rows if kind == "gray" else rows * 2 // 3, kind)
     targets: Any = frame.planes
     start = 0

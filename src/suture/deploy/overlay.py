@@ -27,7 +27,8 @@ class Overlay:
         self.shown = (self.palette.max(axis=1) > 0).astype(np.uint8)
         self.around = 2 * max(1, round(min(width, height) / 400)) + 1
         """The side of the neighbourhood that makes an outline if it holds two classes."""
-        self.legend = draw_legend(classes, width) if width >= _SMALLEST[0] and height >= _SMALLEST[1] else None
+        large = width >= _SMALLEST[0] and height >= _SMALLEST[1]
+        self.legend = draw_legend(classes, width, height) if large else None
 
     def __call__(self, frame: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """RGB, uint8: the frame at its own resolution, and the legend below it."""
@@ -43,8 +44,11 @@ class Overlay:
         return drawn if self.legend is None else np.concatenate([drawn, self.legend])
 
 
-def draw_legend(classes: ClassTable, width: int) -> np.ndarray:
-    """A strip of this width: a patch of colour and a name for each class, in as many rows as they need."""
+def draw_legend(classes: ClassTable, width: int, height: int) -> np.ndarray:
+    """A strip for frames of this size: a patch of colour and a name for each class, in as many rows as they need.
+
+    Together they have a height that a video takes without a copy.
+    """
     size = int(np.clip(width / 45, 9, 28))
     font = _font(size)
     gap, row = size, round(1.7 * size)
@@ -56,7 +60,8 @@ def draw_legend(classes: ClassTable, width: int) -> np.ndarray:
             x, y = gap // 2, y + row
         places.append((x, y, name, color))
         x += needed + gap
-    strip = Image.new("RGB", (width, y + row + size // 4), _DARK)
+    least = y + row + size // 4
+    strip = Image.new("RGB", (width, least + -(height + least) % 4), _DARK)
     draw = ImageDraw.Draw(strip)
     for x, y, name, color in places:
         middle = y + (row + size // 4) // 2
