@@ -173,12 +173,13 @@ def train(
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
-    from suture.report.scores import scores_table
     from suture.runs.config import load_config
+
+    config = load_config(target, preset, set or [], origin=COMMAND_LINE)  # refuses a mistaken setting
+    from suture.report.scores import scores_table
     from suture.runs.folder import default_folder
     from suture.runs.run import train as train_run
 
-    config = load_config(target, preset, set or [], origin=COMMAND_LINE)
     folder = run or default_folder(config)
     metrics = train_run(config, folder, err)
     if _first():

@@ -9,8 +9,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from suture.errors import UserError
-from suture.models.pretrained import is_file, load_encoder_weights, read_tensors, use_caffe_layout
+from suture.models.pretrained import load_encoder_weights, read_tensors, use_caffe_layout
 from suture.models.segmenter import build_segmenter
+from suture.models.weight_files import is_file
 
 
 def encoder(name: str = "resnet18", output_stride: int = 32) -> nn.Module:

@@ -122,13 +122,17 @@ def test_settings_of_several_methods_in_one_file() -> None:
 
 
 def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> None:
-    text = refused(data={"root": "x", "sizes": 32}, method={"contrast": {"epoch": 3, "lr": 1}}, computer={}, seed=-1)
-    assert sorted(text.splitlines()) == [
+    elsewhere = refused(data={"root": "x", "sizes": 32}, method={"contrast": {"epoch": 3}}, computer={}, seed=-1)
+    assert sorted(elsewhere.splitlines()) == [
         "c.yaml: seed is -1: Input should be greater than or equal to 0.",
         "c.yaml: there is no setting computer; did you mean compute?",
         "c.yaml: there is no setting data.sizes; did you mean data.size?",
+    ]
+    of_methods = refused(method={"contrast": {"epoch": 3, "lr": 1}}, methods={"supervised": {"trian": {}}})
+    assert sorted(of_methods.splitlines()) == [
         "c.yaml: there is no setting method.contrast.epoch; did you mean method.contrast.epochs?",
         "c.yaml: there is no setting method.contrast.lr; did you mean method.contrast.optimizer.lr?",
+        "c.yaml: there is no setting methods.supervised.trian; did you mean methods.supervised.train?",
     ]
 
 

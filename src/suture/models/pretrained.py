@@ -15,23 +15,18 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from suture.errors import UserError
+from suture.models.weight_files import FILE_SUFFIXES
 
 Layout = Literal["torchvision", "caffe"]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 
 IMAGENET: Normalisation = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-FILE_SUFFIXES = (".safetensors", ".pth", ".pt", ".ckpt", ".bin")
 
 # What training scripts and wrappers put in front of an encoder's own names.
 _PREFIXES = re.compile(r"^((module|model|encoder|backbone|_orig_mod)\.)+")
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 # A classifier and the norm before it, which smp and timm cut off when they make an encoder of a classification model.
 _HEADS = ("fc", "fc_norm", "head", "head_dist", "classifier", "last_linear", "norm")
-
-
-def is_file(weights: str | Path) -> bool:
-    """Whether `weights` names a file rather than weights of the hub."""
-    return isinstance(weights, Path) or "/" in weights or "\\" in weights or weights.endswith(FILE_SUFFIXES)
 
 
 def near(name: str, names: Iterable[str]) -> str:

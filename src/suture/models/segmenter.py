@@ -20,12 +20,12 @@ from suture.models.pretrained import (
     Normalisation,
     check_encoder,
     hub_argument,
-    is_file,
     load_encoder_weights,
     near,
     normalisation,
     use_caffe_layout,
 )
+from suture.models.weight_files import is_file
 
 ARCHITECTURES = tuple(smp.MODEL_ARCHITECTURES_MAPPING)
 

@@ -11,7 +11,7 @@ import yaml
 from suture.errors import UserError
 from suture.files import read_json
 from suture.methods.pseudo import PseudoLabels
-from suture.models.pretrained import is_file
+from suture.models.weight_files import is_file
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, differences
 from suture.runs.fit import AnyStage

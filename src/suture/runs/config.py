@@ -5,19 +5,21 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_validator
 
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
+from suture.data.dataset_file import Strict
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
-from suture.methods.method import Method, find_method
-from suture.methods.stage import Settings
-from suture.models.pretrained import is_file
+from suture.models.weight_files import is_file
 from suture.runs.overrides import set_value
+
+if TYPE_CHECKING:
+    from suture.methods.method import Method
 
 FORMAT = 1
 """The newest `config.yaml` this version reads."""
@@ -28,7 +30,7 @@ ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
 """Settings of which one takes the place of the others."""
 
 
-class DataSettings(Settings):
+class DataSettings(Strict):
     """Which dataset, at which size, with which labels."""
 
     root: Path
@@ -64,7 +66,7 @@ class DataSettings(Settings):
         return self.size if isinstance(self.size, tuple) else (self.size, self.size)
 
 
-class ModelSettings(Settings):
+class ModelSettings(Strict):
     """Which segmenter, and what its encoder starts from."""
 
     architecture: str = "deeplabv3"
@@ -78,14 +80,14 @@ class ModelSettings(Settings):
     licence: str | None = None
 
 
-class LoggerSettings(Settings):
+class LoggerSettings(Strict):
     """One more Lightning logger: its class, such as `lightning.pytorch.loggers.WandbLogger`, and its arguments."""
 
     kind: str
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class ComputeSettings(Settings):
+class ComputeSettings(Strict):
     """Where and how fast; none of it changes what is computed beyond rounding."""
 
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
@@ -108,7 +110,7 @@ class ComputeSettings(Settings):
         return str(precision) if type(precision) is int else precision
 
 
-class EvaluationSettings(Settings):
+class EvaluationSettings(Strict):
     """What is evaluated when the training is done."""
 
     splits: tuple[Literal["val", "test"], ...] = ("val", "test")
@@ -123,7 +125,7 @@ class EvaluationSettings(Settings):
     batch: int = Field(8, ge=1)
 
 
-class Config(Settings):
+class Config(Strict):
     """All of it. `method` holds the method's name and all its settings."""
 
     format: int = FORMAT
@@ -134,8 +136,10 @@ class Config(Settings):
     compute: ComputeSettings = ComputeSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
-    def build_method(self) -> Method:
+    def build_method(self) -> "Method":
         """The method with its settings."""
+        from suture.methods.method import find_method
+
         kind = find_method(self.method["name"])
         return kind(kind.Settings(**{key: value for key, value in self.method.items() if key != "name"}))
 
@@ -206,20 +210,21 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
     method, several = _section(said, "method", where), _section(said, "methods", where)
     name = str(method.get("name", DEFAULT_METHOD))
     own = {key: value for key, value in method.items() if key != "name"}
+    defaults = {key: Config.model_fields[key].default.model_dump() for key in ("model", "compute", "evaluation")}
+    rest = {key: value for key, value in said.items() if key != "methods"}
+    try:
+        config = Config(**merge(defaults, rest | {"method": {"name": name}}))
+    except ValidationError as error:
+        # Told before the methods are looked at, which import torch and Lightning: that takes seconds.
+        raise UserError("\n".join(_explained(error, Config, "", where))) from error
     mistakes: list[str] = []
     for other in several:
         if other != name:
             mistakes += _method_settings(other, _section(several, other, where), f"methods.{other}", where)[1]
     settings, found = _method_settings(name, merge(_section(several, name, where), own), "method", where)
-    defaults = {key: Config.model_fields[key].default.model_dump() for key in ("model", "compute", "evaluation")}
-    rest = {key: value for key, value in said.items() if key != "methods"}
-    try:
-        config = Config(**merge(defaults, rest | {"method": {"name": name} | settings}))
-    except ValidationError as error:
-        mistakes += _explained(error, Config, "", where)
     if mistakes or found:
         raise UserError("\n".join([*mistakes, *found]))
-    return config
+    return config.model_copy(update={"method": {"name": name} | settings})
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,6 +311,8 @@ def _section(said: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]
 
 def _method_settings(name: str, said: Mapping[str, Any], at: str, where: str) -> tuple[dict[str, Any], list[str]]:
     """A method's settings, complete, and what is wrong with them."""
+    from suture.methods.method import find_method
+
     kind = find_method(name).Settings
     try:
         return kind(**merge(kind().model_dump(), said)).model_dump(mode="json"), []

@@ -13,8 +13,8 @@ import suture
 from suture.data.dataset import Dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
-from suture.models.pretrained import is_file
 from suture.models.segmenter import Segmenter
+from suture.models.weight_files import is_file
 from suture.models.weights import fingerprint
 from suture.runs.config import Config, ModelSettings
 
