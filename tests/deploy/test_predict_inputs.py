@@ -9,6 +9,7 @@ import pytest
 from predict_files import write_images, write_model, write_sound, write_video
 from rich.console import Console
 
+from suture.data.sources import load_dataset
 from suture.deploy.inputs import find_clips, shared_out
 from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
@@ -65,6 +66,18 @@ def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:
     assert names(find_clips([tree / "masks"])) == ["masks"]
     (tree / "c/prediction.json").write_text("{}")  # an earlier output folder among the videos
     assert "other" not in names(find_clips([tree]))
+
+
+def test_what_a_dataset_excludes_is_predicted_like_all_else(tmp_path: Path, predictor: Predictor) -> None:
+    """As docs/predict.md says: however its files are given, a video's results are the same."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    write_images(data / "frames", 3)
+    (data / "dataset.yaml").write_text("videos: frames\nexclude: exclude.csv\n")
+    (data / "exclude.csv").write_text("video,first,last,reason\nframes,1,1,out of body\n")
+    assert load_dataset(data).videos[0].usable == [0, 2]
+    summary = predict(predictor, [data], out, Settings(overlay=False))
+    assert (summary.frames, summary.problems) == (3, [])
+    assert sorted(path.name for path in out.rglob("*.png")) == ["frame0.png", "frame1.png", "frame2.png"]
 
 
 @pytest.mark.parametrize(
