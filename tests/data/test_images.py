@@ -2,6 +2,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,11 +43,28 @@ def test_a_truncated_jpeg_is_no_frame_with_a_grey_end(tmp_path: Path, kept: floa
     pixels = np.random.default_rng(0).integers(0, 255, (80, 120, 3), np.uint8)
     content = write(tmp_path / "whole.jpg", pixels).read_bytes()
     assert read_image(tmp_path / "whole.jpg").shape == (80, 120, 3)
-    (tmp_path / "more.jpg").write_bytes(content + b"what a camera adds")
-    assert read_image(tmp_path / "more.jpg").shape == (80, 120, 3)
     (tmp_path / "cut.jpg").write_bytes(content[: int(kept * len(content))])
     with pytest.raises(UserError, match=r"cut\.jpg does not decode: the file is damaged or cut off"):
         read_image(tmp_path / "cut.jpg")
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}])
+def test_a_jpeg_ends_where_its_pixels_end(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Not where its thumbnail does, which lies in the header and is a JPEG itself, nor at what a recorder appended."""
+    pixels = np.random.default_rng(0).integers(0, 255, (80, 120, 3), np.uint8)
+    thumbnail = write(tmp_path / "small.jpg", pixels[::8, ::8]).read_bytes()
+    Image.fromarray(pixels).save(tmp_path / "plain.jpg", **options)
+    plain = (tmp_path / "plain.jpg").read_bytes()
+    header = b"\xff\xe1" + struct.pack(">H", 8 + len(thumbnail)) + b"Exif\0\0" + thumbnail
+    content = plain[:2] + header + plain[2:]
+    path = tmp_path / "frame.jpg"
+    for appended in (b"", b"\0", b"what a camera adds", bytes(10_000), b"\xff" * 10_000, plain, plain[:5000]):
+        path.write_bytes(content + appended)
+        assert (read_image(path) == read_image(tmp_path / "plain.jpg")).all()
+    for kept in (*range(2, len(content), 101), 2 + len(header), *range(len(content) - 4, len(content))):
+        path.write_bytes(content[:kept])
+        with pytest.raises(UserError, match=r"frame\.jpg"):
+            read_image(path)
 
 
 @pytest.mark.parametrize("size", [60_000, 14_000])

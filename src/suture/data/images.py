@@ -1,6 +1,7 @@
 """Image files: frames through OpenCV, masks through Pillow (OpenCV cannot give the indices of a palette PNG)."""
 
 import os
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from suture.errors import UserError
 MAX_PIXELS = 256 * 1024 * 1024
 """A header that promises more is a damaged or hostile file, not a frame of a surgery."""
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
+_JPEG_END = b"\xff\xd9"
+_JPEG_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+"""What begins a segment; the pixels hold 0xff only before a zero, another 0xff or the number of a restart."""
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -38,8 +42,19 @@ def _is_cut_jpeg(path: Path) -> bool:
     with path.open("rb") as file:
         if file.read(2) != b"\xff\xd8":
             return False
-        file.seek(-min(file.seek(0, os.SEEK_END), 4096), os.SEEK_END)  # some cameras write more after the end
-        return b"\xff\xd9" not in file.read()
+        file.seek(-2, os.SEEK_END)
+        if file.read() == _JPEG_END:
+            return False
+        file.seek(2)
+        content = file.read()
+    # Some recorders write more after the end; and a thumbnail in the header has an end of its own. So the end is looked
+    # for segment by segment: each says its length, except for the pixels, which hold no marker.
+    place = 0
+    while marker := _JPEG_MARKER.search(content, place):
+        if marker[0] == _JPEG_END:
+            return False
+        place = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2], "big")
+    return True
 
 
 @dataclass(frozen=True, slots=True)
