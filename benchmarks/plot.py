@@ -221,7 +221,7 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
     "inference": ("inference.py", inference),
-    "inference_gpu": ("inference.py --frames 1000", inference),
+    "inference_gpu": ("inference.py --frames 2000", inference),
     "overhead": ("overhead.py", overhead),
     "latency": ("latency.py", latency),
     "latency_cpu": ("latency.py --device cpu", latency),
