@@ -20,6 +20,7 @@ from suture.runs.config import load_config, presets
 from suture.runs.run import Run, train
 
 SETTINGS = {
+    "method": "pgvcl",
     "data.size": "32",
     "data.labelling.every": "4",
     "model.encoder": "tu-test_resnet",
@@ -54,7 +55,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def trained(dataset: Path) -> tuple[Path, str, str]:
-    """The run of `suture train DATASET` without a config, killed in its third stage and started again; its output."""
+    """The run of `suture train DATASET` without a file, killed in its third stage and started again; its output."""
     folder = dataset.parent
     first = start(folder, "train", dataset.name, *OPTIONS)
     run = folder / "runs/operations-pgvcl-0"
@@ -111,14 +112,14 @@ def test_evaluate_prints_the_scores_of_other_settings_without_keeping_them(train
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     dataset: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["suture", "train", str(dataset), "--set", "method.contrast.epoch=3"])
+    monkeypatch.setattr(sys, "argv", ["suture", "train", str(dataset), "--set", "method.train.step=3"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.strip() == (
-        "error: the command line: there is no setting method.contrast.epoch; did you mean method.contrast.epochs?"
+        "error: the command line: there is no setting method.train.step; did you mean method.train.steps?"
     )
 
 

@@ -60,7 +60,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score a finished run again: by split, and for completion; `settings` of `compute` and `evaluation` may differ.
 
-    >>> evaluate("runs/videos-pgvcl-0", {"evaluation.flip": True})["test"]["primary"]  # doctest: +SKIP
+    >>> evaluate("runs/videos-stitch-0", {"evaluation.flip": True})["test"]["primary"]  # doctest: +SKIP
     """
     folder = run.folder if isinstance(run, Run) else Path(run)
     return evaluate_run(folder, _overrides(settings), Console(stderr=True, quiet=quiet))

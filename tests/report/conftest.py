@@ -17,8 +17,13 @@ from suture.runs.run import train
 EVERY = 6
 _COMMON = ("data.size=32", f"data.labelling.every={EVERY}", "compute.log_every=1")
 _SUPERVISED = ("method=supervised", "method.train.steps=3", "method.train.batch=2")
-_PGVCL = tuple(
-    f"method.{stage}.{setting}" for stage in ("pretrain", "contrast", "finetune") for setting in ("steps=2", "batch=2")
+_PGVCL = (
+    "method=pgvcl",
+    *(
+        f"method.{stage}.{setting}"
+        for stage in ("pretrain", "contrast", "finetune")
+        for setting in ("steps=2", "batch=2")
+    ),
 )
 
 

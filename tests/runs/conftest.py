@@ -24,6 +24,7 @@ SMALL = (
 )
 SUPERVISED = ("method=supervised", "method.train.batch=4", "method.train.steps=4")
 PGVCL = (
+    "method=pgvcl",
     "method.pretrain.steps=2",
     "method.pretrain.batch=4",
     "method.contrast.steps=3",

@@ -53,6 +53,7 @@ def test_a_section_of_a_preset_is_undone_by_null() -> None:
 def test_the_paper_presets_say_what_the_paper_says() -> None:
     for name, every in (("endovis18", 20), ("cadis", 60)):
         config = load_config(Path("x"), name)
+        assert config.method["name"] == "pgvcl"
         assert config.data.height_width == (480, 480)
         assert config.data.labelling.every == every
         contrast = config.method["contrast"]
@@ -79,7 +80,7 @@ def test_every_method_has_as_many_supervised_steps_as_the_baseline(preset: str |
 
 
 def test_a_partial_section_keeps_the_rest_of_its_defaults() -> None:
-    config = load_config(Path("x"), overrides=["method.contrast.optimizer.lr=0.5"])
+    config = load_config(Path("x"), overrides=["method=pgvcl", "method.contrast.optimizer.lr=0.5"])
     assert config.method["contrast"]["optimizer"]["kind"] == "lars"
     assert config.method["contrast"]["optimizer"]["lr"] == 0.5
 
@@ -114,24 +115,27 @@ def test_a_malformed_override_is_refused(override: str) -> None:
 def test_settings_of_several_methods_in_one_file() -> None:
     said = {
         "data": {"root": "x"},
-        "methods": {"supervised": {"train": {"steps": 9}}, "pgvcl": {"pretrain": {"steps": 3}}},
+        "methods": {"supervised": {"train": {"steps": 9}}, "stitch": {"train": {"steps": 3}}},
     }
     assert parse_config(said | {"method": "supervised"}, "c").method["train"]["steps"] == 9
-    assert parse_config(said, "c").method["pretrain"]["steps"] == 3
-    assert parse_config(said | {"method": {"pretrain": {"steps": 4}}}, "c").method["pretrain"]["steps"] == 4
+    assert parse_config(said, "c").method["train"]["steps"] == 3
+    assert parse_config(said | {"method": {"train": {"steps": 4}}}, "c").method["train"]["steps"] == 4
 
 
 def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> None:
-    elsewhere = refused(data={"root": "x", "sizes": 32}, method={"contrast": {"epoch": 3}}, computer={}, seed=-1)
+    elsewhere = refused(data={"root": "x", "sizes": 32}, method={"train": {"epoch": 3}}, computer={}, seed=-1)
     assert sorted(elsewhere.splitlines()) == [
         "c.yaml: seed is -1: Input should be greater than or equal to 0.",
         "c.yaml: there is no setting computer; did you mean compute?",
         "c.yaml: there is no setting data.sizes; did you mean data.size?",
     ]
-    of_methods = refused(method={"contrast": {"epoch": 3, "lr": 1}}, methods={"supervised": {"trian": {}}})
+    of_methods = refused(
+        method={"train": {"epoch": 3, "lr": 1}, "contrast": {"lr": 1}}, methods={"supervised": {"trian": {}}}
+    )
     assert sorted(of_methods.splitlines()) == [
-        "c.yaml: there is no setting method.contrast.epoch; did you mean method.contrast.epochs?",
-        "c.yaml: there is no setting method.contrast.lr; did you mean method.contrast.optimizer.lr?",
+        "c.yaml: there is no setting method.contrast: stitch has train.",
+        "c.yaml: there is no setting method.train.epoch; did you mean method.train.epochs?",
+        "c.yaml: there is no setting method.train.lr; did you mean method.train.optimizer.lr?",
         "c.yaml: there is no setting methods.supervised.trian; did you mean methods.supervised.train?",
     ]
 
@@ -145,11 +149,15 @@ def test_impossible_values_are_refused_by_name() -> None:
     assert "there is no 'pgvc'; the methods are" in refused(method="pgvc")
     assert "there is no 'pgvc'" in refused(methods={"pgvc": {}})
     assert "there is no setting methods.supervised.trian" in refused(methods={"supervised": {"trian": {}}})
-    assert "other_videos: all needs mode: bank" in refused(method={"contrast": {"keys": {"other_videos": "all"}}})
-    assert "'wild' is not one of" in refused(method={"pretrain": {"augment": {"color": "wild"}}})
-    assert "either steps or epochs" in refused(method={"pretrain": {"steps": 3, "epochs": 3}})
-    assert "batch 3 is not divisible" in refused(method={"pretrain": {"batch": 3, "accumulate": 2}})
-    assert "method.contrast: best_every needs a class" in refused(method={"contrast": {"best_every": 5}})
+    assert "other_videos: all needs mode: bank" in refused(
+        methods={"pgvcl": {"contrast": {"keys": {"other_videos": "all"}}}}
+    )
+    assert "'wild' is not one of" in refused(method={"train": {"augment": {"color": "wild"}}})
+    assert "either steps or epochs" in refused(method={"train": {"steps": 3, "epochs": 3}})
+    assert "batch 3 is not divisible" in refused(method={"train": {"batch": 3, "accumulate": 2}})
+    assert "methods.pgvcl.contrast: best_every needs a class" in refused(
+        methods={"pgvcl": {"contrast": {"best_every": 5}}}
+    )
     assert "best_every needs a class" in refused(methods={"pixpro": {"propagation": {"best_every": 5}}})
     assert "every and ratio are both given" in refused(data={"root": "x", "labelling": {"every": 3, "ratio": 0.2}})
     assert "compute.logger.kind is missing" in refused(compute={"logger": {}})

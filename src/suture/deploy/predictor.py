@@ -67,7 +67,7 @@ class Predictor:
     - `flip`, `scales`: average over mirrored and resized versions of each frame.
     - `window`: cut large frames into overlapping windows of the training size instead of shrinking them.
 
-    >>> predictor = Predictor("runs/hernia-pgvcl-0")  # doctest: +SKIP
+    >>> predictor = Predictor("runs/hernia-stitch-0")  # doctest: +SKIP
     >>> mask = predictor(frame)  # doctest: +SKIP
     >>> mask.shape == frame.shape[:2], predictor.classes.names[mask[0, 0]]  # doctest: +SKIP
     (True, 'liver')

@@ -117,6 +117,7 @@ class Stitch(SemiSupervised):
     """L = L_labelled + consistency · L_unlabelled."""
 
     settings: StitchSettings
+    instead = "strong"
     average: MomentumCopy
     """The teacher: the average that every stage can keep."""
 

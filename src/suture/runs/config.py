@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """The newest `config.yaml` this version reads."""
-DEFAULT_METHOD = "pgvcl"
+DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
 """The settings that are paths."""
 ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
@@ -165,7 +165,7 @@ def load_config(
 ) -> Config:
     """Make a complete config of a config file or a dataset's folder, a preset and `a.b=c` overrides from `origin`.
 
-    >>> load_config(Path("data/my-surgery"), overrides=["seed=3", "method.contrast.epochs=20"])  # doctest: +SKIP
+    >>> load_config(Path("data/my-surgery"), overrides=["seed=3", "method.train.steps=4000"])  # doctest: +SKIP
     """
     said: dict[str, Any] = {}
     where = origin
@@ -317,7 +317,7 @@ def _method_settings(name: str, said: Mapping[str, Any], at: str, where: str) ->
     try:
         return kind(**merge(kind().model_dump(), said)).model_dump(mode="json"), []
     except ValidationError as error:
-        return {}, _explained(error, kind, f"{at}.", where)
+        return {}, _explained(error, kind, f"{at}.", where, name)
 
 
 def _seen_from(path: str, before: Path, after: Path | None) -> str:
@@ -328,7 +328,7 @@ def _seen_from(path: str, before: Path, after: Path | None) -> str:
     return path if os.path.isabs(path) else os.path.relpath(absolute, os.path.realpath(after))
 
 
-def _explained(error: ValidationError, model: type[BaseModel], at: str, where: str) -> list[str]:
+def _explained(error: ValidationError, model: type[BaseModel], at: str, where: str, method: str = "") -> list[str]:
     """One sentence for each mistake that pydantic found; alternatives of one setting are one mistake."""
     known = dict.fromkeys(_places(model))
     sentences: dict[str, str] = {}
@@ -338,6 +338,8 @@ def _explained(error: ValidationError, model: type[BaseModel], at: str, where: s
         if mistake["type"] == "extra_forbidden":
             near = _nearest(place, known)
             sentence = f"there is no setting {at}{place}" + (f"; did you mean {at}{near}?" if near else ".")
+            if method and "." not in place and near not in model.model_fields:  # a stage of another method
+                sentence = f"there is no setting {at}{place}: {method} has {', '.join(model.model_fields)}."
         elif mistake["type"] == "missing":
             sentence = f"{at}{place} is missing."
         elif place in sentences:
