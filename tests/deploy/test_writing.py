@@ -8,7 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from socket import socketpair
+from threading import Thread
 from typing import Any
 
 import cv2
@@ -28,7 +32,7 @@ from suture.deploy.overlay import Overlay
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
-from suture.deploy.shared import Buffer, Memory
+from suture.deploy.shared import Buffer, Line, Memory
 from suture.deploy.writer import _in_words
 from suture.errors import UserError
 
@@ -140,6 +144,68 @@ def test_an_error_there_is_told_here(predictor: Predictor, tmp_path: Path) -> No
     with pytest.raises(UserError, match=sentence):
         predict(predictor, [given], tmp_path / "out", console=Console(file=io.StringIO()))
     assert {path.name for path in masks.parent.iterdir()} == {"masks", ".journal.jsonl"}
+
+
+def test_files_go_where_this_process_is(predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        run(predictor, write_video(tmp_path / name / "case.mp4", 3), Path("out"))
+        assert len(list((tmp_path / name / "out/case/masks").iterdir())) == 3
+        assert (tmp_path / name / "out/case/overlay.mp4").exists()
+
+
+def test_two_threads_take_turns(predictor: Predictor, tmp_path: Path) -> None:
+    given = [write_video(tmp_path / f"{name}.mp4", 30) for name in ("one", "two")]
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(run, predictor, each, tmp_path / "out") for each in given]:
+            done.result(60)
+    assert [len(list((tmp_path / f"out/{name}/masks").iterdir())) for name in ("one", "two")] == [30, 30]
+
+
+def test_a_failed_clip_gives_its_memory_back(predictor: Predictor, tmp_path: Path) -> None:
+    given = write_video(tmp_path / "case.mp4", 40)
+    pinned: list[int] = []
+    gpu: Any = predictor.gpu
+    gpu.pin, gpu.unpin = lambda new: pinned.append(len(new)), lambda old: pinned.remove(len(old))
+
+    def progress(frames: int) -> None:
+        if frames:
+            assert pinned
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(predictor, given, tmp_path / "out", progress)
+    assert not pinned
+
+
+def test_who_is_interrupted_waits_for_no_answer() -> None:
+    """A process may be in the middle of an answer that nobody hears: it must not be waited for."""
+    here, there = socketpair()
+    line = Line(here)
+
+    def speak() -> None:
+        with suppress(OSError):
+            Line(there).say("word" * 10_000_000)
+
+    speaking = Thread(target=speak, daemon=True)
+    speaking.start()
+    line.hang_up()
+    speaking.join(10)
+    assert not speaking.is_alive()
+
+
+@pytest.mark.parametrize("how", ["a path", "no interpreter", "frozen"])
+def test_unusual_interpreters(predictor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == "a path":
+        monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
+    elif how == "no interpreter":
+        monkeypatch.setattr(sys, "executable", None)
+    else:
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    run(predictor, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
+    assert len(list((tmp_path / "out/case/masks").iterdir())) == 3
+    assert (predictor.writer is None) == (how != "a path")
 
 
 def test_errors_keep_what_they_say() -> None:

@@ -43,8 +43,11 @@ class Gpu:
 
     def unpin(self, memory: np.ndarray) -> None:
         """Let the system move it again, once nothing is copied any more."""
-        torch.cuda.synchronize(self._device)
-        torch.cuda.cudart().cudaHostUnregister(memory.ctypes.data)
+        # Not all that the GPU does: another thread may be recording, which that would end.
+        self._up.synchronize()
+        self._down.synchronize()
+        with torch.cuda.device(self._device):
+            torch.cuda.cudart().cudaHostUnregister(memory.ctypes.data)
 
     def upload(self, pinned: Tensor) -> Tensor:
         """The same on the GPU, for what is computed next."""

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice, starmap
@@ -174,6 +174,7 @@ class Job:
         writer = self.predictor.writer
         with (
             closing(self.journal),
+            writer or nullcontext(),
             closing(ahead(self._groups(view), depth=2)) as groups,
             closing(ahead(self._begun(groups, view, writer), depth=2)) as begun,
             closing(self._written_here(begun) if writer is None else self._written_by(writer, begun)) as written,

@@ -20,10 +20,9 @@ from suture.deploy.gpu import Gpu
 from suture.deploy.networks import open_network
 from suture.deploy.overlay import Overlay
 from suture.deploy.recorded import Recorded
-from suture.deploy.shared import CAN_SHARE
 from suture.deploy.smoothing import Smoother
 from suture.deploy.windows import by_windows
-from suture.deploy.writing import Place, Writer
+from suture.deploy.writing import Place, Writer, can_start
 from suture.errors import UserError
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
@@ -113,8 +112,8 @@ class Predictor:
 
     @cached_property
     def writer(self) -> Writer | None:
-        """The processes that make files of what a GPU predicts; on a CPU, or where they cannot share, this one does."""
-        return Writer(self.gpu) if self.gpu and CAN_SHARE else None
+        """The processes that make files of what a GPU predicts; on a CPU, or where none can start, this one does."""
+        return Writer(self.gpu) if self.gpu and can_start() else None
 
     @property
     def side_by_side(self) -> bool:

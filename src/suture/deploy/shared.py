@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-CAN_SHARE = hasattr(os, "memfd_create")
-"""Whether this system has files without a name, as Linux has."""
-
 
 class Span(NamedTuple):
     """Where bytes lie in the memory, and as what array."""
@@ -77,9 +74,10 @@ class Buffer:
         size = math.prod(shape)
         if size > len(self._bytes):
             self.close()
-            self._start, self._map = self._memory.grow(size)
-            self._bytes = np.frombuffer(self._map, np.uint8)
-            self._pin(self._bytes)
+            start, grown = self._memory.grow(size)
+            fresh = np.frombuffer(grown, np.uint8)
+            self._pin(fresh)
+            self._start, self._map, self._bytes = start, grown, fresh
         self.span = Span(self._start, tuple(shape))
         return self._bytes[:size].reshape(shape)
 
@@ -110,6 +108,6 @@ class Line:
             raise EOFError from error
 
     def hang_up(self) -> None:
-        """Say nothing any more; what the other end still says can be heard."""
+        """Neither say nor hear anything any more: who is still speaking at the other end notices it."""
         with contextlib.suppress(OSError):
-            self._end.shutdown(socket.SHUT_WR)
+            self._end.shutdown(socket.SHUT_RDWR)

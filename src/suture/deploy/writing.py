@@ -12,10 +12,11 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import cycle, repeat
 from queue import Empty, Queue
 from socket import socketpair
-from threading import Event
+from threading import Event, Lock
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,12 +32,15 @@ PLACES = 8
 for each other: so many are prepared at once."""
 _MOST = 3
 """Processes that make files of frames in any order: with more, the lock of the one that predicts is the shortest."""
-_FILMING = 2
-"""Threads that copy frames for an encoder, which has threads of its own."""
 _PATIENCE = 0.1
 """Seconds after which a waiting thread looks whether anybody still wants its work."""
 _LAST_WORDS = 30
 """Seconds that a process has to remove what it has begun, once nobody wants it."""
+
+
+def can_start() -> bool:
+    """Whether this process can start another one of its kind that shares memory with it: Python on Linux can."""
+    return hasattr(os, "memfd_create") and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 class Pinning(Protocol):
@@ -99,10 +103,11 @@ class Process:
         words = [sys.executable, "-P", "-m", "suture.deploy.writer", there.fileno(), memory.file, threads]
         with there:
             # Not by multiprocessing, which would run the script that called us anew. It finds what this process finds.
+            paths = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]
             self._process = subprocess.Popen(
                 [str(word) for word in words],
                 pass_fds=(there.fileno(), memory.file),
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for this process, which then hangs up
             )
@@ -142,15 +147,28 @@ class Writer:
     """All processes that write, started with the first clip, and anew where one failed; and their memory.
 
     One makes videos, for which it is told of every batch; the others take turns. They stay for further clips, and end
-    with this object.
+    with this object. It is entered for each clip: one thread has it at a time, and where the clip fails, the memory is
+    given back when the clip's threads are gone.
     """
 
     def __init__(self, gpu: Pinning) -> None:
         self._gpu = gpu
+        self._lock = Lock()
         self._processes: list[Process] = []
         self._left = Event()
         self.close: Callable[[], None] = lambda: None
         """End the processes and give back the memory, if no thread is at work on it any more."""
+
+    def __enter__(self) -> "Writer":
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        try:
+            if kind is not None:
+                self.close()
+        finally:
+            self._lock.release()
 
     @contextmanager
     def clip(self, plan: Plan) -> Iterator[None]:
@@ -165,7 +183,7 @@ class Writer:
         self._before: Small | None = None
         try:
             for process, share in at_work:
-                process.say(share)
+                process.say(replace(share, folder=share.folder.absolute()))  # it may have started in another folder
             yield
             for process, _ in at_work:
                 process.say(None)
@@ -211,8 +229,8 @@ class Writer:
         for place in places:
             self.give_back(place)
         others = max(1, min(_MOST, cores() // 4))
-        threads = math.ceil(min(FINISHING, cores()) / others)
-        self._processes = [Process(memory, share) for share in (_FILMING, *[threads] * others)]
+        threads = min(FINISHING, cores())
+        self._processes = [Process(memory, share) for share in (threads, *[math.ceil(threads / others)] * others)]
         self.close = weakref.finalize(self, _close, self._processes, places, memory)
 
 
@@ -225,8 +243,9 @@ def _close(processes: list[Process], places: list[Place], memory: Memory) -> Non
 
 def _end(processes: list[Process]) -> None:
     """End them; they remove what they have begun."""
-    for process in processes:
+    ending = processes.copy()
+    processes.clear()  # first: whoever interrupts this finds none that are half gone
+    for process in ending:
         process.hang_up()
-    for process in processes:
+    for process in ending:
         process.wait()
-    processes.clear()
