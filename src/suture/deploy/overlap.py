@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_PATIENCE = 0.1
+PATIENCE = 0.1
 """Seconds after which a waiting thread looks whether anybody still wants its work."""
+TOGETHER = 4
+"""Frames that are handed on together, where they come in batches: to hand on each of them would hold up all threads."""
 
 
 def ahead(items: Iterable[T], depth: int, together: int = 1) -> Generator[T, None, None]:
@@ -34,7 +36,7 @@ def ahead(items: Iterable[T], depth: int, together: int = 1) -> Generator[T, Non
     def put(whole: bool, item: Any) -> None:
         while not left.is_set():
             with contextlib.suppress(Full):
-                queue.put((whole, item), timeout=_PATIENCE)
+                queue.put((whole, item), timeout=PATIENCE)
                 return
 
     def work() -> None:
@@ -56,7 +58,7 @@ def ahead(items: Iterable[T], depth: int, together: int = 1) -> Generator[T, Non
     try:
         while True:
             try:
-                going, item = queue.get(timeout=_PATIENCE)
+                going, item = queue.get(timeout=PATIENCE)
             except Empty:
                 continue  # a wait without end would not hear Ctrl-C everywhere
             if not going:

@@ -35,7 +35,7 @@ from suture.deploy.clipfiles import (
 from suture.deploy.flow import Small
 from suture.deploy.inputs import RECORD, Clip, ClipView, Shown
 from suture.deploy.outputs import Journal, Masks, Table, areas, count_pixels, number, table_columns, write_table
-from suture.deploy.overlap import ahead, cores, in_order
+from suture.deploy.overlap import TOGETHER, ahead, cores, in_order
 from suture.deploy.predictor import Pending, Predictor, Prepared
 from suture.deploy.smoothing import Smoother
 from suture.deploy.writing import PLACES, Batch, Place, Writer
@@ -45,8 +45,6 @@ from suture.files import remove_leftovers, write_json
 ViewSetting = View | Literal["trained", "auto"] | None
 FORMAT = 1
 """Of `prediction.json`."""
-_TOGETHER = 4
-"""Frames that are handed on together, where they come in batches: to hand on each of them would hold up all threads."""
 _PREPARING = 2
 """Batches that are prepared at once for a device: to copy the frames of one takes about as long as to predict them."""
 Row = dict[str, Any]
@@ -123,7 +121,7 @@ class Job:
         self.folder = folder
         self.settings = settings
         self.batch = batch
-        self.together = min(_TOGETHER, batch)
+        self.together = min(TOGETHER, batch)
         self.journal = Journal(folder / ".journal.jsonl")
         self.record = folder / RECORD
         self.known: dict[int, Row] = {}

@@ -23,7 +23,7 @@ import numpy as np
 
 from suture.deploy.clipfiles import FINISHING, Done, Finished, Plan, Seen, agreement
 from suture.deploy.flow import Small
-from suture.deploy.overlap import cores
+from suture.deploy.overlap import PATIENCE, cores
 from suture.deploy.shared import Buffer, Line, Memory, Span
 from suture.errors import UserError
 
@@ -32,8 +32,6 @@ PLACES = 8
 for each other: so many are prepared at once."""
 _MOST = 3
 """Processes that make files of frames in any order: with more, the lock of the one that predicts is the shortest."""
-_PATIENCE = 0.1
-"""Seconds after which a waiting thread looks whether anybody still wants its work."""
 _LAST_WORDS = 30
 """Seconds that a process has to remove what it has begun, once nobody wants it."""
 
@@ -198,7 +196,7 @@ class Writer:
         """Memory for a batch: waits for some that is free."""
         while not self._left.is_set():
             with suppress(Empty):
-                return self._free.get(timeout=_PATIENCE)
+                return self._free.get(timeout=PATIENCE)
         raise EOFError
 
     def give_back(self, place: Place) -> None:
