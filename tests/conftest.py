@@ -1,6 +1,7 @@
 """What every test stands on: one thread per process, no network, a cache folder of its own, the shared real data."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import settings
 
 cv2.setNumThreads(1)
+# A shell that puts the tests into the background has them, and all that they start, ignore Ctrl-C, which some test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples everywhere, so that a failure in CI is a failure at home. To look further:
 # pytest --hypothesis-profile explore
