@@ -78,7 +78,7 @@ def test_without_the_unlabelled_frames_it_is_strong(tiny_job: Callable[..., Job]
 
 
 def test_where_all_frames_are_labelled_strong_is_named(tiny_job: Callable[..., Job]) -> None:
-    with pytest.raises(UserError, match=r"all 12 training frames are labelled .*: use the method strong"):
+    with pytest.raises(UserError, match=r"all 12 training frames are labelled .*: use strong "):
         begun(tiny_job(every=1))
 
 

@@ -133,7 +133,8 @@ def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> 
         method={"train": {"epoch": 3, "lr": 1}, "contrast": {"lr": 1}}, methods={"supervised": {"trian": {}}}
     )
     assert sorted(of_methods.splitlines()) == [
-        "c.yaml: there is no setting method.contrast: stitch has train.",
+        "c.yaml: there is no setting method.contrast in stitch, only in pgvcl: choose another method, or set what "
+        "stitch has (train).",
         "c.yaml: there is no setting method.train.epoch; did you mean method.train.epochs?",
         "c.yaml: there is no setting method.train.lr; did you mean method.train.optimizer.lr?",
         "c.yaml: there is no setting methods.supervised.trian; did you mean methods.supervised.train?",

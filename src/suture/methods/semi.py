@@ -57,7 +57,7 @@ class SemiSupervised(Stage):
         if not len(job.frames.unlabelled):
             raise UserError(
                 f"{self.key}: all {len(job.frames)} training frames are labelled and this method learns from "
-                f"unlabelled ones: use the method {self.instead}, or label fewer (data.labelling)."
+                f"unlabelled ones: use {self.instead} (--set method={self.instead}), or label fewer (data.labelling)."
             )
         self.unlabelled_batch = s.unlabelled_batch or s.batch
         if self.unlabelled_batch % (s.accumulate * job.world):

@@ -338,8 +338,11 @@ def _explained(error: ValidationError, model: type[BaseModel], at: str, where: s
         if mistake["type"] == "extra_forbidden":
             near = _nearest(place, known)
             sentence = f"there is no setting {at}{place}" + (f"; did you mean {at}{near}?" if near else ".")
-            if method and "." not in place and near not in model.model_fields:  # a stage of another method
-                sentence = f"there is no setting {at}{place}: {method} has {', '.join(model.model_fields)}."
+            if method and (others := _having(place)):
+                sentence = (
+                    f"there is no setting {at}{place} in {method}, only in {others}: choose another method, or set "
+                    f"what {method} has ({', '.join(model.model_fields)})."
+                )
         elif mistake["type"] == "missing":
             sentence = f"{at}{place} is missing."
         elif place in sentences:
@@ -349,6 +352,13 @@ def _explained(error: ValidationError, model: type[BaseModel], at: str, where: s
             sentence = f"{at}{place}{found}: {message}."
         sentences[place] = sentence
     return [f"{where}: {sentence}" for sentence in sentences.values()]
+
+
+def _having(stage: str) -> str:
+    """The methods that have this stage."""
+    from suture.methods.method import methods
+
+    return ", ".join(name for name, kind in sorted(methods().items()) if stage in kind.Settings.model_fields)
 
 
 def _places(model: type[BaseModel], at: str = "") -> Iterator[str]:
