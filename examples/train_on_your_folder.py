@@ -34,14 +34,11 @@ run = suture.train(
     work / "run",
     preset="demo",
     settings={
-        "method": "pgvcl",
         "data.size": 64,
         "data.labelling.every": 10,
         "data.cache": work / "cache",
         # Far too short to learn much, so that the example takes about a minute.
-        "method.pretrain.steps": 15,
-        "method.contrast.steps": 5,
-        "method.finetune.steps": 15,
+        "method.train.steps": 30,
     },
 )
 
