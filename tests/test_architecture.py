@@ -12,7 +12,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 # From bottom to top. Rooms on one floor do not know each other; so losses and models know nothing of ours but errors,
 # words and files.
 FLOORS = [
-    {"errors", "words"},
+    {"errors", "settings", "words"},
     {"files"},
     {"losses", "models"},
     {"data"},

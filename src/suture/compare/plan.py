@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, write_json
-from suture.methods.stage import Settings
 from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
 from suture.runs.folder import Run
+from suture.settings import Settings
 
 FORMAT = 1
 """The newest comparison file this version reads."""

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
+
+from suture.settings import Settings
 
 Fraction = Field(ge=0, le=1)
 
 
-class Color(BaseModel):
+class Color(Settings):
     """How far colours are moved: the widths of the jitter, and how often a sample gets it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     brightness: float = Fraction
     contrast: float = Fraction
@@ -40,10 +40,8 @@ COLORS = {
 }
 
 
-class Augment(BaseModel):
+class Augment(Settings):
     """Random crop (side as a fraction of the scene's), horizontal flip, colour."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     crop: tuple[float, float] = (0.5, 1.0)
     flip: bool = True

@@ -7,23 +7,18 @@ from inspect import isclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
 from suture.data.dataset import FORMAT, Split
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
+from suture.settings import Settings
 
 FILE_NAME = "dataset.yaml"
 BACKGROUND = "background"
 T = TypeVar("T", bound=BaseModel)
-
-
-class Strict(BaseModel):
-    """A model whose unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _color(value: Any) -> Color:
@@ -48,11 +43,11 @@ def _is_number(value: object, most: int) -> bool:
 ColorField = Annotated[Color, BeforeValidator(_color)]
 
 
-class ClassEntry(Strict):
+class ClassEntry(Settings):
     """One line of `classes`: what a raw value of the masks, or several of them, mean."""
 
     name: StrictStr
-    value: Annotated[list[Any], BeforeValidator(_values)] = []
+    value: Annotated[list[Any], BeforeValidator(_values)] = Field(default_factory=list)
     """Ids, colours, labels of the annotation tool. Left out, it is the name as the annotation tool's label."""
     color: ColorField | None = None
     """For people to look at."""
@@ -61,7 +56,7 @@ class ClassEntry(Strict):
     ignore: StrictBool = False
 
 
-class DatasetFile(Strict):
+class DatasetFile(Settings):
     """The file as it stands.
 
     >>> DatasetFile(masks="masks", classes=[{"name": "tissue", "value": 1}], unpainted="ignore").videos
@@ -73,14 +68,14 @@ class DatasetFile(Strict):
     videos: StrictStr = "."
     masks: StrictStr | dict[StrictStr, StrictStr] | None = None
     """A folder of masks or an annotation tool's export; or one of these for each video."""
-    classes: list[ClassEntry] = []
+    classes: list[ClassEntry] = Field(default_factory=list)
     unpainted: StrictStr | None = None
     """`background`, `ignore` or a class; None: nobody has said it."""
-    cases: dict[StrictStr, list[StrictStr]] = {}
+    cases: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     split: dict[Split, list[StrictStr]] | None = None
     view: Any = "auto"
     exclude: StrictStr | None = None
-    annotated: dict[StrictStr, list[StrictStr]] = {}
+    annotated: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     """The classes that were annotated in a video, where not all were."""
     protocol: StrictStr = "default"
 

@@ -11,17 +11,17 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
+
+from suture.settings import Settings
 
 
-class KeySettings(BaseModel):
+class KeySettings(Settings):
     """How many keys of each level a query has, and where those of other frames come from.
 
     `paper`: each query draws its own. `shared`: other videos' are the other queries' keys in the batch. `bank`: the
     class sums of every training frame from its last visit stand for all frames but the query's own.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     views: int = Field(1, ge=0)
     same_shot: int = Field(1, ge=0)

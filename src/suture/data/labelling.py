@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from suture.data.dataset import Dataset
 from suture.errors import UserError
+from suture.settings import Settings
 
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
@@ -195,10 +196,8 @@ def all_masks(dataset: Dataset) -> Labelling:
     return Labelling({video.id: video.with_mask for video in dataset.split("train")})
 
 
-class LabellingSettings(BaseModel):
+class LabellingSettings(Settings):
     """Which frames a run takes as labelled; without any of these, all that have a mask."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int | None = Field(None, ge=1, description="every n-th frame of each training video, from the first on")
     ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames, equidistant")

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from suture.settings import Settings
 
 
 class SyntheticClass(NamedTuple):
@@ -41,10 +43,8 @@ OUTSIDE = 255
 ENTERING = 1.0  # seconds an instrument takes to come in or to go out
 
 
-class SyntheticSettings(BaseModel):
+class SyntheticSettings(Settings):
     """What to generate; the same settings give the same bytes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(0, ge=0)
     cases: int = Field(8, ge=1, le=99)

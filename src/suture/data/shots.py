@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from suture.data.dataset import Video
+from suture.settings import Settings
 
 _BLOCKS = 8
 _BLOCK = 8
@@ -31,10 +32,8 @@ _BLOCK_OF = np.add.outer(np.arange(_SIDE) // _BLOCK * _BLOCKS, np.arange(_SIDE) 
 _DRAWN_CUTS = 10
 
 
-class ShotSettings(BaseModel):
+class ShotSettings(Settings):
     """When a change is a cut. The change of two frames lies between 0 and 0.2."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     floor: float = Field(0.112, ge=0, description="a smaller change is never a cut")
     spread: float = Field(2.5, ge=0, description="how many spreads above the local median a cut stands")

@@ -22,9 +22,10 @@ from suture.losses.cross_entropy import cross_entropy
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.method import Method, method
 from suture.methods.pseudo import Progress, PseudoLabels, PseudoSettings
-from suture.methods.stage import START, Job, Part, Settings, Stage, Total, TrainingSettings
+from suture.methods.stage import START, Job, Part, Stage, Total, TrainingSettings
 from suture.methods.supervised import Supervised
 from suture.models.segmenter import Segmenter
+from suture.settings import Settings
 
 DOUBT = 24.0
 """−log₂ of the smallest doubt, 1 − p, that single precision knows."""

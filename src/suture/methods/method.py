@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from suture.errors import UserError
 from suture.methods.pseudo import PseudoLabels
-from suture.methods.stage import Settings, Stage
+from suture.methods.stage import Stage
+from suture.settings import Settings
 
 
 class Method(ABC):

@@ -20,11 +20,12 @@ from suture.methods.bank import Bank
 from suture.methods.method import Method, method
 from suture.methods.optim import momentum_schedule
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
-from suture.methods.stage import OptimizerSettings, Part, Settings, Stage, Total, TrainingSettings, all_gather, all_sum
+from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings, all_gather, all_sum
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.momentum import MomentumCopy
 from suture.models.projector import Projector
 from suture.models.segmenter import Segmenter, set_dropout
+from suture.settings import Settings
 
 
 class ContrastSettings(TrainingSettings):

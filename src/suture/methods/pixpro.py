@@ -20,11 +20,12 @@ from suture.methods.method import Method, method
 from suture.methods.optim import momentum_schedule
 from suture.methods.pgvcl import ContrastSettings, Embedder
 from suture.methods.semi import UnlabelledFrames
-from suture.methods.stage import OptimizerSettings, Part, Settings, Stage, Total, TrainingSettings
+from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.momentum import MomentumCopy
 from suture.models.projector import Projector
 from suture.models.segmenter import set_dropout
+from suture.settings import Settings
 
 _contrast = ContrastSettings()
 

@@ -13,9 +13,10 @@ from suture.data.classes import IGNORE
 from suture.data.scene import resized
 from suture.data.training import TrainingFrames
 from suture.files import replacing
-from suture.methods.stage import Job, Settings
+from suture.methods.stage import Job
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
+from suture.settings import Settings
 
 Progress = Callable[[int, int], None]
 """Called with frames done and frames in all."""

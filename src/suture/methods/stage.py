@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import lightning as L
 import torch
 import torch.distributed as dist
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -27,12 +27,7 @@ from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
 from suture.models.blocks import can_compile, compile_blocks, forget_compiled
 from suture.models.momentum import MomentumCopy
 from suture.models.segmenter import Segmenter
-
-
-class Settings(BaseModel):
-    """Settings refuse unknown keys: a misspelt one must not silently do nothing."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from suture.settings import Settings
 
 
 class OptimizerSettings(Settings):

@@ -33,7 +33,8 @@ from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
-from suture.methods.stage import Part, Settings, Stage, Total, TrainingSettings, all_gather
+from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_gather
+from suture.settings import Settings
 
 
 class StrongSettings(TrainingSettings):

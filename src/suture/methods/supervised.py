@@ -13,7 +13,8 @@ from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import hard_pixels
 from suture.methods.method import Method, method
-from suture.methods.stage import Part, Settings, Stage, Total, TrainingSettings
+from suture.methods.stage import Part, Stage, Total, TrainingSettings
+from suture.settings import Settings
 
 SupervisedLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 

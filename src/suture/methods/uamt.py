@@ -20,8 +20,9 @@ from suture.losses.consistency import certain_consistency, entropy
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
-from suture.methods.stage import Part, Settings, Stage, Total
+from suture.methods.stage import Part, Stage, Total
 from suture.models.momentum import MomentumCopy
+from suture.settings import Settings
 
 WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "dpt", "fpn", "pspnet")
 """The architectures whose decoder has active dropout, whatever the encoder."""

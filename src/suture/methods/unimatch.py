@@ -19,8 +19,9 @@ from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
-from suture.methods.stage import Job, Part, Settings, Stage, Total
+from suture.methods.stage import Job, Part, Stage, Total
 from suture.models.momentum import MomentumCopy
+from suture.settings import Settings
 
 
 class UniMatchSettings(SemiSettings):

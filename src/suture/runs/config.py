@@ -11,12 +11,12 @@ import yaml
 from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_validator
 
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
-from suture.data.dataset_file import Strict
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
 from suture.models.weight_files import is_file
 from suture.runs.overrides import set_value
+from suture.settings import Settings
 
 if TYPE_CHECKING:
     from suture.methods.method import Method
@@ -30,7 +30,7 @@ ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
 """Settings of which one takes the place of the others."""
 
 
-class DataSettings(Strict):
+class DataSettings(Settings):
     """Which dataset, at which size, with which labels."""
 
     root: Path
@@ -66,7 +66,7 @@ class DataSettings(Strict):
         return self.size if isinstance(self.size, tuple) else (self.size, self.size)
 
 
-class ModelSettings(Strict):
+class ModelSettings(Settings):
     """Which segmenter, and what its encoder starts from."""
 
     architecture: str = "deeplabv3"
@@ -80,14 +80,14 @@ class ModelSettings(Strict):
     licence: str | None = None
 
 
-class LoggerSettings(Strict):
+class LoggerSettings(Settings):
     """One more Lightning logger: its class, such as `lightning.pytorch.loggers.WandbLogger`, and its arguments."""
 
     kind: str
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class ComputeSettings(Strict):
+class ComputeSettings(Settings):
     """Where and how fast; none of it changes what is computed beyond rounding."""
 
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
@@ -110,7 +110,7 @@ class ComputeSettings(Strict):
         return str(precision) if type(precision) is int else precision
 
 
-class EvaluationSettings(Strict):
+class EvaluationSettings(Settings):
     """What is evaluated when the training is done."""
 
     splits: tuple[Literal["val", "test"], ...] = ("val", "test")
@@ -125,7 +125,7 @@ class EvaluationSettings(Strict):
     batch: int = Field(8, ge=1)
 
 
-class Config(Strict):
+class Config(Settings):
     """All of it. `method` holds the method's name and all its settings."""
 
     format: int = FORMAT

@@ -9,12 +9,13 @@ from pydantic import RootModel
 
 from suture.data.classes import ClassTable, Color, Raw
 from suture.data.dataset import Dataset, Frame, Video
-from suture.data.dataset_file import ColorField, Strict, nearest, parse
+from suture.data.dataset_file import ColorField, nearest, parse
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.walk import images_of, last_number, walk
 from suture.errors import UserError
 from suture.files import read_json
+from suture.settings import Settings
 
 COLORS: dict[str, Color] = {
     "background-tissue": (0, 0, 0),
@@ -36,7 +37,7 @@ TRAIN_FRAMES = dict.fromkeys((*range(1, 8), *range(9, 17)), 149)
 TEST_FRAMES = {1: 250, 2: 249, 3: 249, 4: 249}
 
 
-class _Label(Strict):
+class _Label(Settings):
     name: str
     color: ColorField
     classid: int
