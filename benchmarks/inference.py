@@ -14,7 +14,6 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does,
 
 import cv2
 import numpy as np
+import psutil
 from common import CUDA, parser, report, synchronize
 from latency import write_network
 from rich.console import Console
@@ -70,12 +70,8 @@ def write_input(folder: Path, frames: Iterator[np.ndarray]) -> Path:
 
 def busy_seconds() -> float:
     """The time that cores spent on this process and on those it started, as far as they still run."""
-    ticks = 0
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = file.read_text().rpartition(")")[2].split()
-            ticks += (int(fields[11]) + int(fields[12])) * (int(fields[1]) == os.getpid())
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+    children = (child.cpu_times() for child in psutil.Process().children())
+    return time.process_time() + sum(times.user + times.system for times in children)
 
 
 def decoding(path: Path) -> float:

@@ -7,7 +7,7 @@ from suture.deploy.flow import Small, flow_agreement
 
 
 def test_what_frames_are_compared_before_changes_nothing() -> None:
-    """Whichever thread compares two frames, and whatever it has seen."""
+    """Whichever process or thread compares two frames, and whatever it has seen."""
     sizes = np.random.default_rng(0).integers(20, 160, (60, 2)).tolist()
     pairs = []
     for index, (width, height) in enumerate(sizes):

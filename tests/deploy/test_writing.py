@@ -25,7 +25,6 @@ from rich.console import Console
 
 from suture.deploy import writing
 from suture.deploy.clipfiles import ClipFiles, Plan, Seen
-from suture.deploy.flow import Small, flow_agreement
 from suture.deploy.gpu import Gpu
 from suture.deploy.inputs import find_clips
 from suture.deploy.overlay import Overlay
@@ -276,17 +275,6 @@ def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:
     assert not pinned
     assert os.fstat(memory.file).st_blocks == 0
     memory.close()
-
-
-def test_what_frames_are_compared_before_changes_nothing() -> None:
-    """Whichever process or thread compares two frames, and whatever it has seen."""
-    sizes = np.random.default_rng(0).integers(20, 160, (60, 2)).tolist()
-    pairs = []
-    for index, (width, height) in enumerate(sizes):
-        frames = [picture(index + step, width, height) for step in (0, 3)]
-        pairs.append([Small.of(frame, (frame[..., 0] // 90).astype(np.uint8)) for frame in frames])
-    forwards = [flow_agreement(*pair) for pair in pairs]
-    assert forwards == [flow_agreement(*pair) for pair in reversed(pairs)][::-1]
 
 
 def test_what_a_gpu_drew_is_not_drawn_again(

@@ -42,7 +42,7 @@ def ahead(items: Iterable[T], depth: int, together: int = 1) -> Generator[T, Non
     def work() -> None:
         error: BaseException | None = None
         try:
-            for some in _several(items, together):
+            for some in several(items, together):
                 put(True, some)
                 if left.is_set():
                     break
@@ -86,7 +86,7 @@ def in_order(
 
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for some in _several(items, together):
+            for some in several(items, together):
                 waiting.append(pool.submit(work, some))
                 while len(waiting) >= 2 * workers or (waiting and waiting[0].done()):
                     yield from waiting.popleft().result()
@@ -97,7 +97,7 @@ def in_order(
                 future.cancel()
 
 
-def _several(items: Iterable[T], together: int) -> Generator[list[T], None, None]:
+def several(items: Iterable[T], together: int) -> Generator[list[T], None, None]:
     """Lists of so many items; those that came before an error too."""
     some: list[T] = []
     try:

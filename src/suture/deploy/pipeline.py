@@ -307,8 +307,9 @@ class Job:
             self._begin_row(shown)
         else:
             mask, *certainty = begun.pending[place]
-            planes = None if begun.pending.planes is None else begun.pending.planes[place].numpy()
-            self._begin_row(shown, certainty, count_pixels(mask))
+            made = begun.pending.counts, begun.pending.planes  # by a GPU
+            counts, planes = (None if all_of is None else all_of[place].numpy() for all_of in made)
+            self._begin_row(shown, certainty, count_pixels(mask) if counts is None else counts)
         name, time = self.clip.frame_name(shown.index), self._time(shown.index) or 0.0
         return Seen(shown.index, name, time, shown.pixels, mask, planes)
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from suture.deploy.clipfiles import COMPARING, ClipFiles, Done, Finished, Plan, Seen, agreement, with_the_one_before
 from suture.deploy.flow import Small
-from suture.deploy.overlap import TOGETHER
+from suture.deploy.overlap import TOGETHER, several
 from suture.deploy.shared import Line, Memory
 from suture.deploy.writing import Answer
 from suture.errors import UserError
@@ -54,8 +54,7 @@ class _Clip:
             pools.callback(partial(pool.shutdown, cancel_futures=True))
 
     def begin(self, batch: list[Seen]) -> None:
-        parts = [batch[start : start + TOGETHER] for start in range(0, len(batch), TOGETHER)]
-        finishing = [self._finishing.submit(self._finish, part) for part in parts]
+        finishing = [self._finishing.submit(self._finish, part) for part in several(batch, TOGETHER)]
         self._answering.submit(self._answer, finishing)
 
     def end(self) -> None:
