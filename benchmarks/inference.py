@@ -26,8 +26,8 @@ from common import CUDA, parser, report, synchronize
 from latency import write_network
 from rich.console import Console
 
+from suture.deploy.film import to_yuv, video_frame, video_writer
 from suture.deploy.inputs import find_clips
-from suture.deploy.outputs import to_yuv, video_frame, video_writer
 from suture.deploy.overlap import cores
 from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict

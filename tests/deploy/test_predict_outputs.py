@@ -20,8 +20,8 @@ from suture.data.dataset import Frame, Video
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
+from suture.deploy.film import video_frame
 from suture.deploy.inputs import training_view
-from suture.deploy.outputs import video_frame
 from suture.deploy.overlay import Overlay, draw_legend
 from suture.deploy.pipeline import Settings, parse_view
 from suture.deploy.predict import Summary, predict

@@ -12,17 +12,9 @@ from typing import Any
 import numpy as np
 
 from suture.data.classes import IGNORE, ClassTable
+from suture.deploy.film import Taken, VideoWriter, to_yuv, video_frame, video_writer
 from suture.deploy.flow import Small, flow_agreement
-from suture.deploy.outputs import (
-    VideoWriter,
-    number,
-    read_written_mask,
-    to_yuv,
-    video_frame,
-    video_writer,
-    write_mask,
-    write_picture,
-)
+from suture.deploy.outputs import number, read_written_mask, write_mask, write_picture
 from suture.deploy.overlay import Overlay
 from suture.errors import UserError
 
@@ -137,16 +129,18 @@ class ClipFiles:
         small = Small.of(pixels, mask) if plan.compares else None
         return Finished(seen.index, seen.time, seen.mask is not None, mask, small, overlay)
 
-    def add(self, one: Finished) -> None:
-        """A frame in its turn."""
+    def add(self, one: Finished) -> Taken:
+        """A frame in its turn; the memory of its overlay is needed until it is taken."""
         if self._waiting is not None:
             self._waiting.append(one)
             if one.mask is None:
-                return
+                return None
             self._begin(one.mask)
-        waiting, self._waiting = self._waiting or [one], None
+        *waiting, last = self._waiting or [one]
+        self._waiting = None
         for each in waiting:
-            self._add(each)
+            self._add(each)  # it has no mask, hence no overlay
+        return self._add(last)
 
     def _begin(self, mask: np.ndarray) -> None:
         plan = self.plan
@@ -158,13 +152,15 @@ class ClipFiles:
             video = video_writer(plan.folder / "masks.mkv", "ffv1", plan.fps)
             self._mask_video = self._open.enter_context(video)
 
-    def _add(self, one: Finished) -> None:
+    def _add(self, one: Finished) -> Taken:
+        taken = None
         if self._overlay_video is not None and one.overlay is not None:
-            self._overlay_video.add(one.overlay, one.time)
+            taken = self._overlay_video.add(one.overlay, one.time)
         if self._mask_video is not None:
             # A frame without a mask is all ignore, so that the frames' numbers stay those of the original.
             mask = one.mask if one.mask is not None else np.full(self._size, IGNORE, np.uint8)
             self._mask_video.add(video_frame(mask, "gray"), one.time)
+        return taken
 
     def _overlay(self, shape: tuple[int, ...]) -> Overlay:
         if shape not in self._overlays:

@@ -1,4 +1,4 @@
-"""What is written of a clip: masks, overlay and table, each whole or not there."""
+"""What is written of a clip besides videos: masks, pictures and table, each whole or not there."""
 
 import csv
 import json
@@ -6,12 +6,9 @@ import math
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-import av
 import cv2
 import numpy as np
 from PIL import Image
@@ -22,13 +19,6 @@ from suture.files import replacing
 
 Masks = Literal["png", "video", "none"]
 Table = Literal["csv", "parquet", "none"]
-TICK = Fraction(1, 90_000)
-"""The clock of written videos: MPEG's own, which frame rates and milliseconds divide."""
-_BT601 = 6  # the matrix that OpenCV converts to yuv420 by, named as FFmpeg names it
-_LIMITED, _FULL = 1, 2
-_H264 = {"qp": "25", "preset": "ultrafast"}
-"""Encoding must not hold back what predicts: a quarter of the work of `veryfast` at crf 20 at about the same
-signal-to-noise ratio, for up to twice the bytes. To spend the same on each frame spares a third of what crf takes."""
 
 
 def write_mask(path: Path, mask: np.ndarray, classes: ClassTable) -> None:
@@ -65,76 +55,6 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     with replacing(path) as temporary:
         if not cv2.imwrite(str(temporary), cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 92]):
             raise UserError(f"{path} cannot be written: is the disk full?")
-
-
-def to_yuv(pixels: np.ndarray) -> np.ndarray:
-    """RGB as planes of yuv420; an odd side is continued by one pixel, as the format needs even ones."""
-    height, width = pixels.shape[:2]
-    if height % 2 or width % 2:
-        pixels = cv2.copyMakeBorder(pixels, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE)
-    return cv2.cvtColor(pixels, cv2.COLOR_RGB2YUV_I420)
-
-
-class VideoWriter:
-    """One video stream, written frame by frame with the times that the frames had in the original."""
-
-    def __init__(self, path: Path, codec: Literal["libx264", "ffv1"], fps: float) -> None:
-        self.codec = codec
-        self._container = av.open(str(path), "w", options={"fflags": "+bitexact"})  # no random ids, no dates
-        rate = Fraction(min(max(fps, 1), 1000)).limit_denominator(1001)
-        options = _H264 if codec == "libx264" else {"level": "3", "slicecrc": "1"}
-        self._stream: Any = self._container.add_stream(codec, rate=rate, options=options)
-        self._stream.codec_context.time_base = TICK
-        self._last = -1
-
-    def add(self, frame: av.VideoFrame, seconds: float) -> None:
-        """A frame: of kind yuv420p for H.264, gray for FFV1."""
-        gray = self.codec == "ffv1"
-        if self._last < 0:
-            context = self._stream.codec_context
-            self._stream.width, self._stream.height, self._stream.pix_fmt = frame.width, frame.height, frame.format.name
-            context.color_range = _FULL if gray else _LIMITED
-            if not gray:
-                context.colorspace = _BT601
-            context.thread_count, context.thread_type = 0, "AUTO"  # H.264 frame by frame: by slices, cores wait
-        frame.color_range = _FULL if gray else _LIMITED
-        # Time goes forward even where a damaged file's does not.
-        self._last = max(round(seconds / TICK), self._last + 1)
-        frame.pts, frame.time_base = self._last, TICK
-        self._container.mux(self._stream.encode(frame))
-
-    def close(self) -> None:
-        if self._last >= 0:
-            self._container.mux(self._stream.encode(None))
-        self._container.close()
-
-
-def video_frame(planes: np.ndarray, kind: Literal["gray", "yuv420p"]) -> av.VideoFrame:
-    """A frame for a `VideoWriter`: of a mask, or of planes from `to_yuv`."""
-    rows, width = planes.shape
-    if kind == "yuv420p" and rows % 6 == 0 and planes.flags.c_contiguous:
-        return av.VideoFrame.from_numpy_buffer(planes, kind)  # where they are; other heights it would cut off
-    # PyAV's copies go line by line, and hold Python's lock meanwhile.
-    frame = av.VideoFrame(width, rows if kind == "gray" else rows * 2 // 3, kind)
-    targets: Any = frame.planes
-    start = 0
-    for plane in targets:
-        end = start + plane.height * plane.width
-        target = np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)
-        target[:, : plane.width] = planes.reshape(-1)[start:end].reshape(plane.height, plane.width)
-        start = end
-    return frame
-
-
-@contextmanager
-def video_writer(path: Path, codec: Literal["libx264", "ffv1"], fps: float) -> Iterator[VideoWriter]:
-    """A video that appears under its name once it is whole."""
-    with replacing(path) as temporary:
-        writer = VideoWriter(temporary, codec, fps)
-        try:
-            yield writer
-        finally:
-            writer.close()
 
 
 def table_columns(classes: ClassTable) -> list[str]:

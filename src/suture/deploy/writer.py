@@ -10,8 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from suture.deploy.clipfiles import COMPARING, ClipFiles, Done, Finished, Plan, Seen, agreement, with_the_one_before
+from suture.deploy.film import Taken
 from suture.deploy.flow import Small
 from suture.deploy.overlap import TOGETHER, several
 from suture.deploy.shared import Line, Memory
@@ -44,18 +46,27 @@ def _write(plan: Plan, line: Line, memory: Memory, threads: int) -> None:
         clip.end()
 
 
+class _Added(NamedTuple):
+    """A batch on its way into the files."""
+
+    frames: list[Finished]
+    comparing: list[Future[list[Done]]]
+    taken: list[Taken]
+
+
 class _Clip:
     """The steps of a clip, each with threads of its own."""
 
     def __init__(self, files: ClipFiles, line: Line, threads: int, pools: ExitStack) -> None:
         self._files, self._line = files, line
-        self._finishing, self._comparing, self._answering = map(ThreadPoolExecutor, (threads, COMPARING, 1))
-        for pool in (self._finishing, self._comparing, self._answering):
+        self._finishing, self._comparing = ThreadPoolExecutor(threads), ThreadPoolExecutor(COMPARING)
+        self._adding, self._answering = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        for pool in (self._finishing, self._comparing, self._adding, self._answering):
             pools.callback(partial(pool.shutdown, cancel_futures=True))
 
     def begin(self, batch: list[Seen]) -> None:
         finishing = [self._finishing.submit(self._finish, part) for part in several(batch, TOGETHER)]
-        self._answering.submit(self._answer, finishing)
+        self._answering.submit(self._answer, self._adding.submit(self._add, finishing))
 
     def end(self) -> None:
         """Wait until all is answered."""
@@ -64,17 +75,25 @@ class _Clip:
     def _finish(self, part: list[Seen]) -> list[Finished]:
         return [self._files.finish(seen) for seen in part]
 
-    def _answer(self, finishing: list[Future[list[Finished]]]) -> None:
-        """All that needs the order, and the answer."""
+    def _add(self, finishing: list[Future[list[Finished]]]) -> _Added:
+        """All that needs the order; encoders take the frames of later batches while they are at work on these."""
+        added = _Added([], [], [])
+        for part in finishing:
+            before = added.frames[-1].small if added.frames else None
+            pairs = list(with_the_one_before(part.result(), before))
+            added.comparing.append(self._comparing.submit(_agreements, pairs))
+            for _, one in pairs:
+                added.taken.append(self._files.add(one))
+                added.frames.append(one)
+        return added
+
+    def _answer(self, adding: Future[_Added]) -> None:
+        """Say that a batch is written, once its memory is needed no more."""
         try:
-            frames: list[Finished] = []
-            comparing = []
-            for part in finishing:
-                pairs = list(with_the_one_before(part.result(), frames[-1].small if frames else None))
-                comparing.append(self._comparing.submit(_agreements, pairs))
-                for _, one in pairs:
-                    self._files.add(one)
-                    frames.append(one)
+            frames, comparing, taken = adding.result()
+            for each in taken:
+                if each is not None:
+                    each.result()
             first, last = (replace(one, mask=None, overlay=None) for one in (frames[0], frames[-1]))
             self._line.say(Answer([done for part in comparing for done in part.result()], first, last))
         except Exception as error:
