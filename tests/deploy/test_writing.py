@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import Empty, Queue
 from socket import socketpair
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -23,8 +25,8 @@ import torch
 from predict_files import as_on_a_gpu, picture, write_images, write_model, write_video
 from rich.console import Console
 
-from suture.deploy import writing
-from suture.deploy.clipfiles import ClipFiles, Plan, Seen
+from suture.deploy.clipfiles import ClipFiles, Finished, Plan, Seen
+from suture.deploy.film import GROUP
 from suture.deploy.gpu import Gpu
 from suture.deploy.inputs import find_clips
 from suture.deploy.overlay import Overlay
@@ -32,7 +34,7 @@ from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 from suture.deploy.shared import Buffer, Line, Memory
-from suture.deploy.writer import _in_words
+from suture.deploy.writer import _Clip, _in_words
 from suture.errors import UserError
 
 
@@ -74,15 +76,26 @@ def many_images(folder: Path) -> Path:
     return folder
 
 
+def in_writers(monkeypatch: pytest.MonkeyPatch, folder: Path, words: str) -> None:
+    """Let the processes that write do this first: Python looks for such a module where it finds others."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(words)
+    monkeypatch.syspath_prepend(str(folder))
+
+
+SIXTEEN = "import os; os.sched_getaffinity = lambda _: range(16)"
+
+
 @pytest.mark.parametrize("settings", [{}, {"masks": "video"}, {"masks": "none"}, {"overlay": False}, {"smooth": 0.5}])
 def test_other_processes_write_the_same(
     model: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(writing, "cores", lambda: 16)  # so that some take turns
+    in_writers(monkeypatch, tmp_path / "words", SIXTEEN)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))  # so that some take turns, encoders too
     alone: Any = as_on_a_gpu(model)
     alone.writer = None
     at_work = []
-    for given in (write_video(tmp_path / "case.mp4", 22), many_images(tmp_path / "images")):
+    for given in (write_video(tmp_path / "case.mp4", 6 * GROUP), many_images(tmp_path / "images")):
         run(alone, given, tmp_path / "here", **settings)
         run(predictor, given, tmp_path / "there", **settings)
         at_work.append(pids(predictor))
@@ -205,6 +218,47 @@ def test_unusual_interpreters(predictor: Any, tmp_path: Path, monkeypatch: pytes
     run(predictor, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
     assert len(list((tmp_path / "out/case/masks").iterdir())) == 3
     assert (predictor.writer is None) == (how != "a path")
+
+
+@pytest.mark.parametrize("words", ["", SIXTEEN])
+def test_a_full_disk_there_is_told_here(
+    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))"
+    in_writers(monkeypatch, tmp_path / "words", f"{words}\n{full}")
+    given = write_video(tmp_path / "case.mp4", 80, (240, 180))
+    with pytest.raises(UserError, match=r"case cannot be written \(File too large\): .*, and start again to go on"):
+        predict(predictor, [given], tmp_path / "out", console=Console(file=io.StringIO()))
+    assert {path.name for path in (tmp_path / "out/case").iterdir()} == {"masks", ".journal.jsonl"}
+
+
+def test_a_batch_is_answered_when_its_memory_is_free() -> None:
+    """Encoders are given the next ones meanwhile, and may be done with them earlier."""
+    taken: list[Future[None]] = []
+    answers: Queue[Any] = Queue()
+
+    def add(_: Finished) -> Future[None]:
+        taken.append(Future())
+        return taken[-1]
+
+    files: Any = SimpleNamespace(finish=lambda seen: Finished(seen.index, seen.time, True), add=add)
+    line: Any = SimpleNamespace(say=answers.put)
+    with ExitStack() as pools:
+        clip = _Clip(files, line, 2, pools)
+        for start in range(0, 12, 4):
+            clip.begin([Seen(index, "", 0.0) for index in range(start, start + 4)])
+        _wait(lambda: len(taken) == 12)
+        for future in taken[3:8]:
+            future.set_result(None)
+        with pytest.raises(Empty):
+            answers.get(timeout=0.2)
+        for future in taken[:3]:
+            future.set_result(None)
+        for start in (0, 4):
+            assert [index for index, _ in answers.get(timeout=60).done] == list(range(start, start + 4))
+        for future in taken[8:]:
+            future.set_exception(OSError(errno.ENOSPC, "No space left on device"))
+        assert answers.get(timeout=60).errno == errno.ENOSPC
 
 
 def test_errors_keep_what_they_say() -> None:
