@@ -126,7 +126,8 @@ class VideoWriter:
             while self._taking:
                 self._taking.popleft().result()
             for encoder in self._encoders:
-                self._encode(encoder, None)
+                if encoder.is_open:  # it had a turn
+                    self._encode(encoder, None)
         finally:
             with self._lock:
                 self._times.clear()  # where Ctrl-C ended the wait, a thread may still encode: it must not write then
