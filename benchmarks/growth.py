@@ -92,6 +92,7 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
         f"data.cache={root / 'cache'}",
         "model.encoder=tu-test_resnet",
         "model.weights=null",
+        "method=pgvcl",
         "method.contrast.keys.mode=shared",
         "method.contrast.batch=16",
         "compute.accelerator=cpu",

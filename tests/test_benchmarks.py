@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -119,3 +120,14 @@ def test_a_step_is_told_against_one_of_strong(
     speed = {name: row["loaded"]["frames_per_second"] for name, row in facts["rows"].items()}
     assert f"{speed['strong'] / speed['uamt']:.2f}x" in capsys.readouterr().out
     assert f"{speed['strong'] / speed['uamt']:,.1f}×" in plot.supervised(facts)
+
+
+def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path: Path) -> None:
+    growth = load("growth")
+    growth.make_folder(tmp_path / "data", 40)
+
+    facts = growth.begin_run(tmp_path / "data", time.time())
+
+    assert facts["frames"] == 40
+    assert list(facts["parts"])[-2:] == ["pseudo labels", "first batch"]
+    assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
