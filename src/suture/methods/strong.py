@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from suture.data.augment import (
     COLORS,
@@ -55,6 +56,11 @@ class StrongSettings(TrainingSettings):
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
     """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
+    settle: float = Field(0, ge=0, le=1)
+    """The share of the steps, the last ones, in which labelled views are neither strong nor patched, but `settled`."""
+    settled: Augment = Augment(crop=(0.7, 1.0))
+    calibrate: int = Field(0, ge=0)
+    """Training frames, at most, on which batch norms measure their statistics anew in the end, seen as in use."""
 
 
 @method("strong")
@@ -114,13 +120,14 @@ class StrongViews:
 
     def draw(self, part: Part) -> StrongBatch:
         s = self.settings
+        settled = part.step >= (1 - s.settle) * self.stage.total_steps
         numbers = [self.turn(part.step, place)[0] for place in part.all]
         own, draws, donors, boxes = [], [], [], []
         for place in part.own:
             number, shown = self.turn(part.step, place)
             rng = self.stage.rng(part.step, place)
-            strong = rng.random() < s.strong_labelled
-            draw = draw_view(rng, s.strong if strong else s.augment)
+            strong = rng.random() < s.strong_labelled and not settled
+            draw = draw_view(rng, s.settled if settled else s.strong if strong else s.augment)
             if shown is not None:
                 labels = self._labels(number)
                 row, column = rng.choice(np.argwhere(labels == shown))
@@ -128,7 +135,7 @@ class StrongViews:
             own.append(number)
             draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
-            boxes.append(draw_patch(rng, s.cutmix))
+            boxes.append(draw_patch(rng, 0 if settled else s.cutmix))
         return StrongBatch(
             self.frames.collate(own, draws),
             layer(draws, [self.inside[self.frames.places[number][0].id] for number in own]),
@@ -163,6 +170,30 @@ class Strong(Stage):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Total:
         images, labels = batch
         return labelled_loss(self.segmenter(images), labels, self.clock, self.settings.hard_from)
+
+    def end(self) -> None:
+        super().end()
+        calibrate(self, self.job.frames.labelled, self.settings.calibrate)
+
+
+@torch.no_grad()
+def calibrate(stage: Stage, numbers: np.ndarray, most: int) -> None:
+    """Let batch norms measure their statistics on whole frames in their own colours: strong views have others."""
+    job, segmenter = stage.job, stage.outcome()
+    norms = [module for module in segmenter.modules() if isinstance(module, _BatchNorm)]
+    if not most or not norms:
+        return
+    chosen = numbers[np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(int)]
+    segmenter.to(job.device).eval()  # dropout too is as in use
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.train().momentum = None  # the mean over all batches
+    with torch.autocast(job.device.type, job.autocast, enabled=job.autocast is not None):
+        for part in np.array_split(chosen, max(1, len(chosen) // stage.settings.batch)):
+            segmenter(job.whole(part))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.eval().momentum = momentum
 
 
 def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: float) -> Total:
