@@ -190,8 +190,9 @@ def calibrate(stage: Stage, numbers: np.ndarray, most: int) -> None:
         norm.reset_running_stats()
         norm.train().momentum = None  # the mean over all batches
     with torch.autocast(job.device.type, job.autocast, enabled=job.autocast is not None):
-        for part in np.array_split(chosen, max(1, len(chosen) // stage.settings.batch)):
-            segmenter(job.whole(part))
+        parts = max(1, len(chosen) // stage.settings.batch)
+        for first in range(parts):
+            segmenter(job.whole(chosen[first::parts]))  # frames of all videos: those of one are too much alike
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.eval().momentum = momentum
 
