@@ -143,6 +143,23 @@ def test_supervised_training_is_held_against_the_plain_way_and_the_bare_model(
     assert all(name in shown for name in ("plain way", "bare model", "by FLOPs"))
 
 
+def test_prediction_is_held_against_one_by_one_and_the_bare_network(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/deploy"))
+    from predict_files import write_model
+
+    inference, plot = load("inference"), load("plot")
+    monkeypatch.setattr(inference, "matrix_pace", lambda: 1e9)
+    options = f"--model {write_model(tmp_path / 'model')} --frames 6 --sizes 96x80"
+    facts = run(inference, monkeypatch, options, tmp_path, data=False)
+    (row,) = facts["rows"]
+    shown = plot.inference(facts)
+    assert plot.ratio(row["fps"]["all at once"], row["fps"]["one by one"]) in shown
+    assert "bare network makes" in shown
+    assert row["share"] == row["fps"]["all at once"] / min(row["fps"]["decoding alone"], row["fps"]["model alone"])
+
+
 def test_growth_is_shown_for_any_number_of_sizes(load: Any) -> None:
     plot = load("plot")
 
