@@ -270,6 +270,40 @@ def cpu(facts: Facts) -> str:
     return table(cells, head) + "\n\n" + " ".join(words)
 
 
+def store(facts: Facts) -> str:
+    decoded, stored, floor = facts["decoded_ms"], facts["stored_ms"], facts["floor_ms"]
+    rows = (
+        ("decoding and resizing", decoded, ratio(decoded, stored)),
+        ("frame store", stored, "1.0×"),
+        ("a copy of its bytes", floor, f"{floor / stored:.2f}×"),
+    )
+    return table(rows, (f"a frame at {facts['size']}×{facts['size']}", "ms", "ratio"))
+
+
+def index(facts: Facts) -> str:
+    rows = ((row["kind"], row["frames"], row["seconds"], row["peak_bytes"] / 1e6) for row in facts["rows"])
+    return table(rows, ("frames of", "frames", "s", "peak MB"))
+
+
+def render(facts: Facts) -> str:
+    return (
+        f"{facts['frames']} frames of {facts['width']}×{facts['height']}: {show(facts['cpu_fps'])} frames per second "
+        f"of a core, {show(facts['wall_fps'])} by the clock."
+    )
+
+
+def film(facts: Facts) -> str:
+    first = facts["rows"][0]
+    rows = (
+        (
+            *(row["way"], row["cpu_ms"], f"{row['cpu_ms'] / first['cpu_ms']:.2f}×", row["bytes"] / 1000),
+            *(f"{row['bytes'] / first['bytes']:.2f}×", f"{row['psnr']:.1f}"),
+        )
+        for row in facts["rows"]
+    )
+    return table(rows, ("x264", "ms of a core", "", "kB a frame", "", "PSNR, dB"))
+
+
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank 12gb --steps 80", contrast_stage),
@@ -279,8 +313,12 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "stitch": ("supervised.py --steps 25 --no-compile --stages strong stitch", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
+    "store": ("store.py", store),
+    "index": ("index.py", index),
+    "render": ("render.py", render),
     "inference": ("inference.py", inference),
     "inference_gpu": ("inference.py", inference),
+    "film": ("film.py", film),
     "overhead": ("overhead.py", overhead),
     "latency": ("latency.py", latency),
     "latency_cpu": ("latency.py --device cpu", latency),

@@ -160,6 +160,16 @@ def test_prediction_is_held_against_one_by_one_and_the_bare_network(
     assert row["share"] == row["fps"]["all at once"] / min(row["fps"]["decoding alone"], row["fps"]["model alone"])
 
 
+def test_ways_to_encode_differ_in_bytes_and_little_in_noise(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = run(load("film"), monkeypatch, "--frames 34 --size 96x80", tmp_path, data=False)
+    usual, *_, ours, several = facts["rows"]
+    assert all(abs(row["psnr"] - usual["psnr"]) < 5 for row in facts["rows"])
+    assert several["bytes"] > ours["bytes"]  # a group begins with a frame that builds on no other
+    assert f"{ours['psnr']:.1f}" in load("plot").film(facts)
+
+
 def test_growth_is_shown_for_any_number_of_sizes(load: Any) -> None:
     plot = load("plot")
 
