@@ -89,8 +89,15 @@ def main() -> None:
             size = path.stat().st_size / len(frames)
             rows.append({"way": way, "cpu_ms": spent, "bytes": size, "psnr": noise_ratio(frames, path)})
     print(f"{said.frames} frames of {said.size}:")
-    cells = ([row["way"], row["cpu_ms"], row["bytes"] / 1000, row["psnr"]] for row in rows)
-    print(table(cells, ("x264", "ms of a core", "kB a frame", "PSNR, dB")))
+    first = rows[0]
+    cells = (
+        [
+            *(row["way"], row["cpu_ms"], f"{row['cpu_ms'] / first['cpu_ms']:.2f}x", row["bytes"] / 1000),
+            *(f"{row['bytes'] / first['bytes']:.2f}x", row["psnr"]),
+        ]
+        for row in rows
+    )
+    print(table(cells, ("x264", "ms of a core", "ratio", "kB a frame", "ratio", "PSNR, dB")))
     report("film", {"size": said.size, "frames": said.frames, "rows": rows}, said.json)
 
 

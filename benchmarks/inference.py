@@ -155,6 +155,7 @@ def bare(predictor: Predictor) -> dict[str, float] | None:
             network(images)
 
     operations, ceiling = flops(work), matrix_pace()
+    torch.backends.cudnn.benchmark = CUDA
     if CUDA:
         network.compile(dynamic=False)
     fps = BARE_BATCH / gpu_seconds(work, 30 if CUDA else 5)
