@@ -272,17 +272,18 @@ def cpu(facts: Facts) -> str:
 
 def store(facts: Facts) -> str:
     decoded, stored, floor = facts["decoded_ms"], facts["stored_ms"], facts["floor_ms"]
-    rows = (
-        ("decoding and resizing", decoded, ratio(decoded, stored)),
-        ("frame store", stored, "1.0×"),
-        ("a copy of its bytes", floor, f"{floor / stored:.2f}×"),
+    return (
+        f"At {facts['size']}×{facts['size']}: {show(decoded)} ms decoded, {show(stored)} ms out of the store, "
+        f"{ratio(decoded, stored)} as fast; a copy of its bytes takes {show(floor)} ms."
     )
-    return table(rows, (f"a frame at {facts['size']}×{facts['size']}", "ms", "ratio"))
 
 
 def index(facts: Facts) -> str:
-    rows = ((row["kind"], row["frames"], row["seconds"], row["peak_bytes"] / 1e6) for row in facts["rows"])
-    return table(rows, ("frames of", "frames", "s", "peak MB"))
+    one, other = (
+        f"{row['kind']} of {row['frames']:,}: {show(row['seconds'])} s and {show(row['peak_bytes'] / 1e6)} MB"
+        for row in facts["rows"]
+    )
+    return f"{one[0].upper()}{one[1:]}; {other}."
 
 
 def render(facts: Facts) -> str:
