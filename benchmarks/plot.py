@@ -130,7 +130,7 @@ def profile_contrast(facts: Facts) -> str:
     kinds = ((kind, ms, percent(ms, busy)) for kind, ms in facts["kinds"].items())
     heaviest = (
         (f"`{max(re.findall(r'[a-z0-9_]+', one['name']), key=len)}`", one["calls"], one["ms"], percent(one["ms"], busy))
-        for one in facts["top"][:6]
+        for one in facts["top"][:4]
     )
     return (
         f"One eager step of {facts['batch']} queries at {facts['size']}×{facts['size']} takes {show(step)} ms; the "
