@@ -141,6 +141,22 @@ def bandwidth() -> float:
     return 2 * source.numel() / gpu_seconds(lambda: target.copy_(source), 10)
 
 
+def matrix_pace() -> float:
+    """Operations per second of a large matrix product (bf16, on a CPU fp32): the ceiling of what is bound by them."""
+    side, dtype = (8192, torch.bfloat16) if CUDA else (1024, torch.float32)
+    one, other = torch.randn(2, side, side, device=DEVICE, dtype=dtype)
+    return 2 * side**3 / gpu_seconds(lambda: one @ other, 50 if CUDA else 5)
+
+
+def flops(work: Callable[[], Any]) -> int:
+    """Floating-point operations of some work, by its matrix products and convolutions."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
 def _processor() -> str:
     try:
         told = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout

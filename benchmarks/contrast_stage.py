@@ -10,8 +10,9 @@ size, trained by the code that a run uses:
 - `preset`: the stage of the presets `endovis18` and `cadis` as it stands there, in such a process.
 
 Each of ours is timed loading from disk and on a drawn batch that already sits on the device. The floor is what the bare
-networks take for the same frames, in the same run. Modes come first, in the order given, and figures are written after
-each; then the floor, the loader alone and a checkpoint. What each of them took is said and written too.
+networks take for the same frames, in the same run, and what their operations take at the pace of a matrix product.
+Modes come first, in the order given, and figures are written after each; then the floor, the loader alone and a
+checkpoint. What each of them took is said and written too.
 """
 
 import argparse
@@ -23,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import CUDA, DEVICE, gpu_seconds, parser, report, table
+from common import CUDA, DEVICE, flops, gpu_seconds, matrix_pace, parser, report, table
 from contrast_loss import pairwise_contrast
-from stages import Bench, Pace, flops, footage_options, full_float32, loader_pace, pace, tidy
+from stages import Bench, Pace, footage_options, loader_pace, pace, plain_pace, tidy
 
 from suture.data.keys import KeySettings
 from suture.methods.pgvcl import Contrast, ContrastBatch, ContrastSettings
@@ -72,7 +73,7 @@ def contrast(options: argparse.Namespace, mode: str, steps: int, parts: int = 1)
     return (PairwiseContrast if mode == "paper" else Contrast)("contrast", settings)
 
 
-def train(bench: Bench, mode: str, steps: int, resident: str | None = None, parts: int = 1) -> Pace:
+def train(bench: Bench, mode: str, steps: int, resident: bool = False, parts: int = 1) -> Pace:
     """The pace of one of our modes."""
     warmup = bench.options.warmup
     job, trainer_options = bench.job()
@@ -83,13 +84,7 @@ def train(bench: Bench, mode: str, steps: int, resident: str | None = None, part
 def train_as_the_paper(bench: Bench) -> Pace:
     """The pace of the paper's way: after one step of warm-up, as many steps as there is time for."""
     options = bench.options
-    job, trainer_options = bench.job("32", capture=False, compile=False)
-    # Channels-last is a layout for tensor cores: in plain fp32, cuDNN's kernels for it are the slow ones.
-    job.segmenter.to(memory_format=torch.contiguous_format)
-    trainer_options["benchmark"] = False
-    with full_float32(), tidy():
-        stage = contrast(options, "paper", 1 + options.paper_steps)
-        return pace(stage, job, trainer_options, 1, patience=options.paper_seconds)
+    return plain_pace(bench, contrast(options, "paper", 1 + options.paper_steps), options.paper_seconds)
 
 
 @contextmanager
@@ -129,6 +124,7 @@ def floor(bench: Bench) -> dict[str, float]:
         "key_seconds": gpu_seconds(key, repeats) / options.batch,
         "query_flops": flops(query) / options.batch,
         "key_flops": flops(key) / options.batch,
+        "flops_per_second": matrix_pace(),
     }
 
 
@@ -169,7 +165,7 @@ def measure(bench: Bench, mode: str, row: dict[str, Any]) -> None:
     else:
         row["loaded"] = asdict(train(bench, mode, steps))
         if resident_steps:
-            row["drawn"] = asdict(train(bench, mode, resident_steps, "drawn"))
+            row["drawn"] = asdict(train(bench, mode, resident_steps, resident=True))
 
 
 def main() -> None:
@@ -181,7 +177,6 @@ def main() -> None:
     options.add_argument("--paper-steps", type=int, default=5 if CUDA else 2)
     options.add_argument("--paper-seconds", type=float, default=20.0, help="no more of these steps after so long")
     options.add_argument("--modes", nargs="+", default=list(KEYS), choices=list(KEYS))
-    options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
     chosen = options.parse_args()
 
     settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
@@ -206,9 +201,9 @@ def main() -> None:
     with clock(took, "floor"), tidy():
         bare = figures["floor"] = floor(bench)
     for mode, row in rows.items():
-        row["bare"] = 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"])
-        if CUDA:
-            row["by_flops"] = chosen.tflops * 1e12 / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
+        if mode != "paper":  # the floor is that of our networks, in bf16 and compiled
+            row["bare"] = 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"])
+            row["by_flops"] = bare["flops_per_second"] / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
     report("contrast_stage", figures, chosen.json)
     with clock(took, "loader"):
         job, _ = bench.job(capture=False, compile=False)

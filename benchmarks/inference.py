@@ -1,12 +1,18 @@
 """How much of the slower of decoding and model is left when all run at once: `python benchmarks/inference.py`.
 
 `suture predict` on one file: masks and overlay out, decoding, drawing, compressing and encoding included, against
-decoding alone and against the model alone (frames in memory in, masks in memory out). Suture promises 85 % of the
-slower of the two where the model has a device of its own; on a CPU all of them share the cores. What bounds the whole
-shows in the cores' time: the printed milliseconds per frame, divided by the cores, are the least that a frame can take.
-A short clip is timed beside a long one: to begin and to end a clip, the device waits.
+decoding alone and against the model alone (frames in memory in, masks at their size in memory out: with upload,
+resizing and download). Suture promises 85 % of the slower of the two where the model has a device of its own; on a CPU
+all of them share the cores. What bounds the whole shows in the cores' time: the printed milliseconds per frame, divided
+by the cores, are the least that a frame can take. A short clip is timed beside a long one: to begin and to end a clip,
+the device waits.
+
+The plain way is the same work one by one: a batch is decoded, then predicted, then each of its frames is drawn, written
+and encoded. The floor is the bare network: images of its size that lie on the device, nothing else; and what its
+operations take at the pace of a matrix product.
 """
 
+import copy
 import io
 import os
 import tempfile
@@ -22,16 +28,19 @@ import av
 import cv2
 import numpy as np
 import psutil
-from common import CUDA, parser, report, synchronize
+import torch
+from common import CUDA, DEVICE, flops, gpu_seconds, matrix_pace, parser, report, synchronize
 from latency import write_network
 from rich.console import Console
 
+from suture.deploy.clipfiles import ClipFiles, Seen, agreement
 from suture.deploy.film import to_yuv, video_frame, video_writer
 from suture.deploy.inputs import find_clips
 from suture.deploy.overlap import cores
-from suture.deploy.pipeline import Settings
+from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
+from suture.models.segmenter import Segmenter
 
 PROMISED = 0.85
 FPS = 25.0
@@ -39,6 +48,9 @@ SIZES = "1280x1024", "960x540"
 """Of the frames: those of EndoVis18, and those of CaDIS."""
 SHORT = 2000
 """Frames that are made; a longer video shows them again and again."""
+ONE_BY_ONE = 320
+"""Frames of the plain way."""
+BARE_BATCH = 32 if CUDA else 1
 
 
 def scenes(count: int, width: int, height: int) -> Iterator[np.ndarray]:
@@ -109,6 +121,49 @@ def model(predictor: Predictor, frames: list[np.ndarray], count: int, draw: bool
     return count // batch * batch / (time.perf_counter() - start)
 
 
+def one_by_one(predictor: Predictor, path: Path, out: Path, settings: Settings, said: Namespace) -> float:
+    """Frames per second where nothing is done at the same time, but for the decoder's and the encoder's own threads."""
+    (clip,) = find_clips([path])
+    count = min(said.frames, ONE_BY_ONE)
+    before = None
+    start = time.perf_counter()
+    with ClipFiles(Job(predictor, clip, out, settings, said.batch).plan) as files:
+        for first in range(0, count, said.batch):
+            frames = [clip.read(index).pixels for index in range(first, min(first + said.batch, count))]
+            for index, (pixels, found) in enumerate(
+                zip(frames, predictor.predict(np.stack(frames)), strict=True), first
+            ):
+                one = files.finish(Seen(index, clip.frame_name(index), index / FPS, pixels, found.mask))
+                if taken := files.add(one):
+                    taken.result()
+                agreement(before, one)
+                before = one.small
+    return count / (time.perf_counter() - start)
+
+
+def bare(predictor: Predictor) -> dict[str, float] | None:
+    """Frames per second of the network alone, in bf16 and compiled on a GPU; of an exported file there is none."""
+    if not isinstance(predictor.network.module, Segmenter):
+        return None
+    network = copy.deepcopy(predictor.network.module)
+    images = torch.rand(BARE_BATCH, 3, *predictor.network.size, device=DEVICE)
+    images = images.contiguous(memory_format=torch.channels_last)
+
+    @torch.no_grad()
+    def work() -> None:
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=CUDA):
+            network(images)
+
+    operations, ceiling = flops(work), matrix_pace()
+    torch.backends.cudnn.benchmark = CUDA
+    if CUDA:
+        network.compile(dynamic=False)
+    fps = BARE_BATCH / gpu_seconds(work, 30 if CUDA else 5)
+    by_flops = BARE_BATCH * ceiling / operations
+    print(f"the bare network: {fps:.1f} fps in batches of {BARE_BATCH}; by FLOPs {by_flops:.1f}", flush=True)
+    return {"batch": BARE_BATCH, "fps": fps, "fps_by_flops": by_flops, "flops_per_second": ceiling}
+
+
 def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
     """The parts and the whole, with frames of one size."""
     settings = Settings(said.masks, not said.no_overlay, view=None)
@@ -132,6 +187,7 @@ def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
             start = time.perf_counter()
             predict(predictor, [clip], root / "short", settings, batch=said.batch, console=quiet)
             fps["a short clip"] = short / (time.perf_counter() - start)
+        fps["one by one"] = one_by_one(predictor, clip, root / "one by one", settings, said)
         start, began = time.perf_counter(), busy_seconds()
         predict(predictor, [path], root / "out", settings, batch=said.batch, console=quiet)
         took, busy["all at once"] = time.perf_counter() - start, busy_seconds() - began
@@ -144,7 +200,8 @@ def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
         also = f", {drawing:.1f} fps if it draws the overlays too" if drawing and name == "model alone" else ""
         print(f"{name:16s} {value:8.1f} fps{cpu}{also}")
     print(f"{'cores':16s} {busy['all at once'] / took / cores():8.0%} of the time of {cores()}")
-    print(f"{'of the slower':16s} {fps['all at once'] / slower:8.0%}", flush=True)
+    print(f"{'of the slower':16s} {fps['all at once'] / slower:8.0%}")
+    print(f"{'over one by one':16s} {fps['all at once'] / fps['one by one']:8.1f}x", flush=True)
     figures = {"size": size, "fps": fps, "share": fps["all at once"] / slower}
     return figures | {"cpu_ms_per_frame": milliseconds, "drawing_fps": drawing}
 
@@ -173,7 +230,9 @@ def main() -> None:
         print(f"masks: {said.masks}, overlay: {not said.no_overlay}; promised: {PROMISED:.0%} of the slower of the two")
         print("where the model has a device of its own")
         rows = [whole(predictor, size, said) for size in said.sizes]
-    report("inference", {"rows": rows, "network": network}, said.json)
+        report("inference", {"rows": rows, "network": network}, said.json)
+        alone = bare(predictor)
+    report("inference", {"rows": rows, "network": network, "bare": alone}, said.json)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def main() -> None:
     again = [sys.executable, __file__, "--frames", str(said.frames), "--one-core"]
     one = float(subprocess.run(again, check=True, capture_output=True, text=True).stdout.split()[-1])
     print(f"{said.frames} frames of {WIDTH}×{HEIGHT} in batches of {BATCH}, without a model, frames per second:")
-    print(f"{cores()} cores {several:8.0f}\n1 core  {one:8.0f}")
+    print(f"{cores()} cores {several:8.0f}\n1 core  {one:8.0f}\nratio   {several / one:8.1f}x")
     report("overhead", {"cores": cores(), "fps": several, "fps_one_core": one}, said.json)
 
 

@@ -8,15 +8,18 @@ what the figures say, by its exit code.
 import argparse
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from common import ROOT, show, table
+from growth import BATCH
 from matplotlib.figure import Figure
 
 PAGE = ROOT / "docs" / "performance.md"
 FIGURES = ROOT / "docs" / "performance"
 IMAGES = ROOT / "docs" / "images"
+EPOCHS, QUERIES, CHECKPOINT = 140, 2235, 200
+"""Of the paper's contrast stage on EndoVis18, and the steps between two checkpoints of a run."""
 OURS, PLAIN, FLOOR = "#0072b2", "#d55e00", "#999999"
 Facts = dict[str, Any]
 
@@ -33,35 +36,57 @@ def percent(part: float | None, whole: float | None) -> str | None:
     return None if not part or not whole else f"{part / whole:.1%}"
 
 
+def held_against(reference: float | None, pace: float) -> str | None:
+    """A pace to compare with, and what is reached of it."""
+    return None if not reference else f"{show(reference)} ({percent(pace, reference)})"
+
+
+def compact(rows: Iterable[Sequence[Any]], head: Sequence[str]) -> str:
+    """A table without the columns that nothing is known for."""
+    known = list(rows)
+    kept = [column for column in range(len(head)) if any(row[column] is not None for row in known)]
+    return table(([row[column] for column in kept] for row in known), [head[column] for column in kept])
+
+
+def ceiling(facts: Facts) -> float:
+    """Floating-point operations per second, of which floors are made: a matrix product's, in the same run."""
+    told = facts.get("flops_per_second") or facts.get("floor", {}).get("flops_per_second")
+    return float(told or facts["settings"]["tflops"] * 1e12)  # older figures took what was known of the device
+
+
+def at_the_ceiling(facts: Facts) -> str:
+    return f"By FLOPs: at {teraflops(ceiling(facts))}."
+
+
+def teraflops(pace: float) -> str:
+    return f"{show(pace / 1e12)} TFLOP/s" if pace > 1e12 else f"{show(pace / 1e9)} GFLOP/s"
+
+
 # Tables
 
 
 def contrast_loss(facts: Facts) -> str:
-    head = (
-        "grid",
-        "batch",
-        "keys",
-        "pairwise ms",
-        "ours ms",
-        "ratio",
-        "floor ms",
-        "pairwise GB",
-        "ours GB",
-        "of query",
-    )
+    head = ("grid", "batch", "keys", "pairwise ms", "ours ms", "ratio", "floor ms")
     rows = [*facts["promised"], *facts["grids"], *facts["keys"]]
     unique = {(row["grid"], row["batch"], row["keys"]): row for row in rows}
-    return table(
+    cells = (
         (
-            (
-                *(f"{grid}×{grid}", batch, keys, row["pairwise_ms"], row["ours_ms"]),
-                *(ratio(row["pairwise_ms"], row["ours_ms"]), row["floor_ms"], gigabytes(row["pairwise_bytes"])),
-                *(gigabytes(row["ours_bytes"]), ratio(row["ours_bytes"], row["features_bytes"])),
-            )
-            for (grid, batch, keys), row in sorted(unique.items())
-        ),
-        head,
+            *(f"{grid}×{grid}", batch, keys, row["pairwise_ms"], row["ours_ms"]),
+            *(ratio(row["pairwise_ms"], row["ours_ms"]), row["floor_ms"], ratio(row["ours_ms"], row["floor_ms"])),
+            *(gigabytes(row["pairwise_bytes"]), gigabytes(row["ours_bytes"])),
+            ratio(row["ours_bytes"], row["features_bytes"]),
+        )
+        for (grid, batch, keys), row in sorted(unique.items())
     )
+    eager = [row["eager_ms"] for row in rows]
+    words = (
+        f"Forward and backward together, replayed as a CUDA graph, as a training step is. Called one operation after "
+        f"the other from Python, the same kernels take {min(eager):.1f} to {max(eager):.1f} ms, nearly all of it "
+        "waiting for the next launch."
+    )
+    if any(row["pairwise_ms"] is None for row in rows):
+        words += " A dash is a pairwise matrix that does not fit the card."
+    return table(cells, (*head, "of floor", "pairwise GB", "ours GB", "of query")) + f"\n\n{words}"
 
 
 def contrast_stage(facts: Facts) -> str:
@@ -70,36 +95,33 @@ def contrast_stage(facts: Facts) -> str:
 
     def cells(name: str) -> Sequence[Any]:
         row = rows[name]
-        loaded, pace = row["loaded"], row["loaded"]["frames_per_second"]
-        resident = row.get("drawn", {}).get("frames_per_second")
-        parts = row.get("accumulate", 1)
+        pace, parts = row["loaded"]["frames_per_second"], row.get("accumulate", 1)
+        floors = (None, None) if name == "paper" else (row["bare"], row["by_flops"])  # of our networks
         return (
-            *(name if parts == 1 else f"{name}, {parts} parts", pace, resident, percent(pace, resident)),
-            *(row["bare"], row["by_flops"], ratio(pace, plain), gigabytes(loaded["peak_bytes"])),
-            f"{140 * 2235 / pace / 3600:.2f}",
+            *(name if parts == 1 else f"{name}, {parts} parts", pace),
+            held_against(row.get("drawn", {}).get("frames_per_second"), pace),
+            *(held_against(floor, pace) for floor in floors),
+            *(ratio(pace, plain), gigabytes(row["loaded"]["peak_bytes"]), f"{EPOCHS * QUERIES / pace / 60:.1f}"),
         )
 
-    head = (
-        "keys",
-        "queries/s",
-        "resident",
-        "share",
-        "bare networks",
-        "by FLOPs",
-        "paper's way",
-        "peak GB",
-        "140 epochs, h",
-    )
+    head = ("keys", "queries/s", "resident", "bare networks", "by FLOPs", "paper's way", "peak GB")
     batch, size = facts["settings"]["batch"], facts["settings"]["size"]
-    words = [f"Batch {batch} at {size}×{size} (`preset` and `paper`: 4)."]
+    small = ", ".join(f"`{name}`" for name in ("preset", "paper") if name in rows)
+    words = [f"Batch {batch} at {size}×{size}{small and f' ({small}: 4)'}."]
     if facts["settings"]["compile"]:
         words.append("Networks are compiled block by block, as in runs of this length.")
+    if any(row["by_flops"] for row in rows.values()):
+        words.append(at_the_ceiling(facts))
     if "checkpoint_seconds" in facts:  # the last of all to be measured
+        words.append(f"The loader alone gives {show(facts['loader'])} queries/s.")
+        starts = [row["loaded"].get("first_seconds") for name, row in rows.items() if name != "paper"]
+        first = max(filter(None, starts), default=None)
+        saved, each = int(EPOCHS * QUERIES / batch / CHECKPOINT), facts["checkpoint_seconds"]
         words.append(
-            f"The loader alone gives {show(facts['loader'])} queries/s; "
-            f"a checkpoint takes {show(facts['checkpoint_seconds'])} s."
+            f"The minutes are those of the steps; {'' if first is None else f'the start ({show(first)} s) and '}"
+            f"{saved} checkpoints ({show(each)} s each) come to them."
         )
-    return table(map(cells, rows), head) + "\n\n" + " ".join(words)
+    return compact(map(cells, rows), (*head, f"{EPOCHS} epochs, min")) + "\n\n" + " ".join(words)
 
 
 def profile_contrast(facts: Facts) -> str:
@@ -108,7 +130,7 @@ def profile_contrast(facts: Facts) -> str:
     kinds = ((kind, ms, percent(ms, busy)) for kind, ms in facts["kinds"].items())
     heaviest = (
         (f"`{max(re.findall(r'[a-z0-9_]+', one['name']), key=len)}`", one["calls"], one["ms"], percent(one["ms"], busy))
-        for one in facts["top"][:6]
+        for one in facts["top"][:4]
     )
     return (
         f"One eager step of {facts['batch']} queries at {facts['size']}×{facts['size']} takes {show(step)} ms; the "
@@ -131,20 +153,32 @@ def loss_share(facts: Facts) -> str:
 
 
 def supervised(facts: Facts) -> str:
-    strong = facts["rows"].get("strong", {"loaded": {}})["loaded"].get("frames_per_second")
+    rows, older = facts["rows"], facts.get("bare", {})
+    strong = rows.get("strong", {"loaded": {}})["loaded"].get("step_ms")
 
     def cells(name: str) -> Sequence[Any]:
-        row = facts["rows"][name]
-        pace, resident = row["loaded"]["frames_per_second"], row["rendered"]["frames_per_second"]
-        bare = facts["bare"]["images_per_second"] if name == "supervised" else None
-        plain = None if name == "supervised" else strong
+        row, alone = rows[name], name == "supervised"
+        loaded, pace = row["loaded"], row["loaded"]["frames_per_second"]
+        resident = row.get("drawn") or row["rendered"]
+        bare = row.get("bare") or (older.get("images_per_second") if alone else None)
+        operations = row.get("flops_per_frame") or (older.get("flops_per_image") if alone else None)
         return (
-            *(name, row["batch"], pace, resident, percent(pace, resident), bare, percent(pace, bare)),
-            *(ratio(plain, pace), gigabytes(row["loaded"]["peak_bytes"])),
+            *(name, row["batch"], pace, held_against(resident["frames_per_second"], pace)),
+            *(held_against(bare, pace), held_against(operations and ceiling(facts) / operations, pace)),
+            *(ratio(pace, row.get("plain", {}).get("frames_per_second")), loaded["step_ms"]),
+            *(None if alone else ratio(loaded["step_ms"], strong), gigabytes(loaded["peak_bytes"])),
         )
 
-    head = ("stage", "batch", "labelled frames/s", "resident", "share", "bare model", "share", "step of strong")
-    return table(map(cells, facts["rows"]), (*head, "peak GB"))
+    head = ("stage", "batch", "frames/s", "resident", "bare model", "by FLOPs", "plain way", "step ms")
+    words = [at_the_ceiling(facts)] if "supervised" in rows else []
+    if "pixpro" in rows:
+        words.append("`pixpro` counts frames of any kind, `dmt` both kinds together.")
+    if older:
+        words.append("Resident batches were rendered already.")
+    if facts["settings"]["compile"]:
+        compiled = "only in `supervised`" if older else "as in runs of full length"
+        words.append(f"Networks are compiled block by block, {compiled}.")
+    return compact(map(cells, rows), (*head, "step of strong", "peak GB")) + "\n\n" + " ".join(words)
 
 
 def growth_keys(facts: Facts) -> str:
@@ -154,63 +188,121 @@ def growth_keys(facts: Facts) -> str:
 
 
 def growth_frames(facts: Facts) -> str:
-    small, large = facts["frames"]
-    names = list(small["parts"])
-    rows = (
-        (row["frames"], row["seconds"], *map(row["parts"].get, names), row["private_bytes"] / 1e6, row["batch_ms"])
-        for row in (small, large)
+    rows = facts["frames"]
+    small, large = rows[0], rows[-1]
+
+    def without_import(row: Facts) -> float:
+        return float(row["seconds"] - row["parts"]["import"])
+
+    cells = (
+        (
+            *(row["frames"], row.get("first_seconds"), row["seconds"], row.get("cpu_seconds"), without_import(row)),
+            *(row["private_bytes"] / 1e6, row["batch_ms"], row["batch_ms"] * row["frames"] / BATCH / 1000),
+        )
+        for row in rows
     )
+    head = ("frames", "first start s", "start s", "of CPU", "without import", "private MB", "batch ms", "epoch s")
+    epochs = large["batch_ms"] * large["frames"] / (small["batch_ms"] * small["frames"])
     return (
-        table(rows, ("frames", "start s", *names, "private MB", "batch ms")) + "\n\n"
-        f"{ratio(large['frames'], small['frames'])} the frames: start-up {large['seconds'] / small['seconds']:.2f}× "
-        f"(promised: under 2×), {(large['private_bytes'] - small['private_bytes']) / 1e6:.0f} MB more memory "
-        f"(promised: under 200 MB); a batch is drawn in {large['batch_ms'] / small['batch_ms']:.2f}× the time, so that "
-        "an epoch costs no more per frame."
+        f"{compact(cells, head)}\n\n{ratio(large['frames'], small['frames'])} the frames: start-up "
+        f"{large['seconds'] / small['seconds']:.2f}× (promised: under 2×; without importing torch, whose time varies "
+        f"with what else the machine does, from {without_import(small):.1f} to {without_import(large):.1f} s), "
+        f"{(large['private_bytes'] - small['private_bytes']) / 1e6:.0f} MB more memory (promised: under 200 MB), and "
+        f"{epochs:.0f}× the time for all batches of an epoch."
     )
 
 
 def inference(facts: Facts) -> str:
-    parts, more = ("decoding alone", "model alone"), ("all at once", "of the slower", "a short clip", "ms of a core")
-    head = ("frames", *parts, "with drawing", *more)
-    rows = (
-        (
-            row["size"].replace("x", "×"),
-            *(*(row["fps"][part] for part in parts), row["drawing_fps"], row["fps"]["all at once"]),
-            *(f"{row['share']:.0%}", row["fps"].get("a short clip"), row["cpu_ms_per_frame"]["all at once"]),
+    def cells(row: Facts) -> Sequence[Any]:
+        fps, pace = row["fps"], row["fps"]["all at once"]
+        return (
+            *(row["size"].replace("x", "×"), fps["decoding alone"], fps["model alone"], row["drawing_fps"], pace),
+            *(f"{row['share']:.0%}", fps.get("a short clip"), ratio(pace, fps.get("one by one"))),
+            row["cpu_ms_per_frame"]["all at once"],
         )
-        for row in facts["rows"]
-    )
-    return f"{facts['network']}; from an H.264 file; frames/s.\n\n" + table(rows, head)
+
+    head = ("frames", "decoding alone", "model alone", "with drawing", "all at once", "of the slower", "a short clip")
+    words = f"{facts['network']}; from an H.264 file; frames/s."
+    if bare := facts.get("bare"):
+        words += (
+            f" The bare network makes {show(bare['fps'])} in batches of {bare['batch']}; "
+            f"by FLOPs, at {teraflops(bare['flops_per_second'])}, it would be {show(bare['fps_by_flops'])}."
+        )
+    return f"{words}\n\n" + compact(map(cells, facts["rows"]), (*head, "over one by one", "ms of a core"))
 
 
 def overhead(facts: Facts) -> str:
-    rows = ((facts["cores"], facts["fps"]), (1, facts["fps_one_core"]))
-    return table(rows, ("cores", "frames/s"))
+    one, several = facts["fps_one_core"], facts["fps"]
+    return table(((1, one, None), (facts["cores"], several, ratio(several, one))), ("cores", "frames/s", "ratio"))
 
 
 def latency(facts: Facts) -> str:
+    ours = next(iter(facts["ms"].values()))[0]
+    rows = ((name, *times, f"{times[0] / ours:.2f}×") for name, times in facts["ms"].items())
     return f"{facts['network']}; one frame of {facts['frame'][0]}×{facts['frame'][1]} at a time.\n\n" + table(
-        ((name, *times) for name, times in facts["ms"].items()), ("", "p50 ms", "p95 ms", "p99 ms")
+        rows, ("", "p50 ms", "p95 ms", "p99 ms", "p50, ratio")
     )
 
 
 def export(facts: Facts) -> str:
     head = ("network", "frames", "ONNX Runtime fps", "eager PyTorch fps", "ratio")
-    return table(((*row[:-1], f"{row[-1]:.2f}×") for row in facts["rows"]), head)
+    typical = facts.get("medians", [None] * len(facts["rows"]))
+    rows = ((*row[:-1], f"{row[-1]:.2f}×", fps) for row, fps in zip(facts["rows"], typical, strict=True))
+    return compact(rows, (*head, "ONNX Runtime, median"))
 
 
 def cpu(facts: Facts) -> str:
     rows, plain = facts["rows"], facts["rows"][0]["seconds"]
+    steps = list(zip([rows[0], *rows], rows, strict=False))
     cells = (
         (
             *(row["way"], row["supervised"], row["contrast"], row["seconds"]),
             *(f"{last['seconds'] / row['seconds']:.2f}×", f"{plain / row['seconds']:.2f}×"),
         )
-        for last, row in zip([rows[0], *rows], rows, strict=False)
+        for last, row in steps
     )
-    none = "" if facts["bfloat16"] else "\n\nThis processor does not compute in bfloat16."
     head = ("with all above", "supervised step, ms", "contrast step, ms", "the demo's steps, s", "gained", "in all")
-    return table(cells, head) + none
+    words = [] if facts["bfloat16"] else ["This processor does not compute in bfloat16."]
+    for last, row in steps:
+        if row["way"] == "class sums":
+            noise = abs(row["supervised"] / last["supervised"] - 1)
+            words.append(f"Class sums cannot touch a supervised step: what it changed by, {noise:.0%}, is the noise.")
+    return table(cells, head) + "\n\n" + " ".join(words)
+
+
+def store(facts: Facts) -> str:
+    decoded, stored, floor = facts["decoded_ms"], facts["stored_ms"], facts["floor_ms"]
+    return (
+        f"At {facts['size']}×{facts['size']}: {show(decoded)} ms decoded, {show(stored)} ms out of the store, "
+        f"{ratio(decoded, stored)} as fast; a copy of its bytes takes {show(floor)} ms."
+    )
+
+
+def index(facts: Facts) -> str:
+    one, other = (
+        f"{row['kind']} of {row['frames']:,}: {show(row['seconds'])} s and {show(row['peak_bytes'] / 1e6)} MB"
+        for row in facts["rows"]
+    )
+    return f"{one[0].upper()}{one[1:]}; {other}."
+
+
+def render(facts: Facts) -> str:
+    return (
+        f"{facts['frames']} frames of {facts['width']}×{facts['height']}: {show(facts['cpu_fps'])} frames per second "
+        f"of a core, {show(facts['wall_fps'])} by the clock."
+    )
+
+
+def film(facts: Facts) -> str:
+    first = facts["rows"][0]
+    rows = (
+        (
+            *(row["way"], row["cpu_ms"], f"{row['cpu_ms'] / first['cpu_ms']:.2f}×", row["bytes"] / 1000),
+            *(f"{row['bytes'] / first['bytes']:.2f}×", f"{row['psnr']:.1f}"),
+        )
+        for row in facts["rows"]
+    )
+    return table(rows, ("x264", "ms of a core", "ratio", "kB a frame", "ratio", "PSNR, dB"))
 
 
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
@@ -222,8 +314,12 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "stitch": ("supervised.py --steps 25 --no-compile --stages strong stitch", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
+    "store": ("store.py", store),
+    "index": ("index.py", index),
+    "render": ("render.py", render),
     "inference": ("inference.py", inference),
     "inference_gpu": ("inference.py", inference),
+    "film": ("film.py", film),
     "overhead": ("overhead.py", overhead),
     "latency": ("latency.py", latency),
     "latency_cpu": ("latency.py --device cpu", latency),
@@ -294,28 +390,37 @@ def draw_loss(facts: Facts) -> Figure:
 
 
 def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
-    """The step as keys grow, the start as frames grow."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    for plot, facts in ((left, keys), (middle, frames), (right, frames)):
+    """The step as keys grow; start, memory and epoch as frames grow."""
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    (step, start), (epoch, memory) = figure.subplots(2, 2)
+    for plot, facts in ((step, keys), (start, frames), (epoch, frames), (memory, frames)):
         plot.set_visible(facts is not None)
     if keys:
         rows = keys["keys"]
-        left.bar([str(row["keys"]) for row in rows], [row["step_ms"] for row in rows], color=OURS)
-        left.set(title=f"a contrast step, {device(keys)}", xlabel="keys that stand behind a query", ylabel="ms")
+        step.bar([str(row["keys"]) for row in rows], [row["step_ms"] for row in rows], color=OURS)
+        step.set(title=f"a contrast step, {device(keys)}", xlabel="keys that stand behind a query", ylabel="ms")
     if frames:
         rows = frames["frames"]
         names = [f"{row['frames']:,}" for row in rows]
         bottom = [0.0] * len(rows)
         for number, part in enumerate(rows[0]["parts"]):
             heights = [row["parts"][part] for row in rows]
-            middle.bar(names, heights, bottom=bottom, label=part, color=f"C{number}")
+            start.bar(names, heights, bottom=bottom, label=part, color=f"C{number}")
             bottom = [a + b for a, b in zip(bottom, heights, strict=True)]
-        middle.set(title=f"a start, {device(frames)}", xlabel="frames", ylabel="s")
-        middle.set_xlim(-0.6, len(rows) + 1.1)
-        middle.legend(fontsize=7, reverse=True)
-        right.bar(names, [row["private_bytes"] / 1e6 for row in rows], color=OURS)
-        right.set(title="private memory", xlabel="frames", ylabel="MB")
+        start.set(title=f"a start, {device(frames)}", xlabel="frames", ylabel="s")
+        start.set_xlim(-0.6, len(rows) + 0.6)
+        start.legend(fontsize=7, reverse=True)
+        memory.bar(names, [row["private_bytes"] / 1e6 for row in rows], color=OURS)
+        memory.set(title="private memory", xlabel="frames", ylabel="MB")
+        x = [row["frames"] for row in rows]
+        batches = [row["batch_ms"] * row["frames"] / BATCH / 1000 for row in rows]
+        epoch.plot(x, batches, "o-", color=OURS, label="all batches of an epoch")
+        epoch.plot(x, [batches[0] * a / x[0] for a in x], "--", color=FLOOR, label="linear from the first")
+        epoch.set(title=f"drawing an epoch, {device(frames)}", xscale="log", yscale="log", xlabel="frames", ylabel="s")
+        epoch.set_xticks(x, names)
+        epoch.minorticks_off()
+        epoch.grid(alpha=0.3)
+        epoch.legend(fontsize=8)
     return figure
 
 

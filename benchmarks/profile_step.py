@@ -53,7 +53,7 @@ def main() -> None:
     if chosen.stage == "contrast":
         stage = contrast(chosen, chosen.mode, 100)
     else:
-        stage = stage_of(chosen.stage, chosen.batch, chosen.batch, 100)
+        stage = stage_of(chosen.stage, chosen.batch, 100)
     job.workers = 0
     stage.begin(job)
     stage.to(DEVICE).train()

@@ -7,6 +7,7 @@ compares with the 20 frames/s that Suture promises at 256x256.
 import time
 
 import cv2
+from common import parser, report
 
 from suture.data.render import SyntheticSettings, plan, render_video
 
@@ -15,6 +16,7 @@ PROMISED = 20.0
 
 def main() -> None:
     """Render the default videos of four cases and count."""
+    file = parser(__doc__).parse_args().json
     cv2.setNumThreads(1)
     settings = SyntheticSettings(cases=4)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -23,6 +25,8 @@ def main() -> None:
     print(f"{frames} frames of {settings.width}x{settings.height}, one core, scenes included")
     print(f"{frames / wall:6.1f} frames/s of wall-clock time ({frames / wall / PROMISED:.1f}x of {PROMISED:.0f})")
     print(f"{frames / cpu:6.1f} frames/s of CPU time        ({frames / cpu / PROMISED:.1f}x of {PROMISED:.0f})")
+    size = {"width": settings.width, "height": settings.height}
+    report("render", {"frames": frames, **size, "wall_fps": frames / wall, "cpu_fps": frames / cpu}, file)
 
 
 if __name__ == "__main__":

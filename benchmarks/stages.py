@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 from argparse import BooleanOptionalAction
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -292,21 +292,18 @@ def pace(
     job: Job,
     trainer_options: dict[str, Any],
     warmup: int,
-    resident: str | None = None,
+    resident: bool = False,
     patience: float | None = None,
 ) -> Pace:
     """Train the stage as a run does and time its steps.
 
-    `resident` takes the loader's place by one batch that already sits on the device: `drawn` as the loader gives it, to
-    be rendered at every step, or `rendered`. After `patience` seconds no further step is timed.
+    Where it is `resident`, one batch that already sits on the device takes the loader's place: drawn, and rendered at
+    every step. After `patience` seconds no further step is timed.
     """
     stage.begin(job)
     stage.to(DEVICE)
     if resident:
         batch = drawn(stage)
-        if resident == "rendered":
-            batch = stage.render(batch)
-            stage.render = lambda batch: batch  # type: ignore[method-assign]
         stage.loader = lambda first: Again(batch)  # type: ignore[assignment, method-assign, return-value]
     if CUDA:
         synchronize()
@@ -344,6 +341,16 @@ def pace(
         reserved_bytes=torch.cuda.max_memory_reserved() if CUDA else None,
         captured=bool(recordings),
     )
+
+
+def plain_pace(bench: Bench, stage: Stage, patience: float) -> Pace:
+    """The pace the plain way: fp32 in the default layout, kernel by kernel; as many steps as there is time for."""
+    job, trainer_options = bench.job("32", capture=False, compile=False)
+    # Channels-last is a layout for tensor cores: in plain fp32, cuDNN's kernels for it are the slow ones.
+    job.segmenter.to(memory_format=torch.contiguous_format)
+    trainer_options["benchmark"] = False
+    with full_float32(), tidy():
+        return pace(stage, job, trainer_options, 1, patience=patience)
 
 
 def loader_pace(stage: Stage, job: Job, batches: int) -> float:
@@ -391,12 +398,3 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*")
     if CUDA:
         torch.set_float32_matmul_precision("high")
-
-
-def flops(work: Callable[[], Any]) -> int:
-    """Floating-point operations of some work, by its matrix products and convolutions."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
-        work()
-    return counter.get_total_flops()

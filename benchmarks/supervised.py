@@ -1,19 +1,27 @@
 """The supervised and the consistency stages, whole steps with loading from disk: `python benchmarks/supervised.py`.
 
-Each stage is trained by the code that a run uses, once loading generated footage from disk and once on a rendered batch
-that already sits on the device; figures are written after every stage. The supervised stage is also compared with the
-bare model: the same network, loss and optimiser in the shortest possible loop on a resident batch. What a step of the
-others costs is told against one of `strong`, which is supervised training at the same batch.
+Each stage is trained by the code that a run uses, once loading generated footage from disk and once on a drawn batch
+that already sits on the device, and held against what its operations would take at the pace of a matrix product. The
+supervised stage is also compared with the plain way (fp32 in the default layout, kernel by kernel) and with the bare
+model: the same network, loss and optimiser in the shortest possible loop. What a step of the others costs is told
+against one of `strong`, which is supervised training at the same batch.
+
+Figures are written after every stage. Stages that the file has already, of the same commit, machine and settings, are
+not measured again: where a limit of time has ended the command, the same command goes on.
 """
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
-from common import CUDA, DEVICE, gpu_seconds, parser, report, table
-from stages import CLASSES, Bench, flops, footage_options, pace, tidy
+from common import CUDA, DEVICE, facts, flops, gpu_seconds, matrix_pace, parser, report, table
+from stages import CLASSES, Bench, drawn, footage_options, pace, plain_pace, tidy
 
 from suture.losses.cross_entropy import cross_entropy
+from suture.methods.dmt import Learning, RoundSettings
+from suture.methods.pixpro import Propagation, PropagationSettings
 from suture.methods.stage import Stage, TrainingSettings
 from suture.methods.stitch import Stitch, StitchSettings
 from suture.methods.strong import Strong, StrongSettings
@@ -23,23 +31,31 @@ from suture.methods.unimatch import UniMatchSettings, WeakToStrong
 from suture.models.blocks import compile_blocks
 
 PROMISED = 0.9
-STAGES = ("supervised", "strong", "stitch", "unimatch", "uamt")
+STAGES = ("supervised", "strong", "stitch", "unimatch", "uamt", "pixpro", "dmt")
+PLAIN_SECONDS = 20.0
 
 
-def stage_of(name: str, batch: int, small: int, steps: int) -> Stage:
+def stage_of(name: str, batch: int, steps: int) -> Stage:
     """A stage with its default settings, but for the length and the batch."""
-    if name == "supervised":
-        return Supervised("train", TrainingSettings(steps=steps, batch=batch))
-    if name == "strong":
-        return Strong("train", StrongSettings(steps=steps, batch=small))
-    if name == "stitch":
-        return Stitch("train", StitchSettings(steps=steps, batch=small))
-    if name == "unimatch":
-        return WeakToStrong("train", UniMatchSettings(steps=steps, batch=small))
-    return UncertaintyAware("train", UncertaintySettings(steps=steps, batch=small))
+    match name:
+        case "supervised":
+            return Supervised("train", TrainingSettings(steps=steps, batch=batch))
+        case "strong":
+            return Strong("train", StrongSettings(steps=steps, batch=batch))
+        case "stitch":
+            return Stitch("train", StitchSettings(steps=steps, batch=batch))
+        case "unimatch":
+            return WeakToStrong("train", UniMatchSettings(steps=steps, batch=batch))
+        case "uamt":
+            return UncertaintyAware("train", UncertaintySettings(steps=steps, batch=batch))
+        case "pixpro":
+            return Propagation("propagation", PropagationSettings(steps=steps, epochs=None, batch=batch))
+        case _:
+            settings = RoundSettings(steps=steps, batch=batch, labelled=min(2, batch - 1))
+            return Learning("round", settings, rate=0.6, handed_on=True)
 
 
-def bare(bench: Bench, batch: int) -> dict[str, float]:
+def bare(bench: Bench, batch: int) -> float:
     """Images per second of the bare model."""
     job, _ = bench.job()
     segmenter = job.segmenter.to(DEVICE).train()
@@ -57,54 +73,101 @@ def bare(bench: Bench, batch: int) -> dict[str, float]:
         optimizer.zero_grad(set_to_none=True)
 
     torch.backends.cudnn.benchmark = CUDA
-    pace = batch / gpu_seconds(step, 20 if CUDA else 2)
-    return {"images_per_second": pace, "flops_per_image": flops(step) / batch}
+    return batch / gpu_seconds(step, 20 if CUDA else 2)
+
+
+def flops_per_frame(bench: Bench, stage: Stage) -> float:
+    """Operations of a step, forward and backward, for each frame of its batch."""
+    job, _ = bench.job(capture=False, compile=False)
+    stage.begin(job)
+    stage.to(DEVICE)
+    batch = stage.render(drawn(stage))
+
+    def step() -> None:
+        with torch.autocast(DEVICE.type, job.autocast or torch.bfloat16, enabled=job.autocast is not None):
+            total = stage.loss(batch)
+        (total.loss / total.weight).backward()
+
+    return flops(step) / stage.settings.batch
+
+
+def measure(bench: Bench, name: str) -> dict[str, Any]:
+    """The row of a stage."""
+    chosen, warmup = bench.options, bench.options.warmup
+    row: dict[str, Any] = {"batch": chosen.batch if name == "supervised" else chosen.small_batch}
+    torch._dynamo.reset()  # a block takes no more than so many shapes, and each stage brings its own
+    for way, resident, timed in (("drawn", True, chosen.steps // 2 or 1), ("loaded", False, chosen.steps)):
+        job, trainer_options = bench.job()
+        with tidy():
+            stage = stage_of(name, row["batch"], warmup + timed)
+            row[way] = asdict(pace(stage, job, trainer_options, warmup, resident))
+            del stage
+    with tidy():
+        row["flops_per_frame"] = flops_per_frame(bench, stage_of(name, row["batch"], 1))
+    return row
+
+
+def measured_before(file: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a file, if they are of the same commit, machine and settings."""
+    known = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
+    return known if (known.get("machine"), known.get("settings")) == (facts(), settings) else {}
 
 
 def main() -> None:
     options = parser(__doc__)
     footage_options(options)
     options.add_argument("--batch", type=int, default=32 if CUDA else 4, help="of the supervised stage")
-    options.add_argument("--small-batch", type=int, default=8 if CUDA else 2, help="labelled ones of the others")
+    options.add_argument("--small-batch", type=int, default=8 if CUDA else 2, help="of the others")
     options.add_argument("--steps", type=int, default=80 if CUDA else 3, help="timed steps")
+    options.add_argument("--plain-steps", type=int, default=5 if CUDA else 2, help="timed steps of the plain way")
     options.add_argument("--stages", nargs="+", default=STAGES, choices=STAGES)
-    options.add_argument("--tflops", type=float, default=790.0, help="what the device reaches in bf16, for the floor")
     chosen = options.parse_args()
 
-    bench = Bench(chosen)
-    with tidy():
-        floor = bare(bench, chosen.batch)
     settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
-    rows: dict[str, dict[str, Any]] = {}
+    figures = {"settings": settings, "rows": {}} | measured_before(chosen.json, settings)
+    rows: dict[str, dict[str, Any]] = figures["rows"]
+    bench = Bench(chosen)
+    figures["flops_per_second"] = matrix_pace()
     for name in chosen.stages:
-        row = rows[name] = {"batch": chosen.batch if name == "supervised" else chosen.small_batch}
-        for way, resident, timed in (("rendered", "rendered", chosen.steps // 2 or 1), ("loaded", None, chosen.steps)):
-            # The consistency stages are compared with themselves alone: that needs no compiling.
-            job, trainer_options = bench.job(compile=chosen.compile and name == "supervised")
+        if name in rows:
+            continue
+        row = measure(bench, name)
+        if name == "supervised":
             with tidy():
-                stage = stage_of(name, chosen.batch, chosen.small_batch, chosen.warmup + timed)
-                row[way] = asdict(pace(stage, job, trainer_options, chosen.warmup, resident))
-                del stage
-        print(f"{name}: {row['loaded']['frames_per_second']:.1f} labelled frames/s", flush=True)
-        report("supervised", {"settings": settings, "bare": floor, "rows": rows}, chosen.json)
+                row["bare"] = bare(bench, chosen.batch)
+            plain = plain_pace(bench, stage_of(name, chosen.batch, 1 + chosen.plain_steps), PLAIN_SECONDS)
+            row["plain"] = asdict(plain)
+        rows[name] = row
+        print(f"{name}: {row['loaded']['frames_per_second']:.1f} frames/s", flush=True)
+        report("supervised", figures, chosen.json)
 
     def cells(name: str) -> list[Any]:
         row = rows[name]
-        speed, rendered = row["loaded"]["frames_per_second"], row["rendered"]["frames_per_second"]
-        against = floor["images_per_second"] if name == "supervised" else None
-        plain = rows["strong"]["loaded"]["frames_per_second"] if "strong" in rows and name != "supervised" else None
-        peak = row["loaded"]["peak_bytes"]
+        speed, resident = row["loaded"]["frames_per_second"], row["drawn"]["frames_per_second"]
+        fastest, slow = row.get("bare"), row.get("plain", {}).get("frames_per_second")
+        strong = rows["strong"]["loaded"]["step_ms"] if "strong" in rows and name != "supervised" else None
+        step, peak = row["loaded"]["step_ms"], row["loaded"]["peak_bytes"]
         return [
-            *(name, row["batch"], speed, rendered, f"{speed / rendered:.1%}"),
-            *(against, against and f"{speed / against:.1%}", row["loaded"]["step_ms"]),
-            *(plain and f"{plain / speed:.2f}x", peak and peak / 1e9),
+            *(name, row["batch"], speed, resident, f"{speed / resident:.1%}"),
+            *(fastest, fastest and f"{speed / fastest:.1%}", figures["flops_per_second"] / row["flops_per_frame"]),
+            *(slow and f"{speed / slow:.1f}x", step, strong and f"{step / strong:.2f}x", peak and peak / 1e9),
         ]
 
-    print(f"{chosen.size}×{chosen.size}, {chosen.workers} workers, labelled frames per second:")
-    head = ("stage", "batch", "from disk", "rendered batch", "ratio", "bare model", "ratio", "step ms")
+    print(f"{chosen.size}×{chosen.size}, {chosen.workers} workers, frames of the batch per second:")
+    head = (
+        "stage",
+        "batch",
+        "from disk",
+        "resident",
+        "ratio",
+        "bare model",
+        "ratio",
+        "by FLOPs",
+        "plain way",
+        "step ms",
+    )
     print(table(map(cells, rows), (*head, "step of strong", "peak GB")))
-    if CUDA:
-        print(f"by FLOPs at {chosen.tflops:.0f} TFLOP/s: {chosen.tflops * 1e12 / floor['flops_per_image']:.0f} img/s")
+    print(f"by FLOPs: at {figures['flops_per_second'] / 1e12:.3g} TFLOP/s, a matrix product's pace")
     print(f"promised: {PROMISED:.0%} of the bare model, and {PROMISED:.0%} of the step on a resident batch")
 
 

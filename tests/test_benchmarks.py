@@ -17,7 +17,7 @@ TINY = (
     "--frames 24 --videos 3 --native 64 48 --size 32 --encoder tu-test_resnet --workers 0 --warmup 1 --no-compile "
     "--batch 4 --steps 2"
 )
-FLOOR = ("query_seconds", "key_seconds", "query_flops", "key_flops")
+FLOOR = ("query_seconds", "key_seconds", "query_flops", "key_flops", "flops_per_second")
 
 
 @pytest.fixture
@@ -31,10 +31,13 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
-def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, options: str, folder: Path) -> dict[str, Any]:
+def run(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, options: str, folder: Path, data: bool = True
+) -> dict[str, Any]:
     """Its figures, by its command line."""
     figures = folder / "figures.json"
-    command = [module.__name__, *options.split(), "--data", str(folder / "data"), "--json", str(figures)]
+    command = [module.__name__, *options.split(), "--json", str(figures)]
+    command += ["--data", str(folder / "data")] if data else []
     monkeypatch.setattr(sys, "argv", command)
     module.main()
     return json.loads(figures.read_text(encoding="utf-8"))
@@ -112,14 +115,75 @@ def test_kernels_are_told_apart(load: Any) -> None:
     assert kind("void at::native::vectorized_elementwise_kernel<8, CUDAFunctor_add>") == "elementwise"
 
 
-def test_a_step_is_told_against_one_of_strong(
+def test_a_step_is_told_against_one_of_strong_and_stages_are_gone_on_with(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     supervised, plot = load("supervised"), load("plot")
-    facts = run(supervised, monkeypatch, f"{TINY} --small-batch 2 --stages strong uamt", tmp_path)
-    speed = {name: row["loaded"]["frames_per_second"] for name, row in facts["rows"].items()}
-    assert f"{speed['strong'] / speed['uamt']:.2f}x" in capsys.readouterr().out
-    assert f"{speed['strong'] / speed['uamt']:,.1f}×" in plot.supervised(facts)
+    monkeypatch.setattr(supervised, "matrix_pace", lambda: 1e9)
+    options, measured, measure = f"{TINY} --small-batch 2 --stages strong", [], supervised.measure
+    monkeypatch.setattr(supervised, "measure", lambda bench, name: measured.append(name) or measure(bench, name))
+    run(supervised, monkeypatch, options, tmp_path)
+    facts = run(supervised, monkeypatch, f"{options} pixpro dmt", tmp_path)
+    assert measured == list(facts["rows"]) == ["strong", "pixpro", "dmt"]
+    step = {name: row["loaded"]["step_ms"] for name, row in facts["rows"].items()}
+    assert f"{step['dmt'] / step['strong']:.2f}x" in capsys.readouterr().out
+    shown = plot.supervised(facts)
+    assert f"{step['dmt'] / step['strong']:,.1f}×" in shown
+    assert "bare model" not in shown, "a column that nothing is known for"
+    frames = facts["flops_per_second"] / facts["rows"]["dmt"]["flops_per_frame"]
+    assert plot.held_against(frames, facts["rows"]["dmt"]["loaded"]["frames_per_second"]) in shown
+
+
+def test_supervised_training_is_held_against_the_plain_way_and_the_bare_model(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = run(load("supervised"), monkeypatch, f"{TINY} --stages supervised --plain-steps 1", tmp_path)
+    row, shown = facts["rows"]["supervised"], load("plot").supervised(facts)
+    assert row["plain"]["steps"] == 1
+    assert all(name in shown for name in ("plain way", "bare model", "by FLOPs"))
+
+
+def test_prediction_is_held_against_one_by_one_and_the_bare_network(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/deploy"))
+    from predict_files import write_model
+
+    inference, plot = load("inference"), load("plot")
+    monkeypatch.setattr(inference, "matrix_pace", lambda: 1e9)
+    options = f"--model {write_model(tmp_path / 'model')} --frames 6 --sizes 96x80"
+    facts = run(inference, monkeypatch, options, tmp_path, data=False)
+    (row,) = facts["rows"]
+    shown = plot.inference(facts)
+    assert plot.ratio(row["fps"]["all at once"], row["fps"]["one by one"]) in shown
+    assert "bare network makes" in shown
+    assert row["share"] == row["fps"]["all at once"] / min(row["fps"]["decoding alone"], row["fps"]["model alone"])
+
+
+def test_ways_to_encode_differ_in_bytes_and_little_in_noise(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = run(load("film"), monkeypatch, "--frames 34 --size 96x80", tmp_path, data=False)
+    usual, *_, ours, several = facts["rows"]
+    assert all(abs(row["psnr"] - usual["psnr"]) < 5 for row in facts["rows"])
+    assert several["bytes"] > ours["bytes"]  # a group begins with a frame that builds on no other
+    assert f"{ours['psnr']:.1f}" in load("plot").film(facts)
+
+
+def test_growth_is_shown_for_any_number_of_sizes(load: Any) -> None:
+    plot = load("plot")
+
+    def row(frames: int) -> dict[str, Any]:
+        parts = {"import": 5.0, "list": frames / 1e5}
+        row = {"frames": frames, "seconds": sum(parts.values()), "cpu_seconds": 4.0, "first_seconds": 9.0}
+        return row | {"parts": parts, "private_bytes": 5e8, "batch_ms": 4.0}
+
+    facts = {"machine": {"device": "a machine"}, "frames": [row(2000), row(20_000), row(200_000)]}
+    shown = plot.growth_frames(facts)
+    assert "100× the time for all batches of an epoch" in shown
+    assert "from 0.0 to 2.0 s" in shown
+    *_, epoch, _ = plot.draw_growth(None, facts).axes
+    assert list(epoch.lines[0].get_ydata()) == pytest.approx([0.5, 5, 50])
 
 
 def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_the_tables_are_what_the_figures_say(monkeypatch: pytest.MonkeyPatch) ->
         assert plot.page(text) == text, "run python benchmarks/plot.py"
         assert set(plot.TABLES) == {line[5:-4] for line in text.splitlines() if line.startswith("<!-- ")} - {"end"}
     finally:
-        for name in ("plot", "common"):
+        for name in ("plot", "common", "growth"):
             sys.modules.pop(name, None)
 
 
