@@ -1,14 +1,12 @@
 """Strong views of the labelled frames: rare classes, colours of other videos, patches."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from stage_tester import EASY, QUICK, StageTester, train_accuracy
-from torch import nn
 
 from suture.data.augment import UNCHANGED, ViewDraw, color_statistics, render_images, render_labels
 from suture.data.classes import IGNORE
@@ -151,25 +149,3 @@ def test_in_the_end_views_are_settled(tiny_job: Callable[..., Job]) -> None:
     images, labels = stage.render(late)
     torch.testing.assert_close(images, render_images(truth, stage.job.size), atol=1e-5, rtol=0)
     assert torch.equal(labels, render_labels(truth, stage.job.size))
-
-
-def test_batch_norms_measure_anew_what_is_seen_in_use(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job({"a": 4, "b": 4}, every=1)
-    stage = Strong("train", StrongSettings(steps=3, batch=4, calibrate=100))
-    fit(stage, job)
-    before = deepcopy(stage.outcome().state_dict())
-    stage.end()
-    segmenter = stage.outcome()
-    first = next(module for module in segmenter.modules() if isinstance(module, nn.BatchNorm2d))
-    seen: list[torch.Tensor] = []
-    with first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
-        segmenter(torch.cat([job.whole(range(4)), job.whole(range(4, 8))]))
-    torch.testing.assert_close(first.running_mean, seen[0].mean((0, 2, 3)))
-    assert not any(module.training for module in segmenter.modules())
-    after = segmenter.state_dict()
-    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
-    assert changed
-    assert all("running" in name or "tracked" in name for name in changed)
-    again = deepcopy(after)
-    stage.end()
-    torch.testing.assert_close(stage.outcome().state_dict(), again)

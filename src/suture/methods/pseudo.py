@@ -10,6 +10,7 @@ from numpy.lib.format import write_array_header_1_0
 from pydantic import Field, PositiveFloat
 
 from suture.data.classes import IGNORE
+from suture.data.scene import resized
 from suture.data.training import TrainingFrames
 from suture.files import replacing
 from suture.methods.stage import Job
@@ -83,12 +84,10 @@ class PseudoLabels:
                 write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for start in range(0, len(numbers), self.settings.batch):
                 part = numbers[start : start + self.settings.batch]
+                images = np.stack([resized(job.frames.image(number), job.size) for number in part])
+                batch = torch.from_numpy(images).to(job.device).permute(0, 3, 1, 2).float() / 255
                 found = probabilities(
-                    segmenter,
-                    job.whole(part),
-                    flip=self.settings.flip,
-                    scales=self.settings.scales,
-                    autocast=job.autocast,
+                    segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=job.autocast
                 )
                 sure, ids = found.max(1)
                 labels.write(np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE)).tobytes())

@@ -7,13 +7,12 @@ batch as one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import lightning as L
-import numpy as np
 import torch
 import torch.distributed as dist
 from pydantic import Field, model_validator
@@ -21,7 +20,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from suture.data.augment import Augment
-from suture.data.scene import resized
 from suture.data.training import TrainingFrames, generator
 from suture.errors import UserError
 from suture.methods.capture import CapturedStep
@@ -113,11 +111,6 @@ class Job:
     """Whether a step is recorded and replayed as a CUDA graph."""
     rank: int = 0
     world: int = 1
-
-    def whole(self, numbers: Iterable[int]) -> Tensor:
-        """Training frames as networks see them in use: B 3 H W, 0…1, on the device."""
-        images = np.stack([resized(self.frames.image(number), self.size) for number in numbers])
-        return torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).float() / 255
 
 
 COMPILING_PAYS = 8e9

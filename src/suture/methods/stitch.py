@@ -24,15 +24,7 @@ from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Job, Part, Stage, Total
-from suture.methods.strong import (
-    StrongBatch,
-    StrongSettings,
-    StrongViews,
-    calibrate,
-    draw_donor,
-    labelled_loss,
-    strengthen,
-)
+from suture.methods.strong import StrongBatch, StrongSettings, StrongViews, draw_donor, labelled_loss, strengthen
 from suture.models.momentum import MomentumCopy
 from suture.settings import Settings
 
@@ -140,10 +132,6 @@ class Stitch(SemiSupervised):
     def begin(self, job: Job) -> None:
         super().begin(job)
         self.average.eval()
-
-    def end(self) -> None:
-        super().end()
-        calibrate(self, np.arange(len(self.job.frames)), self.settings.calibrate)
 
     # Which frames, and what is seen of them
 

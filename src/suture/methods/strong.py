@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from suture.data.augment import (
     COLORS,
@@ -59,8 +58,6 @@ class StrongSettings(TrainingSettings):
     settle: float = Field(0, ge=0, le=1)
     """The share of the steps, the last ones, in which labelled views are neither strong nor patched, but `settled`."""
     settled: Augment = Augment(crop=(0.7, 1.0))
-    calibrate: int = Field(0, ge=0)
-    """Training frames, at most, on which batch norms measure their statistics anew in the end, seen as in use."""
 
 
 @method("strong")
@@ -170,31 +167,6 @@ class Strong(Stage):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Total:
         images, labels = batch
         return labelled_loss(self.segmenter(images), labels, self.clock, self.settings.hard_from)
-
-    def end(self) -> None:
-        super().end()
-        calibrate(self, self.job.frames.labelled, self.settings.calibrate)
-
-
-@torch.no_grad()
-def calibrate(stage: Stage, numbers: np.ndarray, most: int) -> None:
-    """Let batch norms measure their statistics on whole frames in their own colours: strong views have others."""
-    job, segmenter = stage.job, stage.outcome()
-    norms = [module for module in segmenter.modules() if isinstance(module, _BatchNorm)]
-    if not most or not norms:
-        return
-    chosen = numbers[np.linspace(0, len(numbers) - 1, min(most, len(numbers))).astype(int)]
-    segmenter.to(job.device).eval()  # dropout too is as in use
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.train().momentum = None  # the mean over all batches
-    with torch.autocast(job.device.type, job.autocast, enabled=job.autocast is not None):
-        parts = max(1, len(chosen) // stage.settings.batch)
-        for first in range(parts):
-            segmenter(job.whole(chosen[first::parts]))  # frames of all videos: those of one are too much alike
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.eval().momentum = momentum
 
 
 def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: float) -> Total:
