@@ -118,7 +118,6 @@ class Demo:
             f"method.contrast.steps={steps}",
             f"data.cache={self.folder / 'cache'}",
             f"data.store={str(reached >= LADDER.index('frame store')).lower()}",
-            f"compute.channels_last={str(reached >= LADDER.index('channels last')).lower()}",
             f"compute.precision={'bf16' if reached == LADDER.index('bfloat16') else '32'}",
             "compute.accelerator=cpu",
             "compute.workers=0",
@@ -127,7 +126,10 @@ class Demo:
         opened, processes = open_data(config), Processes.start(config.compute)
         session = Session(Run(self.folder / "run"), config, opened, processes, Console(quiet=True))
         stages = list(config.build_method().stages())
-        job = make_job(session, stages, starting_segmenter(config, len(opened.dataset.classes), processes))
+        network = starting_segmenter(config, len(opened.dataset.classes), processes)
+        if reached < LADDER.index("channels last"):
+            network.to(memory_format=torch.contiguous_format)
+        job = make_job(session, stages, network)
         labels = next(stage for stage in stages if isinstance(stage, PseudoLabels))
         labels.run(job)
         labels.load(job)

@@ -195,3 +195,13 @@ def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path
     assert facts["frames"] == 40
     assert list(facts["parts"])[-2:] == ["pseudo labels", "first batch"]
     assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
+
+
+def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path: Path) -> None:
+    cpu = load("cpu")
+    demo = cpu.Demo(tmp_path, frames=12)
+    for way, plain in (("plain", True), ("channels last", False)):
+        job, stages, _ = demo.job(cpu.LADDER.index(way), steps=1)
+        weights = [weight for weight in job.segmenter.parameters() if weight.ndim == 4 and min(weight.shape) > 1]
+        assert {weight.is_contiguous() for weight in weights} == {plain}
+        assert [stage.name for stage in stages] == ["pretrain", "contrast"]

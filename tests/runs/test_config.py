@@ -178,6 +178,12 @@ def test_a_section_without_lines_says_nothing() -> None:
     assert parse_config(said, "c") == load_config(Path("x"))
 
 
+def test_what_has_become_the_only_way_may_still_be_said() -> None:
+    said = {"data": {"root": "x"}, "compute": {"channels_last": True, "workers": 2}}  # as runs of earlier versions do
+    assert parse_config(said, "c") == load_config(Path("x"), overrides=["compute.workers=2"])
+    assert refused(compute={"channels_last": False}) == "c.yaml: there is no setting compute.channels_last."
+
+
 def test_no_dataset_at_all_is_refused() -> None:
     with pytest.raises(UserError, match="no dataset is named"):
         load_config()

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_validator
+from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_validator, model_validator
 
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
 from suture.data.labelling import LabellingSettings
@@ -43,7 +43,7 @@ class DataSettings(Settings):
     validation: tuple[str, ...] = ()
     """Training cases or videos that are held out for validation."""
     store: bool = True
-    """Whether frames are kept at storage size in the cache; else they are decoded on the fly."""
+    """Whether frames are kept at storage size in the cache; else they are decoded on the fly, which needs no disk."""
     store_size: int | None = Field(None, ge=8)
     """Short side of stored frames; by default large enough for the smallest crop."""
     cache: Path | None = None
@@ -93,7 +93,6 @@ class ComputeSettings(Settings):
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
     precision: Literal["auto", "32", "bf16", "16"] = "auto"
     """`auto` is bf16 on a GPU that has it, else 32."""
-    channels_last: bool = True
     compile: bool | Literal["auto"] = "auto"
     """`auto` is for stages that are long enough for it to pay, on a GPU."""
     workers: int | None = Field(None, ge=0)
@@ -102,6 +101,14 @@ class ComputeSettings(Settings):
     """Steps between checkpoints: what a kill can cost at most."""
     log_every: int = Field(10, ge=1)
     logger: LoggerSettings | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _always_so(cls, said: Any) -> Any:
+        """Runs of earlier versions say `channels_last: true`, as a setting; now there is no other way."""
+        if isinstance(said, Mapping) and said.get("channels_last") is True:
+            return {key: value for key, value in said.items() if key != "channels_last"}
+        return said
 
     @field_validator("precision", mode="before")
     @classmethod

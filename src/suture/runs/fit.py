@@ -45,7 +45,7 @@ def starting_segmenter(config: Config, classes: int, processes: Processes) -> Se
             )
 
     segmenter = processes.first_then_all(build)  # the first one downloads weights for all
-    return segmenter.to(memory_format=torch.channels_last) if config.compute.channels_last else segmenter
+    return segmenter.to(memory_format=torch.channels_last)  # the layout whose convolutions are the fast ones
 
 
 def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter) -> Job:
