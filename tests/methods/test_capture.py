@@ -17,6 +17,7 @@ from suture.methods.method import find_method, methods
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Job, Part, Stage
 from suture.models.blocks import compile_blocks
+from suture.models.segmenter import set_dropout
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
@@ -60,14 +61,25 @@ def test_no_step_waits_for_values(name: str, settings: dict[str, Any], tiny_job:
 @pytest.mark.parametrize("name", ["pgvcl", "stitch", "uamt"])
 @pytest.mark.parametrize(
     ("device", "backend", "tolerance"),
-    [("cpu", "aot_eager", 1e-4), pytest.param("cuda", "inductor", 1e-2, marks=needs_cuda)],
+    [("cpu", "aot_eager", 1e-5), pytest.param("cuda", "inductor", 1e-2, marks=needs_cuda)],
 )
 def test_a_compiled_step_computes_the_same(
-    device: str, backend: str, tolerance: float, name: str, tiny_job: Callable[..., Job]
+    device: str,
+    backend: str,
+    tolerance: float,
+    name: str,
+    tiny_job: Callable[..., Job],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Up to rounding: the loss, and the gradient as a whole, by a share of its length.
+
+    Element by element would not do: rounding takes a unit whose input is nearly 0 to the other side of its ReLU.
+    """
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     job = replace(tiny_job(), device=torch.device(device))
     *_, stage = (stage for stage in stages(name, {}, job) if stage.name in ("contrast", "train"))
     stage.begin(job)
+    set_dropout(stage, active=False)  # inductor's draws other random numbers
     stage.to(device)
     drawn = stage.draw(Part(0, range(4), range(4)))
     batch = stage.render(tree_map_only(torch.Tensor, lambda one: one.to(device), drawn))
@@ -81,10 +93,10 @@ def test_a_compiled_step_computes_the_same(
         torch.manual_seed(0)
         loss, _ = stage.step(batch)
         loss.backward()
-        losses.append(loss.detach())
-        gradients.append([p.grad.clone() for p in stage.parameters() if p.grad is not None])
-    torch.testing.assert_close(losses[1], losses[0], rtol=tolerance / 10, atol=1e-5)
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=tolerance, atol=tolerance / 10)
+        losses.append(loss.item())
+        gradients.append(torch.cat([p.grad.flatten() for p in stage.parameters() if p.grad is not None]))
+    assert losses[1] == pytest.approx(losses[0], rel=tolerance / 10)
+    assert (gradients[1] - gradients[0]).norm() <= tolerance * gradients[0].norm()
 
 
 @needs_cuda
