@@ -50,7 +50,7 @@ def _existing(what: str) -> Any:
 
 
 Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
-Preset = Literal["cadis", "demo", "endovis18", "fast", "vocalfolds"]
+Preset = Literal["cadis", "demo", "endovis18", "endovis18-12gb", "fast", "vocalfolds"]
 
 
 def _version(value: bool) -> None:

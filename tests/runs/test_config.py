@@ -62,6 +62,26 @@ def test_the_paper_presets_say_what_the_paper_says() -> None:
         assert config.method["pretrain"]["optimizer"]["kind"] == "sgd"
 
 
+@pytest.mark.parametrize(
+    ("method", "changed"),
+    [
+        (
+            "pgvcl",
+            [
+                "method.contrast.batch: 4 → 16",
+                "method.contrast.accumulate: 1 → 2",
+                "method.contrast.keys.mode: paper → shared",
+            ],
+        ),
+        ("unimatch", ["method.train.accumulate: 1 → 2"]),
+        ("stitch", []),
+    ],
+)
+def test_a_preset_may_build_on_another(method: str, changed: list[str]) -> None:
+    large, small = (load_config(Path("x"), name, [f"method={method}"]) for name in ("endovis18", "endovis18-12gb"))
+    assert differences(large.model_dump(), small.model_dump()) == changed
+
+
 @pytest.mark.parametrize("preset", [None, *presets()])
 @pytest.mark.parametrize("method", sorted(methods()))
 def test_every_method_has_as_many_supervised_steps_as_the_baseline(preset: str | None, method: str) -> None:
@@ -248,7 +268,7 @@ def test_set_value_makes_sections_as_needed() -> None:
 def test_every_setting_is_in_the_reference() -> None:
     """Of a stage by the end of its name, since stages share most settings; sections by their settings."""
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    mentioned = set(re.findall(r"`([a-z0-9_.]+)`", text))
+    mentioned = set(re.findall(r"`([a-z0-9_.-]+)`", text))
     ends = {".".join(name.split(".")[i:]) for name in mentioned for i in range(name.count(".") + 1)}
     sections = {name.rpartition(".")[0] for name in mentioned}
     places = list(_places(Config))

@@ -297,11 +297,13 @@ def relocated(said: Mapping[str, Any], before: Path, after: Path | None) -> dict
 
 
 def _preset(name: str | None) -> dict[str, Any]:
+    """What a preset says, over the preset that it names itself, if it does."""
     if name is None:
         return {}
     if name not in presets():
         raise UserError(f"preset: there is no {name!r}; the presets are {', '.join(presets())}.")
-    return yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
+    said = yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
+    return merge(_preset(said.pop("preset", None)), said)
 
 
 def _method_as_section(said: Mapping[str, Any]) -> dict[str, Any]:
