@@ -6,8 +6,9 @@ size, trained by the code that a run uses:
 - `shared`, `bank`, `own`: our stage with its three ways to other-video keys;
 - `paper`: the paper's way, batches of 4, each query with keys of its own, the loss from all pixel pairs, plain fp32 in
   the default layout, no graph;
-- `12gb`: `shared` in a process that may take no more than a card of 12 GB has free, in as few parts as fit there;
-- `preset`: the stage of the presets `endovis18` and `cadis` as it stands there, in such a process.
+- `12gb`: the stage of the preset `endovis18-12gb` as it stands there, in a process that may take no more than a card of
+  12 GB has free;
+- `preset`: that of the presets `endovis18` and `cadis`, in such a process.
 
 Each of ours is timed loading from disk and on a drawn batch that already sits on the device. The floor is what the bare
 networks take for the same frames, in the same run, and what their operations take at the pace of a matrix product.
@@ -18,7 +19,7 @@ checkpoint. What each of them took is said and written too.
 import argparse
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,10 @@ PAPER = 12.4
 PAPER_BATCH = 4
 KEYS = {"shared": 2, "bank": 1, "own": 6, "12gb": 2, "preset": 6, "paper": 6}
 """Frames that the momentum branch encodes for each query."""
-SMALL_CARD = 11.5 * 2**30
-"""Bytes of a 12 GB card that a process gets: some are taken by the driver and the screen."""
+PRESETS = {"12gb": "endovis18-12gb", "preset": "endovis18"}
+"""Modes whose stage is that of a preset, measured as if on a small card."""
+SMALL_CARD = 11 * 2**30
+"""Bytes of a 12 GB card for tensors: the CUDA context, which the cap does not count, and the screen take the rest."""
 
 
 class PairwiseContrast(Contrast):
@@ -58,27 +61,26 @@ class PairwiseContrast(Contrast):
         )
 
 
-def contrast(options: argparse.Namespace, mode: str, steps: int, parts: int = 1) -> Contrast:
+def contrast(options: argparse.Namespace, mode: str, steps: int) -> Contrast:
     """The stage of a mode."""
-    if mode == "preset":
-        stated = load_config(Path(), "endovis18", [f"method.contrast.steps={steps}"])
+    if mode in PRESETS:
+        stated = load_config(Path(), PRESETS[mode], [f"method.contrast.steps={steps}"])
         return Contrast("contrast", ContrastSettings(**stated.method["contrast"]))
     settings = ContrastSettings(
         steps=steps,
         epochs=None,
         batch=min(PAPER_BATCH, options.batch) if mode == "paper" else options.batch,
-        accumulate=parts,
-        keys=KeySettings(mode={"own": "paper", "12gb": "shared"}.get(mode, mode)),
+        keys=KeySettings(mode="paper" if mode == "own" else mode),
     )
     return (PairwiseContrast if mode == "paper" else Contrast)("contrast", settings)
 
 
-def train(bench: Bench, mode: str, steps: int, resident: bool = False, parts: int = 1) -> Pace:
+def train(bench: Bench, mode: str, steps: int, resident: bool = False) -> Pace:
     """The pace of one of our modes."""
     warmup = bench.options.warmup
     job, trainer_options = bench.job()
     with tidy():
-        return pace(contrast(bench.options, mode, warmup + steps, parts), job, trainer_options, warmup, resident)
+        return pace(contrast(bench.options, mode, warmup + steps), job, trainer_options, warmup, resident)
 
 
 def train_as_the_paper(bench: Bench) -> Pace:
@@ -156,12 +158,10 @@ def measure(bench: Bench, mode: str, row: dict[str, Any]) -> None:
     steps, resident_steps = bench.options.steps, bench.options.resident_steps
     if mode == "paper":
         row["loaded"] = asdict(train_as_the_paper(bench))
-    elif mode in ("12gb", "preset"):
+    elif mode in PRESETS:
+        row["accumulate"] = contrast(bench.options, mode, steps).settings.accumulate
         with small_card():
-            for row["accumulate"] in (1, 2, 4, 8):
-                with suppress(torch.cuda.OutOfMemoryError):
-                    row["loaded"] = asdict(train(bench, mode, steps, parts=row["accumulate"]))
-                    break
+            row["loaded"] = asdict(train(bench, mode, steps))
     else:
         row["loaded"] = asdict(train(bench, mode, steps))
         if resident_steps:

@@ -99,6 +99,26 @@ def test_the_papers_way_is_plain(load: Any, tmp_path: Path, monkeypatch: pytest.
     assert seen == {"layouts": {True}, "autocast": False, "keys": stage.KEYS["paper"]}
 
 
+def test_a_small_card_is_given_the_stage_of_its_preset(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = load("contrast_stage")
+    seen: list[tuple[int, float]] = []
+    loss = stage.Contrast.loss
+
+    def looked_at(self: Any, batch: Any) -> Any:
+        seen.append((len(batch.queries.images), len(batch.keys.images) / len(batch.queries.images)))
+        return loss(self, batch)
+
+    monkeypatch.setattr(stage.Contrast, "loss", looked_at)
+    monkeypatch.setattr(stage, "floor", lambda bench: dict.fromkeys(FLOOR, 1.0))
+    row = run(stage, monkeypatch, f"{TINY} --modes 12gb --steps 1", tmp_path)["rows"]["12gb"]
+    # A warm-up and a timed step of 16 queries, each in two parts, whatever batch the other modes have.
+    assert seen == [(8, stage.KEYS["12gb"])] * 4
+    assert row["accumulate"] == 2
+    assert row["loaded"]["frames_per_second"] == pytest.approx(16_000 / row["loaded"]["step_ms"])
+
+
 def test_the_papers_loss_is_ours(load: Any) -> None:
     loss = load("contrast_loss")
     case = loss.Case.random(grid=6, batch=2, key_frames=3, depth=8)
