@@ -1,7 +1,7 @@
 """What every stage must do that learns from more than labels; its test class says how to make the stage."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from suture.data.classes import IGNORE
 from suture.methods import cutmix, semi, strong
 from suture.methods import stage as base
 from suture.methods.method import find_method
+from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Job, Part, Stage
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter, set_dropout
@@ -57,6 +58,29 @@ def train_accuracy(segmenter: Segmenter, job: Job) -> float:
     labels = torch.from_numpy(np.stack([job.frames.labels(n) for n in job.frames.labelled]))
     found = probabilities(segmenter.eval(), images).argmax(1)
     return (found == labels)[labels != IGNORE].float().mean().item()
+
+
+def stages_of(name: str, settings: dict[str, Any], job: Job) -> Iterator[Stage]:
+    """A method's training stages, with pseudo labels where they need some."""
+    for stage in find_method(name)(find_method(name).Settings(**settings)).stages():
+        if isinstance(stage, PseudoLabels):
+            stage.run(job)
+            stage.load(job)
+        else:
+            yield stage
+
+
+def loss_and_gradient(
+    stage: Stage, batch: Any, state: dict[str, Any], precision: torch.dtype = torch.float32
+) -> tuple[float, Tensor]:
+    """The loss of a step on a rendered batch from a state of the stage, and its gradient, as one vector."""
+    stage.load_state_dict(state)
+    stage.zero_grad()
+    torch.manual_seed(0)
+    with torch.autocast(stage.device.type, precision, enabled=precision != torch.float32):
+        loss, _ = stage.step(batch)
+    loss.backward()
+    return loss.item(), torch.cat([p.grad.flatten() for p in stage.parameters() if p.grad is not None])
 
 
 def gradients(stage: Stage, part: Part) -> list[Tensor]:

@@ -1,6 +1,6 @@
 """Every stage's step can be a CUDA graph, and as one, or compiled, it learns the same."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +9,12 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from stage_tester import loss_and_gradient, stages_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from suture.methods.method import find_method, methods
-from suture.methods.pseudo import PseudoLabels
+from suture.methods.method import methods
 from suture.methods.stage import Job, Part, Stage
 from suture.models.blocks import compile_blocks
 from suture.models.segmenter import set_dropout
@@ -25,16 +25,6 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA grap
 METHODS = [(name, {}) for name in sorted(methods())]
 METHODS += [("pgvcl", {"contrast": {"keys": {"mode": mode}}}) for mode in ("shared", "bank")]
 METHODS += [("stitch", {"train": {"propagate": 0}})]
-
-
-def stages(name: str, settings: dict[str, Any], job: Job) -> Iterator[Stage]:
-    """A method's training stages, with pseudo labels where they need some."""
-    for stage in find_method(name)(find_method(name).Settings(**settings)).stages():
-        if isinstance(stage, PseudoLabels):
-            stage.run(job)
-            stage.load(job)
-        else:
-            yield stage
 
 
 class FromNumbers(TorchFunctionMode):
@@ -48,7 +38,7 @@ class FromNumbers(TorchFunctionMode):
 @pytest.mark.parametrize(("name", "settings"), METHODS)
 def test_no_step_waits_for_values(name: str, settings: dict[str, Any], tiny_job: Callable[..., Job]) -> None:
     job = tiny_job()
-    for stage in stages(name, settings, job):
+    for stage in stages_of(name, settings, job):
         stage.begin(job)
         batch = stage.render(stage.draw(Part(0, range(4), range(4))))
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:  # refuses whatever needs a tensor's values
@@ -77,26 +67,18 @@ def test_a_compiled_step_computes_the_same(
     """
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     job = replace(tiny_job(), device=torch.device(device))
-    *_, stage = (stage for stage in stages(name, {}, job) if stage.name in ("contrast", "train"))
+    *_, stage = (stage for stage in stages_of(name, {}, job) if stage.name in ("contrast", "train"))
     stage.begin(job)
     set_dropout(stage, active=False)  # inductor's draws other random numbers
     stage.to(device)
     drawn = stage.draw(Part(0, range(4), range(4)))
     batch = stage.render(tree_map_only(torch.Tensor, lambda one: one.to(device), drawn))
     state = deepcopy(stage.state_dict())
-    losses, gradients = [], []
-    for compiled in (False, True):
-        if compiled:
-            compile_blocks(stage, backend=backend)
-        stage.load_state_dict(state)
-        stage.zero_grad()
-        torch.manual_seed(0)
-        loss, _ = stage.step(batch)
-        loss.backward()
-        losses.append(loss.item())
-        gradients.append(torch.cat([p.grad.flatten() for p in stage.parameters() if p.grad is not None]))
-    assert losses[1] == pytest.approx(losses[0], rel=tolerance / 10)
-    assert (gradients[1] - gradients[0]).norm() <= tolerance * gradients[0].norm()
+    plain_loss, plain_gradient = loss_and_gradient(stage, batch, state)
+    compile_blocks(stage, backend=backend)
+    loss, gradient = loss_and_gradient(stage, batch, state)
+    assert loss == pytest.approx(plain_loss, rel=tolerance / 10)
+    assert (gradient - plain_gradient).norm() <= tolerance * plain_gradient.norm()
 
 
 @needs_cuda
@@ -108,7 +90,7 @@ def test_a_recorded_step_learns_the_same(
         job = replace(tiny_job(), device=torch.device("cuda"), capture=capture)
         start = deepcopy(job.segmenter.state_dict())
         seen = Losses()
-        for stage in stages(name, settings, job):
+        for stage in stages_of(name, settings, job):
             stage.settings = stage.settings.model_copy(update={"steps": 5, "epochs": None, "batch": 4})
             job.segmenter.cpu().load_state_dict(start)
             stage.begin(job)

@@ -1,0 +1,30 @@
+"""A step in the memory layout and the precision of fast steps learns what a plain one does, within a stated share."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
+import torch
+from stage_tester import loss_and_gradient, stages_of
+
+from suture.methods.stage import Job, Part
+from suture.models.segmenter import set_dropout
+
+
+@pytest.mark.parametrize("name", ["supervised", "pgvcl", "stitch"])
+def test_channels_last_and_bf16_learn_the_same(name: str, tiny_job: Callable[..., Job]) -> None:
+    """Up to a share of the loss, and of the gradient's length; bf16 rounds what every layer gives to 8 bits."""
+    job = tiny_job()
+    *_, stage = (stage for stage in stages_of(name, {}, job) if stage.name in ("contrast", "train"))
+    stage.begin(job)
+    set_dropout(stage, active=False)  # its draws depend on the order in memory
+    batch = stage.render(stage.draw(Part(0, range(8), range(8))))
+    state = deepcopy(stage.state_dict())
+
+    plain_loss, plain_gradient = loss_and_gradient(stage, batch, state)
+    stage.to(memory_format=torch.channels_last)
+    for precision, of_loss, of_gradient in ((torch.float32, 1e-5, 0.01), (torch.bfloat16, 2e-3, 0.25)):
+        loss, gradient = loss_and_gradient(stage, batch, state, precision)
+        assert loss == pytest.approx(plain_loss, rel=of_loss)
+        assert (gradient - plain_gradient).norm() <= of_gradient * plain_gradient.norm()
+    assert loss != plain_loss, "bf16 rounds"
