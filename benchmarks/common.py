@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from suture.files import write_text
+
 ROOT = Path(__file__).resolve().parents[1]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 CUDA = DEVICE.type == "cuda"
@@ -44,7 +46,7 @@ def report(name: str, figures: Mapping[str, Any], file: Path | None) -> None:
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"benchmark": name, "machine": here, **figures}, indent=1, ensure_ascii=False)
-        file.write_text(text + "\n", encoding="utf-8")
+        write_text(file, text + "\n")
 
 
 def table(rows: Iterable[Sequence[Any]], head: Sequence[str]) -> str:

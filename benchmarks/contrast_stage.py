@@ -95,9 +95,11 @@ def small_card() -> Iterator[None]:
     if CUDA:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, SMALL_CARD / total))
-    yield
-    if CUDA:
-        torch.cuda.set_per_process_memory_fraction(1.0)
+    try:
+        yield
+    finally:
+        if CUDA:
+            torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def floor(bench: Bench) -> dict[str, float]:
@@ -187,8 +189,12 @@ def main() -> None:
         bench = Bench(chosen)
     for mode in chosen.modes:
         row: dict[str, Any] = {"bare": None, "by_flops": None}
-        with clock(took, mode):
-            measure(bench, mode, row)
+        try:
+            with clock(took, mode):
+                measure(bench, mode, row)
+        except torch.cuda.OutOfMemoryError:
+            print(f"{mode}: does not fit", flush=True)
+            continue
         rows[mode] = row
         loaded = row["loaded"]
         print(

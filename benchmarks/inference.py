@@ -79,13 +79,13 @@ def repeated(path: Path, times: int) -> Path:
     longer = path.with_stem(f"{path.stem}-{times}")
     with av.open(str(path)) as video, av.open(str(longer), "w") as result:
         stream = video.streams.video[0]
-        copy = result.add_stream_from_template(stream)
+        target = result.add_stream_from_template(stream)
         packets = [packet for packet in video.demux(stream) if packet.dts is not None]
         length = round(stream.frames / FPS / stream.time_base)
         for number in range(times):
             for packet in packets:
                 again = av.Packet(bytes(packet))
-                again.stream, again.time_base, again.is_keyframe = copy, packet.time_base, packet.is_keyframe
+                again.stream, again.time_base, again.is_keyframe = target, packet.time_base, packet.is_keyframe
                 again.pts, again.dts = packet.pts + number * length, packet.dts + number * length
                 result.mux(again)
     return longer

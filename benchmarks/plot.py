@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from common import ROOT, show, table
-from growth import BATCH
+from growth import epoch_seconds
 from matplotlib.figure import Figure
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -196,15 +196,15 @@ def growth_frames(facts: Facts) -> str:
 
     cells = (
         (
-            *(row["frames"], row.get("first_seconds"), row["seconds"], row.get("cpu_seconds"), without_import(row)),
-            *(row["private_bytes"] / 1e6, row["batch_ms"], row["batch_ms"] * row["frames"] / BATCH / 1000),
+            *(row["frames"], row["first_seconds"], row["seconds"], row["cpu_seconds"], without_import(row)),
+            *(row["private_bytes"] / 1e6, row["batch_ms"], epoch_seconds(row)),
         )
         for row in rows
     )
     head = ("frames", "first start s", "start s", "of CPU", "without import", "private MB", "batch ms", "epoch s")
-    epochs = large["batch_ms"] * large["frames"] / (small["batch_ms"] * small["frames"])
+    epochs = epoch_seconds(large) / epoch_seconds(small)
     return (
-        f"{compact(cells, head)}\n\n{ratio(large['frames'], small['frames'])} the frames: start-up "
+        f"{table(cells, head)}\n\n{ratio(large['frames'], small['frames'])} the frames: start-up "
         f"{large['seconds'] / small['seconds']:.2f}× (promised: under 2×; without importing torch, whose time varies "
         f"with what else the machine does, from {without_import(small):.1f} to {without_import(large):.1f} s), "
         f"{(large['private_bytes'] - small['private_bytes']) / 1e6:.0f} MB more memory (promised: under 200 MB), and "
@@ -246,9 +246,8 @@ def latency(facts: Facts) -> str:
 
 def export(facts: Facts) -> str:
     head = ("network", "frames", "ONNX Runtime fps", "eager PyTorch fps", "ratio")
-    typical = facts.get("medians", [None] * len(facts["rows"]))
-    rows = ((*row[:-1], f"{row[-1]:.2f}×", fps) for row, fps in zip(facts["rows"], typical, strict=True))
-    return compact(rows, (*head, "ONNX Runtime, median"))
+    rows = ((*row[:-1], f"{row[-1]:.2f}×", fps) for row, fps in zip(facts["rows"], facts["medians"], strict=True))
+    return table(rows, (*head, "ONNX Runtime, median"))
 
 
 def cpu(facts: Facts) -> str:
@@ -413,7 +412,7 @@ def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
         memory.bar(names, [row["private_bytes"] / 1e6 for row in rows], color=OURS)
         memory.set(title="private memory", xlabel="frames", ylabel="MB")
         x = [row["frames"] for row in rows]
-        batches = [row["batch_ms"] * row["frames"] / BATCH / 1000 for row in rows]
+        batches = [epoch_seconds(row) for row in rows]
         epoch.plot(x, batches, "o-", color=OURS, label="all batches of an epoch")
         epoch.plot(x, [batches[0] * a / x[0] for a in x], "--", color=FLOOR, label="linear from the first")
         epoch.set(title=f"drawing an epoch, {device(frames)}", xscale="log", yscale="log", xlabel="frames", ylabel="s")

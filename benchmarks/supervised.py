@@ -110,7 +110,9 @@ def measure(bench: Bench, name: str) -> dict[str, Any]:
 def measured_before(file: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
     """The figures of a file, if they are of the same commit, machine and settings."""
     known = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
-    return known if (known.get("machine"), known.get("settings")) == (facts(), settings) else {}
+    here = facts()
+    named = not here["commit"].endswith(("-dirty", "unknown"))  # else the code may have changed meanwhile
+    return known if named and (known.get("machine"), known.get("settings")) == (here, settings) else {}
 
 
 def main() -> None:

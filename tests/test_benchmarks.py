@@ -140,11 +140,16 @@ def test_a_step_is_told_against_one_of_strong_and_stages_are_gone_on_with(
 ) -> None:
     supervised, plot = load("supervised"), load("plot")
     monkeypatch.setattr(supervised, "matrix_pace", lambda: 1e9)
+    here = supervised.facts() | {"commit": "0123456"}
+    for module in (supervised, load("common")):
+        monkeypatch.setattr(module, "facts", lambda: here)
     options, measured, measure = f"{TINY} --small-batch 2 --stages strong", [], supervised.measure
     monkeypatch.setattr(supervised, "measure", lambda bench, name: measured.append(name) or measure(bench, name))
     run(supervised, monkeypatch, options, tmp_path)
     facts = run(supervised, monkeypatch, f"{options} pixpro dmt", tmp_path)
     assert measured == list(facts["rows"]) == ["strong", "pixpro", "dmt"]
+    here["commit"] += "-dirty"
+    assert not supervised.measured_before(tmp_path / "figures.json", facts["settings"])
     step = {name: row["loaded"]["step_ms"] for name, row in facts["rows"].items()}
     assert f"{step['dmt'] / step['strong']:.2f}x" in capsys.readouterr().out
     shown = plot.supervised(facts)

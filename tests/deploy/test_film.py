@@ -3,6 +3,7 @@
 import errno
 import resource
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -179,7 +180,10 @@ def test_frames_wait_in_bounded_number(tmp_path: Path, monkeypatch: pytest.Monke
 
     thread = threading.Thread(target=add)
     thread.start()
-    thread.join(0.5)
+    ends = time.monotonic() + 60
+    while len(added) <= 3 * GROUP and time.monotonic() < ends:
+        time.sleep(0.01)
+    thread.join(0.2)
     assert len(added) == 3 * GROUP + 1  # one more stands before the door
     assert not any(taken is None or taken.done() for taken in added)
     may.set()

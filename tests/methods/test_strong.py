@@ -140,7 +140,7 @@ def test_late_in_the_stage_only_hard_pixels_count() -> None:
 
 
 def test_in_the_end_views_are_settled(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), steps=8, settle=0.25, strong_labelled=1, restyle=1, cutmix=1, settled=PLAIN)
+    stage = begun(tiny_job(), steps=8, settle_from=0.75, strong_labelled=1, restyle=1, cutmix=1, settled=PLAIN)
     early, late = (stage.draw(WHOLE._replace(step=step)) for step in (5, 6))
     assert (early.boxes[:, 2] > early.boxes[:, 0]).all()
     assert not torch.equal(early.donors, torch.arange(4))

@@ -28,14 +28,14 @@ TICK = Fraction(1, 90_000)
 """The clock of written videos: MPEG's own, which frame rates and milliseconds divide."""
 _BT601 = 6  # the matrix that OpenCV converts to yuv420 by, named as FFmpeg names it
 _LIMITED, _FULL = 1, 2
-_H264 = {"qp": "25", "preset": "ultrafast", "forced-idr": "1"}
+_H264 = {"qp": "25", "preset": "ultrafast", "forced-idr": "1", "x264-params": "ipratio=1"}
 """Encoding must not hold back what predicts: a fifth of the work of `veryfast` at crf 20 at about the same
 signal-to-noise ratio, for half as many bytes again (benchmarks/film.py). To spend the same on each frame spares a third
-of what crf takes, and no seam is seen between groups, whose first frames are made to build on nothing before."""
+of what crf takes. The first frame of a group builds on nothing before; without `ipratio` it would stand out."""
 _FFV1 = {"level": "3", "slicecrc": "1"}
 GROUP = 16
 """Frames of a group. All encoders are at work only if so many frames each are waiting for them, and these hold memory;
-but the first frame of a group takes about twice the bytes of others."""
+but the first frame of a group takes several times the bytes of others."""
 THREADS = 4
 """Of each encoder, where there are several: few wait little for each other."""
 MOST = 4

@@ -55,9 +55,10 @@ class StrongSettings(TrainingSettings):
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
     """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
-    settle: float = Field(0, ge=0, le=1)
-    """The share of the steps, the last ones, in which labelled views are neither strong nor patched, but `settled`."""
+    settle_from: float = Field(1, ge=0, le=1)
+    """From which share of the steps on labelled views are neither strong nor patched, but `settled`; 1 is never."""
     settled: Augment = Augment(crop=(0.7, 1.0))
+    """Nearly as frames are seen in use."""
 
 
 @method("strong")
@@ -117,7 +118,7 @@ class StrongViews:
 
     def draw(self, part: Part) -> StrongBatch:
         s = self.settings
-        settled = part.step >= (1 - s.settle) * self.stage.total_steps
+        settled = part.step >= s.settle_from * self.stage.total_steps
         numbers = [self.turn(part.step, place)[0] for place in part.all]
         own, draws, donors, boxes = [], [], [], []
         for place in part.own:

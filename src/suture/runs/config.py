@@ -104,8 +104,8 @@ class ComputeSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _always_so(cls, said: Any) -> Any:
-        """Runs of earlier versions say `channels_last: true`, as a setting; now there is no other way."""
+    def _without_channels_last(cls, said: Any) -> Any:
+        """Runs of earlier versions, some still to be gone on with, say it as a setting; it always is so."""
         if isinstance(said, Mapping) and said.get("channels_last") is True:
             return {key: value for key, value in said.items() if key != "channels_last"}
         return said
