@@ -17,7 +17,8 @@ from unittest import mock
 
 import av
 import numpy as np
-from common import parser, report, table
+import plot
+from common import parser, report
 from inference import FPS, scenes
 
 from suture.deploy import film
@@ -89,16 +90,9 @@ def main() -> None:
             size = path.stat().st_size / len(frames)
             rows.append({"way": way, "cpu_ms": spent, "bytes": size, "psnr": noise_ratio(frames, path)})
     print(f"{said.frames} frames of {said.size}:")
-    first = rows[0]
-    cells = (
-        [
-            *(row["way"], row["cpu_ms"], f"{row['cpu_ms'] / first['cpu_ms']:.2f}x", row["bytes"] / 1000),
-            *(f"{row['bytes'] / first['bytes']:.2f}x", row["psnr"]),
-        ]
-        for row in rows
-    )
-    print(table(cells, ("x264", "ms of a core", "ratio", "kB a frame", "ratio", "PSNR, dB")))
-    report("film", {"size": said.size, "frames": said.frames, "rows": rows}, said.json)
+    figures = {"size": said.size, "frames": said.frames, "rows": rows}
+    print(plot.film(figures))
+    report("film", figures, said.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Real files for the tests of prediction: a tiny finished model, videos of many kinds; and what passes for a GPU."""
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
@@ -108,6 +109,14 @@ class Here:
     def download(self, results: list[torch.Tensor], into: list[torch.Tensor | None]) -> tuple[list[torch.Tensor], None]:
         copies = [one if memory is None else memory.copy_(one) for one, memory in zip(results, into, strict=True)]
         return copies, None
+
+
+def wait(until: Callable[[], bool]) -> None:
+    """Until it is so, which must not take long."""
+    last = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < last
+        time.sleep(0.01)
 
 
 def as_on_a_gpu(folder: Path, device: str = "cpu") -> Predictor:

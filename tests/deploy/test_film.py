@@ -3,7 +3,6 @@
 import errno
 import resource
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -12,7 +11,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from predict_files import picture
+from predict_files import picture, wait
 
 from suture.data.video import VideoFile
 from suture.deploy import film
@@ -180,9 +179,7 @@ def test_frames_wait_in_bounded_number(tmp_path: Path, monkeypatch: pytest.Monke
 
     thread = threading.Thread(target=add)
     thread.start()
-    ends = time.monotonic() + 60
-    while len(added) <= 3 * GROUP and time.monotonic() < ends:
-        time.sleep(0.01)
+    wait(lambda: len(added) > 3 * GROUP)
     thread.join(0.2)
     assert len(added) == 3 * GROUP + 1  # one more stands before the door
     assert not any(taken is None or taken.done() for taken in added)

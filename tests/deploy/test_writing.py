@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -22,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from predict_files import as_on_a_gpu, picture, write_images, write_model, write_video
+from predict_files import as_on_a_gpu, picture, wait, write_images, write_model, write_video
 from rich.console import Console
 
 from suture.deploy.clipfiles import ClipFiles, Finished, Plan, Seen
@@ -247,7 +246,7 @@ def test_a_batch_is_answered_when_its_memory_is_free() -> None:
         clip = _Clip(files, line, 2, pools)
         for start in range(0, 12, 4):
             clip.begin([Seen(index, "", 0.0) for index in range(start, start + 4)])
-        _wait(lambda: len(taken) == 12)
+        wait(lambda: len(taken) == 12)
         for future in taken[3:8]:
             future.set_result(None)
         with pytest.raises(Empty):
@@ -295,24 +294,17 @@ def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path,
     (tmp_path / "script.py").write_text(SCRIPT.format(**words))
     process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stderr=subprocess.DEVNULL)
     journal = tmp_path / "out/case/.journal.jsonl"
-    _wait(lambda: journal.exists() and len(journal.read_text().splitlines()) > 10)
+    wait(lambda: journal.exists() and len(journal.read_text().splitlines()) > 10)
     others = psutil.Process(process.pid).children()
     assert len(others) >= 2
     process.send_signal(how)
     assert process.wait(60) == (130 if how == signal.SIGINT else -how)
-    _wait(lambda: not any(other.is_running() and other.status() != psutil.STATUS_ZOMBIE for other in others))
+    wait(lambda: not any(other.is_running() and other.status() != psutil.STATUS_ZOMBIE for other in others))
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
     assert left == {"masks", ".journal.jsonl"}
     run(predictor, given, tmp_path / "out")
     run(predictor, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-
-
-def _wait(until: Callable[[], bool]) -> None:
-    last = time.monotonic() + 60
-    while not until():
-        assert time.monotonic() < last
-        time.sleep(0.01)
 
 
 def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:
