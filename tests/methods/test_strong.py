@@ -137,15 +137,3 @@ def test_late_in_the_stage_only_hard_pixels_count() -> None:
     )
     assert hard > everything
     assert [mean(0.4, 0.5), mean(0.5, 0.5), mean(0.9, 1)] == pytest.approx([everything, hard, everything])
-
-
-def test_in_the_end_views_are_settled(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), steps=8, settle_from=0.75, strong_labelled=1, restyle=1, cutmix=1, settled=PLAIN)
-    early, late = (stage.draw(WHOLE._replace(step=step)) for step in (5, 6))
-    assert (early.boxes[:, 2] > early.boxes[:, 0]).all()
-    assert not torch.equal(early.donors, torch.arange(4))
-    numbers = [stage.views.turn(6, place)[0] for place in range(4)]
-    truth = stage.job.frames.collate(numbers, [ViewDraw(np.array([0, 0, 1, 1.0]), False, UNCHANGED)] * 4)
-    images, labels = stage.render(late)
-    torch.testing.assert_close(images, render_images(truth, stage.job.size), atol=1e-5, rtol=0)
-    assert torch.equal(labels, render_labels(truth, stage.job.size))

@@ -1,9 +1,9 @@
 """Stitch: one training on labelled and unlabelled frames that takes from the video what it knows.
 
-The student learns from strong views of the labelled frames (`strong`, its control) and, from strong views of unlabelled
-ones, what the teacher says of the weak views: the teacher is the average of the student's weights and what is handed
-on. Before the student learns it, the true labels of the nearest labelled frame of the shot are carried over along the
-correspondence of the teacher's features, and the two opinions are joined.
+The student learns from views of the labelled frames, as in `strong`, its control, but in mild colours; and, from strong
+views of unlabelled ones, what the teacher says of the weak views: the teacher is the average of the student's weights
+and what is handed on. Before the student learns it, the true labels of the nearest labelled frame of the shot are
+carried over along the correspondence of the teacher's features, and the two opinions are joined.
 """
 
 from collections.abc import Iterator
@@ -52,6 +52,7 @@ class CorrespondenceSettings(Settings):
 class StitchSettings(StrongSettings, SemiSettings):
     """A weight of 0 switches its part off."""
 
+    strong_labelled: float = Field(0, ge=0, le=1)
     consistency: float = Field(0.5, ge=0)
     """The weight of what the teacher says, beside 1 of the labels."""
     confidence: float = Field(0.98, ge=0, le=1)

@@ -33,7 +33,7 @@ from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
-from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_gather
+from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings, all_gather
 from suture.settings import Settings
 
 
@@ -41,9 +41,9 @@ class StrongSettings(TrainingSettings):
     """As many steps as the baseline; a share of 0 switches its part off."""
 
     steps: int | None = Field(2000, ge=1)
+    optimizer: OptimizerSettings = OptimizerSettings(lr=3e-4)
     ema: float = Field(0.996, gt=0, lt=1)
-    augment: Augment = Augment(crop=(0.3, 1.0))
-    strong: Augment = Augment(crop=(0.3, 1.0), color=COLORS["strong"])
+    strong: Augment = Augment(color=COLORS["strong"])
     """Crop, flip and colours of strong views; those of the others are in `augment`."""
     strong_labelled: float = Field(0.5, ge=0, le=1)
     """The share of labelled views that are strong."""
@@ -55,10 +55,6 @@ class StrongSettings(TrainingSettings):
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
     """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
-    settle_from: float = Field(1, ge=0, le=1)
-    """From which share of the steps on labelled views are neither strong nor patched, but `settled`; 1 is never."""
-    settled: Augment = Augment(crop=(0.7, 1.0))
-    """Nearly as frames are seen in use."""
 
 
 @method("strong")
@@ -118,14 +114,13 @@ class StrongViews:
 
     def draw(self, part: Part) -> StrongBatch:
         s = self.settings
-        settled = part.step >= s.settle_from * self.stage.total_steps
         numbers = [self.turn(part.step, place)[0] for place in part.all]
         own, draws, donors, boxes = [], [], [], []
         for place in part.own:
             number, shown = self.turn(part.step, place)
             rng = self.stage.rng(part.step, place)
-            strong = rng.random() < s.strong_labelled and not settled
-            draw = draw_view(rng, s.settled if settled else s.strong if strong else s.augment)
+            strong = rng.random() < s.strong_labelled
+            draw = draw_view(rng, s.strong if strong else s.augment)
             if shown is not None:
                 labels = self._labels(number)
                 row, column = rng.choice(np.argwhere(labels == shown))
@@ -133,7 +128,7 @@ class StrongViews:
             own.append(number)
             draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
-            boxes.append(draw_patch(rng, 0 if settled else s.cutmix))
+            boxes.append(draw_patch(rng, s.cutmix))
         return StrongBatch(
             self.frames.collate(own, draws),
             layer(draws, [self.inside[self.frames.places[number][0].id] for number in own]),
