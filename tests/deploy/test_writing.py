@@ -24,6 +24,7 @@ import torch
 from predict_files import as_on_a_gpu, picture, wait, write_images, write_model, write_video
 from rich.console import Console
 
+from suture.deploy import writing
 from suture.deploy.clipfiles import ClipFiles, Finished, Plan, Seen
 from suture.deploy.film import GROUP
 from suture.deploy.gpu import Gpu
@@ -305,6 +306,25 @@ def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path,
     run(predictor, given, tmp_path / "out")
     run(predictor, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("enough", "most"), [(2**30, writing.PLACES), (0, writing.FEWEST)])
+def test_places_are_made_as_they_are_needed(enough: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "ENOUGH", enough)
+    writer = writing.Writer(SimpleNamespace(pin=lambda memory: None, unpin=lambda memory: None))
+    writer._start()
+    first = writer.take()
+    writer.give_back(first)
+    places = [writer.take() for _ in range(most)]
+    assert places[0] is first
+    assert len(set(places)) == most
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(writer.take)
+        with pytest.raises(TimeoutError):
+            waits.result(0.2)
+        writer.give_back(places[3])
+        assert waits.result(10) is places[3]
+    writer.close()
 
 
 def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:

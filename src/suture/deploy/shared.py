@@ -32,16 +32,17 @@ class Memory:
 
     def __init__(self, file: int | None = None) -> None:
         self.file = os.memfd_create("suture") if file is None else file
-        self._size = 0
+        self.size = 0
+        """Bytes that were given out."""
         self._lock = Lock()
         self._seen: mmap.mmap | None = None
 
     def grow(self, size: int) -> tuple[int, mmap.mmap]:
         """So many new bytes, and where they begin."""
         with self._lock:
-            start = self._size
-            self._size += math.ceil(size / mmap.PAGESIZE) * mmap.PAGESIZE
-            os.ftruncate(self.file, self._size)
+            start = self.size
+            self.size += math.ceil(size / mmap.PAGESIZE) * mmap.PAGESIZE
+            os.ftruncate(self.file, self.size)
         return start, mmap.mmap(self.file, size, offset=start)
 
     def __getitem__(self, span: Span) -> np.ndarray:

@@ -27,9 +27,13 @@ from suture.deploy.overlap import PATIENCE, cores
 from suture.deploy.shared import Buffer, Line, Memory, Span
 from suture.errors import UserError
 
-PLACES = 8
-"""Batches between decoder and files: some being copied, some on the GPU, some being written. Less than four could wait
-for each other: so many are prepared at once."""
+PLACES = 16
+"""Batches between decoder and files: some being copied, some on the GPU, most being written. The slower the cores, the
+longer that takes, and the more are needed for the GPU not to wait."""
+FEWEST = 8
+"""That many there may always be. Less than four could wait for each other: so many are prepared at once."""
+ENOUGH = 2 * 2**30
+"""Bytes: once there are so many, which the system cannot move, the fewest have to do."""
 _MOST = 3
 """Processes that make files of frames in any order: with more, the lock of the one that predicts is the shortest."""
 _LAST_WORDS = 30
@@ -193,10 +197,15 @@ class Writer:
             raise
 
     def take(self) -> Place:
-        """Memory for a batch: waits for some that is free."""
+        """Memory for a batch: some that is free, or new; or waits for some. One thread at a time may ask."""
         while not self._left.is_set():
+            made = len(self._places)
+            more = made < FEWEST or (made < PLACES and self._memory.size < ENOUGH)
             with suppress(Empty):
-                return self._free.get(timeout=PATIENCE)
+                return self._free.get(timeout=0 if more else PATIENCE)
+            if more:
+                self._places.append(Place(self._memory, self._gpu))
+                return self._places[-1]
         raise EOFError
 
     def give_back(self, place: Place) -> None:
@@ -221,15 +230,13 @@ class Writer:
     def _start(self) -> None:
         self.close()
         self._left.clear()
-        memory = Memory()
-        places = [Place(memory, self._gpu) for _ in range(PLACES)]
+        self._memory = memory = Memory()
+        self._places: list[Place] = []
         self._free: Queue[Place] = Queue()
-        for place in places:
-            self.give_back(place)
         others = max(1, min(_MOST, cores() // 4))
         threads = min(FINISHING, cores())
         self._processes = [Process(memory, share) for share in (threads, *[math.ceil(threads / others)] * others)]
-        self.close = weakref.finalize(self, _close, self._processes, places, memory)
+        self.close = weakref.finalize(self, _close, self._processes, self._places, memory)
 
 
 def _close(processes: list[Process], places: list[Place], memory: Memory) -> None:
