@@ -308,6 +308,7 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank 12gb --steps 80", contrast_stage),
     "contrast_stage_paper": ("contrast_stage.py --modes paper shared --steps 40 --resident-steps 0", contrast_stage),
+    "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "supervised": ("supervised.py --steps 25 --stages supervised strong unimatch uamt", supervised),
     "stitch": ("supervised.py --steps 25 --no-compile --stages strong stitch", supervised),
@@ -324,6 +325,7 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "latency_cpu": ("latency.py --device cpu", latency),
     "export": ("export.py", export),
     "cpu": ("cpu.py", cpu),
+    "cpu_bf16": ("cpu.py --rounds 2", cpu),
 }
 """The command that measures a table's figures, and how they are shown."""
 
