@@ -13,7 +13,7 @@ demo: demo/data ## the whole job on generated video, in demo/: check, train, eva
 	@.venv/bin/suture train demo/data --preset demo --set method=pgvcl -o demo/runs/pgvcl
 	@.venv/bin/suture train demo/data --preset demo -o demo/runs/stitch
 	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
-	@.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions
+	@.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
 
 test: lint ## lint, then all tests
 	@.venv/bin/python -m pytest -q -n auto --dist loadfile

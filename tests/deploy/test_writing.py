@@ -308,23 +308,45 @@ def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path,
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("enough", "most"), [(2**30, writing.PLACES), (0, writing.FEWEST)])
-def test_places_are_made_as_they_are_needed(enough: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "ENOUGH", enough)
-    writer = writing.Writer(SimpleNamespace(pin=lambda memory: None, unpin=lambda memory: None))
+def test_places_are_made_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen for small frames; after a clip of large ones no more than eight, the others' memory is given back."""
+    monkeypatch.setattr(writing, "ENOUGH", 2**20)
+    pinned: list[int] = []
+    gpu = SimpleNamespace(pin=lambda new: pinned.append(len(new)), unpin=lambda old: pinned.remove(len(old)))
+    writer = writing.Writer(gpu)
     writer._start()
+
+    def take_all(count: int, size: int) -> list[writing.Place]:
+        places = []
+        for _ in range(count):
+            places.append(writer.take())
+            places[-1].masks.shaped((size,))
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(writer.take)
+            with pytest.raises(TimeoutError):
+                waits.result(0.2)
+            writer.give_back(places[3])
+            assert waits.result(10) is places[3]
+        assert len(set(places)) == count
+        return places
+
     first = writer.take()
     writer.give_back(first)
-    places = [writer.take() for _ in range(most)]
-    assert places[0] is first
-    assert len(set(places)) == most
-    with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(writer.take)
-        with pytest.raises(TimeoutError):
-            waits.result(0.2)
-        writer.give_back(places[3])
-        assert waits.result(10) is places[3]
+    small = take_all(writing.PLACES, 1000)
+    assert small[0] is first
+    for place in small:
+        writer.give_back(place)
+    assert len(writer._places) == writing.PLACES
+    large = [writer.take() for _ in range(writing.PLACES)]
+    for place in large:
+        place.masks.shaped((2**20,))
+    for place in large:
+        writer.give_back(place)
+    assert len(writer._places) == writing.FEWEST
+    assert sum(pinned) == writing.FEWEST * 2**20
+    take_all(writing.FEWEST, 2**20)
     writer.close()
+    assert not pinned
 
 
 def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:

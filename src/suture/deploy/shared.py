@@ -32,17 +32,16 @@ class Memory:
 
     def __init__(self, file: int | None = None) -> None:
         self.file = os.memfd_create("suture") if file is None else file
-        self.size = 0
-        """Bytes that were given out."""
+        self._size = 0
         self._lock = Lock()
         self._seen: mmap.mmap | None = None
 
     def grow(self, size: int) -> tuple[int, mmap.mmap]:
         """So many new bytes, and where they begin."""
         with self._lock:
-            start = self.size
-            self.size += math.ceil(size / mmap.PAGESIZE) * mmap.PAGESIZE
-            os.ftruncate(self.file, self.size)
+            start = self._size
+            self._size += math.ceil(size / mmap.PAGESIZE) * mmap.PAGESIZE
+            os.ftruncate(self.file, self._size)
         return start, mmap.mmap(self.file, size, offset=start)
 
     def __getitem__(self, span: Span) -> np.ndarray:
@@ -81,6 +80,11 @@ class Buffer:
             self._start, self._map, self._bytes = start, grown, fresh
         self.span = Span(self._start, tuple(shape))
         return self._bytes[:size].reshape(shape)
+
+    @property
+    def nbytes(self) -> int:
+        """What it has room for."""
+        return len(self._bytes)
 
     def close(self) -> None:
         """Give its memory back."""

@@ -33,7 +33,7 @@ longer that takes, and the more are needed for the GPU not to wait."""
 FEWEST = 8
 """That many there may always be. Less than four could wait for each other: so many are prepared at once."""
 ENOUGH = 2 * 2**30
-"""Bytes: once there are so many, which the system cannot move, the fewest have to do."""
+"""Bytes, which the system cannot move: while they take more, there are no more than the fewest."""
 _MOST = 3
 """Processes that make files of frames in any order: with more, the lock of the one that predicts is the shortest."""
 _LAST_WORDS = 30
@@ -63,6 +63,10 @@ class Place:
     def spans(self) -> list[Span | None]:
         """Where the three are; None for those that this batch does not have."""
         return [buffer.span for buffer in self._all]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(buffer.nbytes for buffer in self._all)
 
     def clear(self) -> None:
         """Forget the batch."""
@@ -199,19 +203,33 @@ class Writer:
     def take(self) -> Place:
         """Memory for a batch: some that is free, or new; or waits for some. One thread at a time may ask."""
         while not self._left.is_set():
-            made = len(self._places)
-            more = made < FEWEST or (made < PLACES and self._memory.size < ENOUGH)
+            with self._counting:
+                more = len(self._places) < self._most
             with suppress(Empty):
                 return self._free.get(timeout=0 if more else PATIENCE)
             if more:
-                self._places.append(Place(self._memory, self._gpu))
-                return self._places[-1]
+                place = Place(self._memory, self._gpu)
+                with self._counting:
+                    self._places.append(place)
+                return place
         raise EOFError
 
     def give_back(self, place: Place) -> None:
         """Memory that a later batch may have."""
         place.clear()
-        self._free.put(place)
+        with self._counting:
+            surplus = len(self._places) > self._most  # there were more for a clip of smaller frames
+            if surplus:
+                self._places.remove(place)
+        if surplus:
+            place.close()
+        else:
+            self._free.put(place)
+
+    @property
+    def _most(self) -> int:
+        """Places that there may be."""
+        return FEWEST if sum(place.nbytes for place in self._places) > ENOUGH else PLACES
 
     def send(self, batch: Batch) -> None:
         """A batch to be written; another thread may receive meanwhile."""
@@ -232,6 +250,7 @@ class Writer:
         self._left.clear()
         self._memory = memory = Memory()
         self._places: list[Place] = []
+        self._counting = Lock()
         self._free: Queue[Place] = Queue()
         others = max(1, min(_MOST, cores() // 4))
         threads = min(FINISHING, cores())
