@@ -262,10 +262,13 @@ def cpu(facts: Facts) -> str:
     )
     head = ("with all above", "supervised step, ms", "contrast step, ms", "the demo's steps, s", "gained", "in all")
     words = [] if facts["bfloat16"] else ["This processor does not compute in bfloat16."]
-    for last, row in steps:
-        if row["way"] == "class sums":
-            noise = abs(row["supervised"] / last["supervised"] - 1)
-            words.append(f"Class sums cannot touch a supervised step: what it changed by, {noise:.0%}, is the noise.")
+    change = {row["way"]: {kind: abs(row[kind] / last[kind] - 1) for kind in facts["steps"]} for last, row in steps}
+    if "aarch64" in facts["machine"]["device"]:
+        noise, nothing = change["class sums"]["supervised"], "Class sums cannot touch a supervised step"
+    else:  # there the convolution is torch's own, see suture.models.depthwise
+        noise = max(change["fast depthwise convolution"].values())
+        nothing = "The depthwise convolution is torch's own on this kind of processor"
+    words.append(f"{nothing}: what it changed by, {noise:.0%}, is the noise.")
     return table(cells, head) + "\n\n" + " ".join(words)
 
 

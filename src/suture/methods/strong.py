@@ -1,4 +1,4 @@
-"""Supervised training with strong views of the labelled frames: what `stitch` does with labels, and its control.
+"""Supervised training with strong views of the labelled frames: the control of `stitch`, and its part for labels.
 
 Rare classes are shown more often; colours are moved far, and taken from other videos; patches are exchanged (CutMix).
 What is handed on is an average of the weights. It needs no unlabelled frame, so it also says what all labels are worth.
@@ -59,7 +59,7 @@ class StrongSettings(TrainingSettings):
 
 @method("strong")
 class StrongOnly(Method):
-    """The labelled frames alone, with all that `stitch` does to them: its control."""
+    """The labelled frames alone, half of them in strong colours; with `strong_labelled` 0, as `stitch` sees them."""
 
     class Settings(Settings):
         train: StrongSettings = StrongSettings()
@@ -146,7 +146,7 @@ class StrongViews:
 
 
 class Strong(Stage):
-    """Cross entropy on strong views of the labelled frames."""
+    """Cross entropy on views of the labelled frames."""
 
     settings: StrongSettings
 
