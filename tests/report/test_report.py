@@ -178,6 +178,11 @@ def test_run_that_is_not_finished(runs: Runs, tmp_path: Path, console: Console) 
     assert "half is not finished" in page
     assert page.count(">not done yet<") == 2
     assert [panel["title"] for panel in content(page)["viewers"]["predictions"]["panels"]] == ["truth", "supervised"]
+    alone = write_report([run], tmp_path / "alone.html", console=console).read_text()
+    assert "half cannot be scored yet, as training is not finished." in alone
+    assert "in finished stages" in alone
+    assert "No new video has masks" not in alone
+    assert "Completion was not measured" not in alone
 
 
 def without_data(runs: Runs, tmp_path: Path) -> Path:

@@ -255,7 +255,7 @@ def test_relocated_there_and_back(tmp_path: Path) -> None:
 
 def test_differences_name_the_place() -> None:
     before, after = {"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 1, "c": 3}, "e": 4, "d": [1]}
-    assert differences(before, after) == ["a.c: 2 → 3", "e: None → 4"]
+    assert differences(before, after) == ["a.c: 2 → 3", "e: null → 4"]
 
 
 def test_set_value_makes_sections_as_needed() -> None:

@@ -60,6 +60,9 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
 def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: bool) -> list[str]:
     """Why a kind of score is missing."""
     said = []
+    waiting = [run.name for run in runs if not run.finished]
+    if waiting and len(scored) < len(SETS):
+        return [f"{' and '.join(waiting)} cannot be scored yet, as training is not finished."]
     if not any(which != COMPLETION for which in scored):
         if any(run.config.evaluation.splits for run in runs):
             below = "; what can be said without truth is below" if has_footage else ""
@@ -101,7 +104,8 @@ def facts_of(run: RunFacts) -> dict[str, str]:
         else weights.get("hub") or f"a file, {weights['sha256'][:12]}",
         "device": f"{environment['device']}, precision {environment['precision']}",
         "code": f"Suture {environment['suture']}, commit {(environment['commit'] or 'unknown')[:10]}{changed}",
-        "time": seconds(sum(stage.done["seconds"] for stage in run.stages if stage.done)),
+        "time": seconds(sum(stage.done["seconds"] for stage in run.stages if stage.done))
+        + " in finished stages" * (not run.finished),
     }
 
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,8 @@ class Bar(Callback):
         detail = f"loss {float(stage.last_loss):.3f} {rate:.1f} img/s"
         self._progress.update(self._task, completed=step, detail=detail)
         if not self.console.is_terminal and step < stage.total_steps:
-            line = f"{self.title} {step}/{stage.total_steps} {detail}"
+            left = (stage.total_steps - step) * (now - self._began) / max(step - self._first, 1)
+            line = f"{self.title} {step}/{stage.total_steps} {detail}, {timedelta(seconds=round(left))} left"
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_train_end(self, trainer: L.Trainer, stage: Any) -> None:

@@ -1,6 +1,7 @@
 """The configuration of a run: what the user says, over a preset, over the defaults; unknown keys are refused."""
 
 import difflib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -261,8 +262,13 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{at}{key}.")
         elif a != b:
-            lines.append(f"{at}{key}: {a} → {b}")
+            lines.append(f"{at}{key}: {_as_typed(a)} → {_as_typed(b)}")
     return lines
+
+
+def _as_typed(value: Any) -> str:
+    """A value as one would set it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def without_folders(config: dict[str, Any]) -> dict[str, Any]:
