@@ -1,5 +1,8 @@
 """Words for people."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 
 def number(count: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun.
@@ -8,3 +11,22 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
     ('1 video', '3,000 videos', '2 classes')
     """
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def time_left(remaining: float, done: float, seconds: float) -> str:
+    """How long what remains takes at the pace of what is done.
+
+    >>> time_left(60, 30, 40)
+    '0:01:20 left'
+    """
+    return f"{timedelta(seconds=round(remaining * seconds / max(done, 1)))} left"

@@ -24,7 +24,7 @@ from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
 from suture.files import read_json
-from suture.words import number
+from suture.words import number, time_left
 
 _RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
 _LINES = 5
@@ -219,8 +219,8 @@ def _progress(title: str, total: int, console: Console) -> Iterator[Any]:
             bar.update(task, completed=done, fps=f"{rate:.1f} fps")
         elif now - shown > 30 and done < total:
             shown = now
-            left = timedelta(seconds=round((total - done) / max(rate, 1e-9)))
-            _say(console, f"{title} {done}/{total} {rate:.1f} fps, {left} left")
+            left = time_left(total - done, done - first, now - began)
+            _say(console, f"{title} {done}/{total} {rate:.1f} fps, {left}")
 
     with bar:
         task = bar.add_task(title, total=total, fps="")

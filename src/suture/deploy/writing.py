@@ -218,13 +218,11 @@ class Writer:
         """Memory that a later batch may have."""
         place.clear()
         with self._counting:
-            surplus = len(self._places) > self._most  # there were more for a clip of smaller frames
-            if surplus:
-                self._places.remove(place)
-        if surplus:
-            place.close()
-        else:
-            self._free.put(place)
+            if len(self._places) <= self._most:
+                self._free.put(place)
+                return
+            self._places.remove(place)  # there were more for a clip of smaller frames
+        place.close()
 
     @property
     def _most(self) -> int:

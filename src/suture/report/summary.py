@@ -8,6 +8,7 @@ from suture.evaluation.titles import SCORES, SETS
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
+from suture.words import listed
 
 
 def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
@@ -62,7 +63,7 @@ def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: boo
     said = []
     waiting = [run.name for run in runs if not run.finished]
     if waiting and len(scored) < len(SETS):
-        return [f"{' and '.join(waiting)} cannot be scored yet, as training is not finished."]
+        return [f"{listed(waiting)} cannot be scored yet, as training is not finished."]
     if not any(which != COMPLETION for which in scored):
         if any(run.config.evaluation.splits for run in runs):
             below = "; what can be said without truth is below" if has_footage else ""
@@ -78,9 +79,8 @@ def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: boo
 
 def title(runs: Sequence[RunFacts]) -> str:
     """What the page is about."""
-    *others, last = [run.name for run in runs]
-    named = f"{', '.join(others)} and {last}" if others else last
-    return f"{runs[0].data['dataset']}: {named if len(runs) < 5 else f'{len(runs)} runs'}"
+    named = listed([run.name for run in runs]) if len(runs) < 5 else f"{len(runs)} runs"
+    return f"{runs[0].data['dataset']}: {named}"
 
 
 def facts_of(run: RunFacts) -> dict[str, str]:

@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rich.table import Column
 from suture.errors import UserError
 from suture.files import replacing
 from suture.methods.stage import Stage
+from suture.words import time_left
 
 LONGEST = 60.0
 """Seconds of work that a kill may cost, where steps are slow."""
@@ -166,8 +166,8 @@ class Bar(Callback):
         detail = f"loss {float(stage.last_loss):.3f} {rate:.1f} img/s"
         self._progress.update(self._task, completed=step, detail=detail)
         if not self.console.is_terminal and step < stage.total_steps:
-            left = (stage.total_steps - step) * (now - self._began) / max(step - self._first, 1)
-            line = f"{self.title} {step}/{stage.total_steps} {detail}, {timedelta(seconds=round(left))} left"
+            left = time_left(stage.total_steps - step, step - self._first, now - self._began)
+            line = f"{self.title} {step}/{stage.total_steps} {detail}, {left}"
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_train_end(self, trainer: L.Trainer, stage: Any) -> None:
