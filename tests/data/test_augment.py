@@ -1,6 +1,7 @@
 """What is drawn is what is done to the pixels, the same to images and labels, and whoever else is in the batch."""
 
 import colorsys
+from collections.abc import Iterator
 
 import cv2
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, IterableDataset
 
 from suture.data.augment import (
     COLORS,
@@ -181,7 +183,7 @@ def sample(patches: Patches, place: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_sample_does_not_depend_on_its_batch(
     shapes: list[tuple[int, int]], seed: int, crop: tuple[float, float]
 ) -> None:
-    """Frames and labels of all sizes in one batch: padding never shows."""
+    """Frames and labels of all sizes in one batch."""
     augment = Augment(crop=crop, color="strong")
     views = [draw_view(generator(seed, place), augment) for place in range(len(shapes))]
     images = [noise(*shape, seed=place) for place, shape in enumerate(shapes)]
@@ -191,22 +193,36 @@ def test_a_sample_does_not_depend_on_its_batch(
         alone = collate(views[place : place + 1], images[place : place + 1], labels[place : place + 1])
         image, label = sample(together, place)
         expected_image, expected_label = sample(alone, 0)
-        # Padding changes the scale in which grid_sample counts, and with it the rounding of positions.
+        # A larger patch beside it changes the scale in which grid_sample counts, and with it the rounding of positions.
         torch.testing.assert_close(image, expected_image, atol=3e-5, rtol=0)
         assert torch.equal(label, expected_label)
 
 
-def test_padding_never_leaks() -> None:
-    """A white frame beside a larger black one stays white to its last pixel, labels too."""
+def test_patches_that_lie_one_after_the_other_never_leak() -> None:
+    """A white frame beside a larger black one stays white to its last pixel, labels too; and nothing else is packed."""
     white, black = np.full((9, 11, 3), 255, np.uint8), np.zeros((40, 50, 3), np.uint8)
     for flip in (False, True):
         patches = collate(
             [WHOLE._replace(flip=flip), WHOLE], [white, black], [np.full((5, 4), 3, np.uint8), regions(40, 50)]
         )
-        patches.images.pixels[0, :, 10:] = patches.images.pixels[0, :, :, 12:] = 0  # beyond the repeated edge
-        patches.labels.pixels[0, 6:] = patches.labels.pixels[0, :, 5:] = 0
+        assert patches.images.pixels.shape == (9 * 11 + 40 * 50, 3)
+        assert patches.labels.pixels.shape == (5 * 4 + 40 * 50,)
         assert (render_images(patches, (64, 64))[0] > 1 - 1e-5).all()
         assert (render_labels(patches, (64, 64))[0] == 3).all()
+
+
+def test_a_worker_packs_into_memory_that_the_loader_shares() -> None:
+    class One(IterableDataset[Patches]):
+        def __iter__(self) -> Iterator[Patches]:
+            patches = collate([WHOLE], [noise(20, 30)], [regions(20, 30)])
+            assert patches.images.pixels.is_shared()
+            yield patches
+
+    (found,) = DataLoader(One(), batch_size=None, num_workers=1, multiprocessing_context="fork")
+    alone = collate([WHOLE], [noise(20, 30)], [regions(20, 30)])
+    assert not alone.images.pixels.is_shared()
+    for one, other in zip(sample(found, 0), sample(alone, 0), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_frame_without_labels_is_all_ignore_and_without_confidence_all_sure() -> None:

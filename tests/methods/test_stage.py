@@ -86,6 +86,23 @@ def test_workers_do_not_change_the_order(tiny_job: Build, workers: int) -> None:
     assert later == [3, 3, 4, 4]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="batches are sent to a GPU")
+def test_batches_that_are_sent_beside_the_steps_arrive_whole(tiny_job: Build) -> None:
+    """Each is read after some work that takes longer than to send the next."""
+    device = torch.device("cuda")
+    stage = line(tiny_job, {"steps": 20}, device=device)
+    factor = torch.rand(4096, 4096, device=device)
+    sums = []
+    for step in range(20):
+        batch = torch.full((16 * 2**20 + step,), step, dtype=torch.uint8).pin_memory()
+        (sent,) = stage.transfer_batch_to_device((batch,), device, 0)
+        for _ in range(4):
+            factor = factor @ factor / 4096
+        sums.append(sent.sum(dtype=torch.int64))
+        del sent
+    assert [int(value) for value in sums] == [step * (16 * 2**20 + step) for step in range(20)]
+
+
 def test_a_batch_that_cannot_be_divided_is_refused_by_name(tiny_job: Build) -> None:
     stage = line(tiny_job, {"batch": 6, "accumulate": 3}, world=4)
     with pytest.raises(UserError, match=r"method\.line\.batch is 6"):

@@ -5,6 +5,7 @@ workers cut the box out of the stored frame (`cut`), the device resizes all boxe
 the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
+from torch.utils.data import get_worker_info
 
 from suture.settings import Settings
 
@@ -99,10 +101,27 @@ def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> V
 
 
 class Layer(NamedTuple):
-    """Padded uint8 patches (N H W or N 3 H W) and, for each, where in it the sample lies: x, y, width, height."""
+    """uint8 patches of several sizes, packed one after the other: nothing is sent that nobody sees."""
 
     pixels: Tensor
+    """All rows of all patches: P, or P 3."""
+    sizes: Tensor
+    """N 2: height and width of each patch."""
     boxes: Tensor
+    """N 4: where in its patch the sample lies: x, y, width, height."""
+    height: int
+    """Of the tallest patch."""
+    width: int
+    """Of the widest patch."""
+
+    def at(self, y: Tensor, x: Tensor) -> Tensor:
+        """The pixels in rows y (N H) and columns x (N W) of each patch, and its nearest where there is none."""
+        heights, widths = self.sizes.unbind(1)
+        first = torch.cumsum(heights * widths, 0) - heights * widths
+        rows = torch.minimum(y.clamp(min=0), heights[:, None] - 1) * widths[:, None] + first[:, None]
+        columns = torch.minimum(x.clamp(min=0), widths[:, None] - 1)
+        places = rows[:, :, None] + columns[:, None, :]
+        return self.pixels.index_select(0, places.flatten()).view(*places.shape, *self.pixels.shape[1:])
 
 
 class Patches(NamedTuple):
@@ -131,7 +150,7 @@ def collate(
     labels: Sequence[np.ndarray | None],
     confidence: Sequence[np.ndarray | None] | None = None,
 ) -> Patches:
-    """Cut every sample out of its arrays and pad them to one size; None labels are all ignore, None confidence sure."""
+    """Cut every sample out of its arrays and pack them; None labels are all ignore, None confidence sure."""
     return Patches(
         layer(draws, images),
         layer(draws, [_PIXEL if label is None else label for label in labels]),
@@ -145,23 +164,25 @@ _PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence:
 
 
 def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray]) -> Layer:
-    """Cut every sample out of its array and pad them to one size."""
+    """Cut every sample out of its array."""
     cuts = [cut(array, draw.box) for array, draw in zip(arrays, draws, strict=True)]
-    pixels = torch.from_numpy(_padded([patch for patch, _ in cuts]))
-    boxes = torch.from_numpy(np.stack([box for _, box in cuts]))
-    return Layer(pixels.permute(0, 3, 1, 2) if pixels.ndim == 4 else pixels, boxes)
+    sizes = np.array([patch.shape[:2] for patch, _ in cuts])
+    ends = sizes.prod(1).cumsum()
+    pixels = _memory(int(ends[-1]), *arrays[0].shape[2:])
+    packed = pixels.numpy()
+    for (patch, _), end in zip(cuts, ends, strict=True):
+        height, width = patch.shape[:2]
+        packed[end - height * width : end].reshape(patch.shape)[:] = patch
+    boxes = np.stack([box for _, box in cuts])
+    tallest, widest = sizes.max(0).tolist()
+    return Layer(pixels, torch.from_numpy(sizes), torch.from_numpy(boxes), tallest, widest)
 
 
-def _padded(patches: Sequence[np.ndarray]) -> np.ndarray:
-    height, width = max(p.shape[0] for p in patches), max(p.shape[1] for p in patches)
-    padded = np.empty((len(patches), height, width, *patches[0].shape[2:]), np.uint8)
-    for target, patch in zip(padded, patches, strict=True):
-        h, w = patch.shape[:2]
-        target[:h, :w] = patch
-        # Only the first pixel beyond the patch is ever touched by bilinear sampling: it repeats the edge.
-        target[:h, w : w + 1] = patch[:, -1:]
-        target[h : h + 1, : w + 1] = target[h - 1 : h, : w + 1]
-    return padded
+def _memory(*shape: int) -> Tensor:
+    """Room for bytes; in a loader's worker it is shared with the process that waits for them, to spare a copy."""
+    if get_worker_info() is None:
+        return torch.empty(shape, dtype=torch.uint8)
+    return torch.empty(0, dtype=torch.uint8).set_(torch.UntypedStorage._new_shared(math.prod(shape))).view(shape)
 
 
 def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
@@ -171,8 +192,10 @@ def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
 
 def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
     """Resize every box to height × width, colours as they are: N 3 H W, float, 0…1."""
-    images = patches.images.pixels.float()
-    grid = _grid(patches.images.boxes, patches.flip, size, images.shape[-2:])
+    layer = patches.images
+    places = [torch.arange(side, device=layer.sizes.device) for side in (layer.height, layer.width)]
+    images = layer.at(*(place.expand(len(layer.sizes), -1) for place in places)).permute(0, 3, 1, 2).float()
+    grid = _grid(layer.boxes, patches.flip, size, images.shape[-2:])
     sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
     return sampled.div_(255)  # the patches are larger than what is taken out of them
 
@@ -193,12 +216,8 @@ def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) 
 
 def nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
     """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid."""
-    height, width = layer.pixels.shape[-2:]
     x, y = _positions(layer.boxes, flip, size, stride)
-    columns = x.floor().long().clamp_(0, width - 1)
-    rows = y.floor().long().clamp_(0, height - 1)
-    samples = torch.arange(len(layer.pixels), device=rows.device)[:, None, None]
-    return layer.pixels[samples, rows[:, :, None], columns[:, None, :]]
+    return layer.at(y.floor().long(), x.floor().long())
 
 
 def _positions(boxes: Tensor, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from pydantic import Field, model_validator
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from suture.data.augment import Augment
@@ -178,6 +179,8 @@ class Stage(L.LightningModule, ABC):
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
         if self._compiling_pays() if job.compile is None else job.compile:
             compile_blocks(self, strict=job.compile is not None)
+        self.sending: torch.cuda.Stream | None = None
+        self.before: torch.cuda.Event | None = None
         # Accumulated parts would each have gradients of their own in the graph.
         self.captured: CapturedStep | None = None
         if job.capture and self.settings.accumulate == 1:
@@ -256,6 +259,23 @@ class Stage(L.LightningModule, ABC):
             int(generator(self.job.seed, self.name, self.global_step, part, self.job.rank).integers(2**62))
         )
         self.clock.fill_(self.global_step / self.total_steps)
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Send a batch while the step before is still computed."""
+        if device.type != "cuda":
+            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        self.sending = self.sending or torch.cuda.Stream(device)
+        computing = torch.cuda.current_stream(device)
+        if self.before:
+            self.before.synchronize()  # the step before last: no more than two batches wait on the device
+        self.before = computing.record_event()
+        with torch.cuda.stream(self.sending):
+            sent = super().transfer_batch_to_device(batch, device, dataloader_idx)
+        computing.wait_stream(self.sending)
+        for value in tree_leaves(sent):
+            if isinstance(value, Tensor):
+                value.record_stream(computing)
+        return sent
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         return self.render(batch)
