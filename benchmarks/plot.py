@@ -309,8 +309,7 @@ def film(facts: Facts) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
-    "contrast_stage": ("contrast_stage.py --modes shared bank 12gb --steps 80", contrast_stage),
-    "contrast_stage_paper": ("contrast_stage.py --modes paper shared --steps 40 --resident-steps 0", contrast_stage),
+    "contrast_stage": ("contrast_stage.py --modes shared bank paper --steps 60", contrast_stage),
     "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "supervised": ("supervised.py --steps 25 --stages supervised strong unimatch uamt", supervised),
