@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,14 @@ from suture.errors import UserError
 IDS = st.integers(0, 65535)
 COLORS = st.tuples(*[st.integers(0, 255)] * 3)
 LABELS = st.text(min_size=1, max_size=8)
+COLOR_BLIND = np.array(
+    [
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    ]
+)
+"""What linear RGB looks like to protan, deutan and tritan eyes (Machado et al. 2009)."""
 
 
 @st.composite
@@ -129,6 +138,23 @@ def test_colors_of_the_palette_differ() -> None:
     assert len(set(colors)) == len(colors)
     assert all(0 <= channel <= 255 for color in colors for channel in color)
     assert colors[0] == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("count", "seen", "simulated"), [(7, 26, 16), (16, 26, 16), (24, 16, 12), (32, 16, 9)])
+def test_the_first_colors_are_far_apart_for_any_eye(count: int, seen: float, simulated: float) -> None:
+    colors = [(0, 0, 0), *default_colors([f"class {number}" for number in range(count)])]
+    normal, *others = (_least_distance(colors, matrix) for matrix in (np.eye(3), *COLOR_BLIND))
+    assert normal > seen
+    assert min(others) > simulated
+
+
+def _least_distance(colors: list[tuple[int, int, int]], matrix: np.ndarray) -> float:
+    """Between any two colours as an eye sees them, in CIELAB: two are hard to tell apart below about 10."""
+    srgb = np.array(colors, np.float32) / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4) @ np.float32(matrix).T
+    lab = cv2.cvtColor(np.float32(linear.clip(0, 1))[None], cv2.COLOR_LRGB2LAB)[0]
+    distances = np.linalg.norm(lab[:, None] - lab, axis=2)
+    return float(distances[~np.eye(len(colors), dtype=bool)].min())
 
 
 def test_refuses_names_that_occur_twice() -> None:

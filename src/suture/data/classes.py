@@ -24,10 +24,13 @@ Color = tuple[int, int, int]
 Raw = int | Color | str
 """What a mask says of a pixel: an id, a colour, or a label of the annotation tool."""
 _SAFE_COLORS: tuple[Color, ...] = (
-    # Okabe and Ito's eight without black, then Tol's "muted": told apart with any kind of colour vision.
+    # Okabe and Ito's eight without black. Then each time the colour farthest in CIELAB from all before it, black and
+    # white, for whichever eye tells them apart worst (normal, protan, deutan or tritan).
     *((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
-    *((51, 34, 136), (136, 204, 238), (68, 170, 153), (17, 119, 51), (153, 153, 51), (221, 204, 119)),
-    *((204, 102, 119), (136, 34, 85), (170, 68, 153)),
+    *((153, 51, 255), (102, 51, 0), (0, 255, 153), (153, 0, 102), (0, 51, 153), (255, 0, 102), (0, 0, 255)),
+    *((204, 204, 204), (204, 102, 255), (102, 102, 51), (153, 204, 102), (255, 204, 255), (102, 0, 204)),
+    *((153, 51, 153), (153, 153, 51), (204, 153, 153), (204, 0, 51), (153, 51, 204), (153, 255, 102)),
+    *((255, 51, 204), (153, 102, 153), (102, 204, 51), (204, 51, 204), (255, 153, 255), (255, 102, 204)),
 )
 
 
