@@ -84,6 +84,8 @@ def test_write_drafts_and_then_checks(
     assert suture(monkeypatch, "check", str(root), "--write") == 2  # nobody has said what unpainted pixels mean
     said = capsys.readouterr()
     assert "Drafted" in said.err
+    assert "3 of 6 labelled frames are kept aside for scoring (3 in test) and not learnt from" in said.err
+    assert f"under split in {root / 'dataset.yaml'}" in said.err
     assert "meaning is not stated" in " ".join(said.out.split())
     file = root / "dataset.yaml"
     file.write_text(file.read_text().replace("# unpainted:", "unpainted:"))

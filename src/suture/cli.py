@@ -110,7 +110,7 @@ def check(
     """Say what is here, and what would ruin a night of training; exit code 2 if something would."""
     from suture.data.check import check as check_dataset
     from suture.data.dataset_file import FILE_NAME
-    from suture.data.draft import write_draft
+    from suture.data.draft import kept_aside, write_draft
     from suture.data.sources import load_dataset
 
     if write:
@@ -127,6 +127,8 @@ def check(
         out.print_json(data=report.to_json())
     else:
         report.print(out)
+    if write and (sentence := kept_aside(report.summary, path / FILE_NAME)):
+        _say(err, sentence)
     if pictures is not None:
         from suture.data.pictures import write_pictures
 

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from suture.data.dataset import SPLITS, Dataset, Video
+from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.facts import Chunk, FrameFacts, chunks, cores, found_view, frame_facts, in_parallel
 from suture.data.problems import Evidence, Problem, judge
 from suture.data.shots import shots_of_frames
@@ -85,6 +85,9 @@ class Summary:
     @property
     def labelled(self) -> int:
         return sum(video.labelled for video in self.videos)
+
+    def labelled_in(self, split: Split | None) -> int:
+        return sum(video.labelled for video in self.videos if video.split == split)
 
     @property
     def labelled_share(self) -> float:
@@ -337,8 +340,8 @@ def _overview(summary: Summary) -> Iterator[Text]:
     parts = []
     for split in (*SPLITS, None):
         if videos := [video for video in summary.videos if video.split == split]:
-            frames, labelled = sum(video.frames for video in videos), sum(video.labelled for video in videos)
-            count = f"{number(len(videos), 'video')}, {number(frames, 'frame')} ({labelled:,} labelled)"
+            frames = number(sum(video.frames for video in videos), "frame")
+            count = f"{number(len(videos), 'video')}, {frames} ({summary.labelled_in(split):,} labelled)"
             parts.append(f"{split or 'no split'} {count}")
     yield Text(" · ".join(parts))
     sizes = Counter("×".join(map(str, video.size)) for video in summary.videos if video.size)

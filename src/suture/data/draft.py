@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from suture.data.check import Summary
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors
 from suture.data.clips import Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video
@@ -33,7 +34,7 @@ from suture.data.view import View
 from suture.data.walk import listing, natural
 from suture.errors import UserError
 from suture.files import read_yaml, write_text
-from suture.words import number
+from suture.words import listed, number
 
 EXCLUDE_FILE = "exclude.csv"
 _MOST_CLASSES = 64
@@ -110,6 +111,18 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         section("protocol", list),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def kept_aside(summary: Summary, path: Path) -> str:
+    """How many labelled frames the split of a dataset file leaves for scoring, in one sentence; nothing if none."""
+    counts = {split: summary.labelled_in(split) for split in SPLITS if split != "train"}
+    if not any(counts.values()):
+        return ""
+    parts = listed([f"{count:,} in {split}" for split, count in counts.items() if count])
+    return (
+        f"{sum(counts.values()):,} of {number(summary.labelled, 'labelled frame')} are kept aside for scoring "
+        f"({parts}) and not learnt from: to change that, move cases under split in {path}."
+    )
 
 
 def _said(path: Path) -> dict[str, Any]:
