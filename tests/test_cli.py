@@ -81,12 +81,13 @@ def test_a_slip_is_told_before_torch_is_imported(words: str, code: int, sentence
 def test_write_drafts_and_then_checks(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert suture(monkeypatch, "check", str(root), "--write") == 2  # nobody has said what unpainted pixels mean
+    assert suture(monkeypatch, "check", str(root), "--write") == 0  # nothing is wrong with the data
     said = capsys.readouterr()
     assert "Drafted" in said.err
     assert "3 of 6 labelled frames are kept aside for scoring (3 in test) and not learnt from" in said.err
     assert f"under split in {root / 'dataset.yaml'}" in said.err
     assert "meaning is not stated" in " ".join(said.out.split())
+    assert suture(monkeypatch, "check", str(root)) == 2  # nobody has said what unpainted pixels mean
     file = root / "dataset.yaml"
     file.write_text(file.read_text().replace("# unpainted:", "unpainted:"))
     assert suture(monkeypatch, "check", str(root)) == 0
@@ -94,6 +95,12 @@ def test_write_drafts_and_then_checks(
     assert suture(monkeypatch, "check", str(root), "--write") == 2
     assert "--force" in capsys.readouterr().err
     assert file.read_text() == before
+
+
+def test_write_fails_where_something_is_wrong_with_the_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "masks/a/0.png").write_bytes(b"no image")
+    assert suture(monkeypatch, "check", str(root), "--write") == 2
+    assert (root / "dataset.yaml").exists()
 
 
 def test_ctrl_c_says_how_to_go_on(

@@ -107,10 +107,13 @@ def check(
     ] = False,
     pictures: Annotated[Path | None, typer.Option(help="Draw each video's view and shots into this folder.")] = None,
 ) -> None:
-    """Say what is here, and what would ruin a night of training; exit code 2 if something would."""
+    """Say what is here, and what would ruin a night of training.
+
+    Exit code 2 if something would; with --write, what the draft itself asks does not count.
+    """
     from suture.data.check import check as check_dataset
     from suture.data.dataset_file import FILE_NAME
-    from suture.data.draft import kept_aside, write_draft
+    from suture.data.draft import ASKED, kept_aside, write_draft
     from suture.data.sources import load_dataset
 
     if write:
@@ -136,7 +139,8 @@ def check(
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
         _say(err, f"{len(drawn)} pictures in {pictures}")
-    if report.fatal:
+    fatal = {problem.code for problem in report.problems if problem.severity == "fatal"}
+    if fatal - ({ASKED} if write else set()):
         raise typer.Exit(2)
 
 

@@ -37,6 +37,8 @@ from suture.files import read_yaml, write_text
 from suture.words import listed, number
 
 EXCLUDE_FILE = "exclude.csv"
+ASKED = "unpainted"
+"""The problem that the draft asks about: it says nothing against the data, and only the user can answer it."""
 _MOST_CLASSES = 64
 _VALIDATED = 5
 """Labelled cases from which on some are for validation: with fewer, the training needs them more."""
