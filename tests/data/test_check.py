@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
 from rich.console import Console
 
 from suture.data.check import IGNORED, CheckReport, check
@@ -385,6 +386,25 @@ def test_masks_that_the_dataset_file_does_not_name_are_fatal_and_no_video(root: 
     report = run(root)
     assert "--write --force" in find(report, "no-dataset-file").mend
     assert {video.id.partition("_")[0] for video in report.summary.videos} == {"videos"}
+
+
+@pytest.mark.parametrize("palette", [False, True])
+def test_masks_are_not_taken_for_frames(root: Path, palette: bool) -> None:
+    for path in masks_of(root) if palette else ():
+        image = Image.fromarray(np.asarray(Image.open(path)), "P")
+        image.putpalette([0, 0, 0, 230, 159, 0, 86, 180, 233])
+        image.save(path)
+    problem = only(root / "masks", "masks-for-frames")
+    assert (problem.severity, problem.count) == ("fatal", len(CASES))
+    assert "in a folder `videos` and the masks in `masks` beside it" in problem.mend
+
+
+def test_a_folder_of_masks_beside_the_videos_is_named(root: Path) -> None:
+    (root / "dataset.yaml").unlink()
+    (root / "masks/ann").rename(root / "truth")
+    shutil.rmtree(root / "masks")
+    (root / "videos").rename(root / "recordings")
+    assert only(root, "masks-for-frames").first == "truth/000.png"
 
 
 def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:

@@ -79,6 +79,8 @@ class FrameFacts:
     """What the view shows, grey, THUMB × THUMB, uint8."""
     change: float | None = None
     """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
+    levels: int = 0
+    """How many grey levels it has: a picture of the world has hundreds, a mask as many as classes."""
     combed: bool = False
     """Whether neighbouring lines come from different moments: two fields woven into one frame."""
     mask: MaskFacts | None = None
@@ -119,6 +121,7 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             facts.size = (grey.shape[1], grey.shape[0])
             facts.digest = blake2b(grey.data, digest_size=12).digest()
             facts.thumb = _thumb(pixels, chunk.view)
+            facts.levels = int(np.count_nonzero(cv2.calcHist([grey], [0], None, [256], [0, 256])))
             facts.combed = is_combed(grey)
             if previous and previous[0] == frame.index - 1 and previous[1].shape == grey.shape:
                 facts.change = cv2.norm(previous[1], grey, cv2.NORM_L1) / grey.size

@@ -27,6 +27,8 @@ STILL = 0.25
 """Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
 FROZEN_FRAMES = 5
 COMBED_FRAMES = 3
+MASK_LEVELS = 32
+"""Grey levels up to which an image looks like a mask; a frame has more, unless it is a flat picture."""
 SMOOTHED = 0.1
 """The share of in-between pixels at the edges of a mask that was resized smoothly; drawn by hand it is near 0."""
 _BLOCK = 256
@@ -81,6 +83,13 @@ class Evidence:
             return None
         unknown = {value for mask in self.masks for value in mask.unknown}
         return max(ids) + 1 if unknown == {max(ids) + 1} else None
+
+    @cached_property
+    def mask_like(self) -> list[str]:
+        """Videos made of images that hold a few values each, as masks do."""
+        levels = {video: [frame.levels for frame in frames if frame.size] for video, frames in self.facts.items()}
+        images = (video.id for video in self.dataset if video.file is None)
+        return [video for video in images if 1 < max(levels[video], default=0) <= MASK_LEVELS]
 
     def place(self, frame: FrameFacts) -> str:
         """A frame's file, or its video and number."""
@@ -138,6 +147,17 @@ def short_videos(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.problem("all-excluded", "warning", what, empty, "look at the list of excluded frames")
 
 
+def masks_for_frames(evidence: Evidence) -> Iterator[Problem]:
+    """Folders of masks that were taken for videos."""
+    places = [evidence.place(evidence.facts[video][0]) for video in evidence.mask_like]
+    what = f"{number(len(places), 'video')} of images that look like masks, not frames: each holds only a few values"
+    mend = (
+        "frames or video files are expected in a folder `videos` and the masks in `masks` beside it: check the folder "
+        "that holds both, or name them in dataset.yaml"
+    )
+    yield from evidence.problem("masks-for-frames", "fatal", what, places, mend)
+
+
 def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     """Nothing to learn from, or nothing to score on."""
     dataset = evidence.dataset
@@ -151,7 +171,8 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
-        yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
+        if not evidence.mask_like:
+            yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
     elif not any(video.split for video in dataset):
         mend = "say under `split` in dataset.yaml which cases are for train, val and test"
         yield Problem("no-split", "warning", len(dataset.videos), "No video is assigned to a split", (), mend)
@@ -353,6 +374,8 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
     for code, holds, shortest, gap, what, mend in kinds:
         found: list[tuple[str, int, int]] = []
         for video, frames in evidence.facts.items():
+            if video in evidence.mask_like:
+                continue
             befores: Sequence[FrameFacts | None] = [None, *frames[:-1]]
             marked = [frame.index for frame, before in zip(frames, befores, strict=True) if holds(frame, before)]
             found += [(video, run[0], run[-1]) for run in _runs(marked, gap) if len(run) >= shortest]
@@ -368,6 +391,7 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
 
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     divided_cases,
+    masks_for_frames,
     missing_labels,
     unmatched_masks,
     undecodable,
