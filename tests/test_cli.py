@@ -57,6 +57,7 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
         ("select nowhere", 2, "nowhere does not exist: expected a folder of videos"),
         ("train nowhere", 2, "nowhere does not exist: expected a config file"),
         ("train . --set methd.train.steps=5", 2, "the command line: there is no setting methd; did you mean method?"),
+        ("train . --preset dmo", 2, "preset: there is no 'dmo' (did you mean demo?); the presets are cadis"),
         ("train . --preset demo --set model.weights=x.pth --set data.size=8", 2, "the command line: data.size is 8"),
         ("evaluate nowhere", 2, "nowhere does not exist: expected a run folder"),
         ("report . nowhere", 2, "nowhere does not exist: expected one run folder"),

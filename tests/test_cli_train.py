@@ -7,12 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
-from suture.cli import Preset, app, main
+from suture.cli import app, main
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
 from suture.errors import UserError
@@ -143,11 +142,9 @@ def test_mistakes_name_themselves(
     assert message in str(result.exception)
 
 
-def test_every_preset_can_be_chosen() -> None:
-    assert list(get_args(Preset)) == presets()
-    result = CliRunner().invoke(app, ["train", ".", "--preset", "unknown"])
-    assert result.exit_code == 2
-    assert "'unknown' is not one of" in result.output
+def test_the_help_names_every_preset() -> None:
+    told = CliRunner().invoke(app, ["train", "-h"]).output
+    assert set(presets()) <= set(re.findall(r"[\w-]+", told))
 
 
 def test_a_config_of_a_few_lines(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

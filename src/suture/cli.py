@@ -50,7 +50,13 @@ def _existing(what: str) -> Any:
 
 
 Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
-Preset = Literal["cadis", "demo", "endovis18", "endovis18-12gb", "fast", "vocalfolds"]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Settings to start from: cadis, demo, endovis18, endovis18-12gb, fast or vocalfolds.",
+    ),
+]
 
 
 def _version(value: bool) -> None:
@@ -175,7 +181,7 @@ def train(
     run: Annotated[
         Path | None, typer.Option("-o", "--run", help="The run folder; else runs/DATASET-METHOD-SEED.")
     ] = None,
-    preset: Annotated[Preset | None, typer.Option(help="Settings to start from.")] = None,
+    preset: Preset = None,
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""

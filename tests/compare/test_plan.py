@@ -119,7 +119,7 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"datasets": {}}, "datasets: "),
         ({"methods": ["a/b"]}, "use letters, digits"),
         ({"methods": ["a__b"]}, "use letters, digits"),
-        ({"methods": ["supervisd"]}, "there is no 'supervisd'; the methods are"),
+        ({"methods": ["supervisd"]}, r"there is no 'supervisd' \(did you mean supervised\?\); the methods are"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (

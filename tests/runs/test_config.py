@@ -167,7 +167,7 @@ def test_impossible_values_are_refused_by_name() -> None:
     assert "data.root is missing" in refused(data={"size": 32})
     assert "data is 7" in refused(data=7)
     assert "method is [1]" in refused(method=[1])
-    assert "there is no 'pgvc'; the methods are" in refused(method="pgvc")
+    assert "there is no 'pgvc' (did you mean pgvcl?); the methods are" in refused(method="pgvc")
     assert "there is no 'pgvc'" in refused(methods={"pgvc": {}})
     assert "there is no setting methods.supervised.trian" in refused(methods={"supervised": {"trian": {}}})
     assert "other_videos: all needs mode: bank" in refused(
@@ -184,7 +184,7 @@ def test_impossible_values_are_refused_by_name() -> None:
     assert "compute.logger.kind is missing" in refused(compute={"logger": {}})
     assert "evaluation.splits.0 is 'train'" in refused(evaluation={"splits": ["train"]})
     assert "evaluation.scales" in refused(evaluation={"scales": []})
-    assert "preset: there is no 'endovis'; the presets are" in _preset_refused("endovis")
+    assert "preset: there is no 'endovis' (did you mean endovis18?); the presets are" in _preset_refused("endovis")
 
 
 def _preset_refused(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from suture.data.dataset_file import nearest
 from suture.errors import UserError
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage
@@ -54,5 +55,7 @@ def find_method(name: str) -> type[Method]:
     """The method of a name."""
     known = methods()
     if name not in known:
-        raise UserError(f"method: there is no {name!r}; the methods are {', '.join(sorted(known))}.")
+        raise UserError(
+            f"method: there is no {name!r}{nearest(name, known)}; the methods are {', '.join(sorted(known))}."
+        )
     return known[name]

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_validator, model_validator
 
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
+from suture.data.dataset_file import nearest
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
@@ -307,7 +308,9 @@ def _preset(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
     if name not in presets():
-        raise UserError(f"preset: there is no {name!r}; the presets are {', '.join(presets())}.")
+        raise UserError(
+            f"preset: there is no {name!r}{nearest(name, presets())}; the presets are {', '.join(presets())}."
+        )
     said = yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
     return merge(_preset(said.pop("preset", None)), said)
 
