@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from suture.data.classes import IGNORE
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
-from suture.errors import UserError
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.dmt import (
     DMT,
@@ -273,11 +272,6 @@ def test_overfits_a_few_frames(tiny_job: Build, fit: Any) -> None:
     fit(Learning("round-1-a", RoundSettings(steps=40, **shared), 0.5, handed_on=True), job)
     assert before < 0.8
     assert train_accuracy(job.segmenter, job) > 0.9
-
-
-def test_is_refused_without_unlabelled_frames(tiny_job: Build) -> None:
-    with pytest.raises(UserError, match="all 12 training frames are labelled"):
-        begun(tiny_job(every=1))
 
 
 # A run

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
-from suture.errors import UserError
 from suture.methods import stitch
 from suture.methods.stage import Job, Part
 from suture.methods.stitch import Neighbours, Stitch, StitchSettings
@@ -76,11 +75,6 @@ def test_without_the_unlabelled_frames_it_is_strong(tiny_job: Callable[..., Job]
     batch, images = stage.render(stage.draw(WHOLE)), control.render(control.draw(WHOLE))
     assert all(map(torch.equal, batch[:2], images))
     torch.testing.assert_close(stage.step(batch)[1], control.step(images)[1])
-
-
-def test_where_all_frames_are_labelled_strong_is_named(tiny_job: Callable[..., Job]) -> None:
-    with pytest.raises(UserError, match=r"all 12 training frames are labelled .*: use strong "):
-        begun(tiny_job(every=1))
 
 
 def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:

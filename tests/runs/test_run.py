@@ -77,6 +77,17 @@ def test_what_is_impossible_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch", "dmt"])
+def test_without_unlabelled_frames_it_is_refused_before_they_are_stored(
+    method: str, small: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    instead = "strong" if method == "stitch" else "supervised"
+    settings = (f"method={method}", "data.labelling=null", f"data.cache={tmp_path / 'cache'}")
+    with pytest.raises(UserError, match=rf"all 36 training frames are labelled .*: use {instead} "):
+        train_quietly(small(*settings), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_batch_that_cannot_be_divided_is_refused(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],

@@ -17,7 +17,6 @@ from torch import Tensor
 from suture.data.augment import Patches, draw_view, render_confidence, render_images, render_labels
 from suture.data.classes import IGNORE
 from suture.data.training import Epochs, TrainingFrames, generator
-from suture.errors import UserError
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.method import Method, method
@@ -124,6 +123,7 @@ class Learning(Stage):
     """A round of one model: the truth, and as much of what the other one says as `rate` lets through."""
 
     settings: RoundSettings
+    instead = "supervised"
     thresholds: Tensor
 
     def __init__(
@@ -135,11 +135,6 @@ class Learning(Stage):
 
     def prepare(self) -> int:
         frames, seed = self.job.frames, self.job.seed
-        if not len(frames.unlabelled):
-            raise UserError(
-                f"method: dmt learns from unlabelled frames and all {len(frames)} training frames are labelled: "
-                "use the method supervised, or label fewer (data.labelling)."
-            )
         self.order = Epochs(frames.labelled, seed, self.name)
         self.unlabelled_order = Epochs(frames.unlabelled, seed, self.name, "unlabelled")
         thresholds = class_thresholds(level_counts(frames), self.rate)

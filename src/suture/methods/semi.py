@@ -1,7 +1,7 @@
 """What the methods in one stage share: labelled and unlabelled frames in a batch, and a loss of several terms."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,16 +49,10 @@ class SemiSupervised(Stage):
     """A stage on labelled frames, drawn as the baseline draws them, and unlabelled ones."""
 
     settings: SemiSettings
-    instead: ClassVar[str] = "supervised"
-    """The method that does the same with labelled frames alone."""
+    instead = "supervised"
 
     def prepare(self) -> int:
         s, job = self.settings, self.job
-        if not len(job.frames.unlabelled):
-            raise UserError(
-                f"{self.key}: all {len(job.frames)} training frames are labelled and this method learns from "
-                f"unlabelled ones: use {self.instead} (--set method={self.instead}), or label fewer (data.labelling)."
-            )
         self.unlabelled_batch = s.unlabelled_batch or s.batch
         if self.unlabelled_batch % (s.accumulate * job.world):
             raise UserError(

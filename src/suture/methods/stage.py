@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import lightning as L
 import torch
@@ -125,6 +125,8 @@ class Stage(L.LightningModule, ABC):
     """A training stage."""
 
     settings: TrainingSettings
+    instead: ClassVar[str | None] = None
+    """The method that does the same with labelled frames alone, if this stage cannot do without unlabelled ones."""
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
 

@@ -56,6 +56,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     with _locked(run, processes), explained(run.folder):
         opened = processes.first_then_all(lambda: open_data(config))
         _refuse_unchoosable(opened, stages)
+        _refuse_all_labelled(opened, stages)
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         processes.first_only(
             lambda: run.begin(
@@ -181,6 +182,17 @@ def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
         raise UserError(
             f"{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
             "name some training cases or videos in data.validation."
+        )
+
+
+def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:
+    """A method that learns from unlabelled frames needs some: told before all frames are stored, which takes long."""
+    instead = next((stage.instead for stage in stages if isinstance(stage, Stage) and stage.instead), None)
+    frames = sum(len(video.usable) for video in opened.dataset.split("train"))
+    if instead and opened.labelling.count == frames:
+        raise UserError(
+            f"method: all {frames} training frames are labelled and this method learns from unlabelled ones: use "
+            f"{instead} (--set method={instead}), or label fewer (data.labelling)."
         )
 
 
