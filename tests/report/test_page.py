@@ -52,6 +52,19 @@ def painted(page: Page, panel: int, where: str = ".viewer .panels") -> int:
     return page.run(f"({PAINTED})('{where}', {panel})")
 
 
+def test_a_black_class_is_not_painted(page: Page, both: Path) -> None:
+    page.open(both)
+    opacities = page.run("""(() => {
+        palette = [[0, 0, 0], [0, 0, 200]];
+        const ids = new Uint8Array(25), canvas = document.createElement("canvas");
+        for (const row of [1, 2, 3]) ids.fill(1, 5 * row + 1, 5 * row + 4);
+        paintMask(canvas, { ids, truth: null, width: 5, height: 5 }, "classes", 40);
+        return [...canvas.getContext("2d").getImageData(0, 0, 5, 5).data].filter((_, at) => at % 4 === 3);
+    })()""")
+    outline = [0, 255, 255, 255, 0]
+    assert opacities == [*[0] * 5, *outline, 0, 255, 102, 255, 0, *outline, *[0] * 5]
+
+
 def test_every_frame_and_way_of_painting(page: Page, both: Path) -> None:
     page.open(both)
     frames = int(page.run("document.querySelector('.count').textContent").split()[-1])

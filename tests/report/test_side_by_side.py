@@ -49,6 +49,17 @@ def test_many_runs_go_below_each_other() -> None:
         assert (page == 10 * number + 60).all(2).sum() >= 41 * 33, "no panel covers another"
 
 
+def test_a_black_class_hides_nothing() -> None:
+    photo = np.full((5, 5, 3), 100, np.uint8)
+    ids = np.zeros((5, 5), np.uint8)
+    ids[1:4, 1:4] = 1
+    over = painted(photo, ids, np.array([[0, 0, 0], [0, 0, 200]], np.uint8))
+    assert (over[ids == 0] == 100).all()
+    assert over[2, 2].tolist() == [50, 50, 150]
+    over[2, 2] = (0, 0, 200)
+    assert (over[ids == 1] == (0, 0, 200)).all(), "the outline is whole"
+
+
 def test_paint_and_text() -> None:
     photo = np.full((4, 6, 3), 100, np.uint8)
     ids = np.array([[0, 0, 1, 1, 1, IGNORE]] * 4, np.uint8)

@@ -13,7 +13,6 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.report.context import Context
 from suture.report.pictures import Judge, scene, small_mask
@@ -110,15 +109,18 @@ class Sheet:
 
 
 def painted(photo: np.ndarray, ids: np.ndarray, colors: np.ndarray, strength: float = 0.5) -> np.ndarray:
-    """A photo with class ids of the same size over it, and their outlines."""
+    """A photo with class ids of the same size over it, and their outlines; black classes are left as they are."""
     table = np.zeros((256, 3), np.uint8)
     table[: len(colors)] = colors
-    known = (ids != IGNORE)[..., None]
+    shown = (table.max(axis=1) > 0)[ids]
     mixed = cv2.addWeighted(photo, 1 - strength, table[ids], strength, 0)
     edges = np.zeros(ids.shape, bool)
     edges[:, :-1] |= ids[:, 1:] != ids[:, :-1]
     edges[:-1] |= ids[1:] != ids[:-1]
-    return np.where(edges[..., None] & known, table[ids], np.where(known, mixed, photo)).astype(np.uint8)
+    edges[:, 1:] |= ~shown[:, :-1]
+    edges[1:] |= ~shown[:-1]
+    tinted = np.where(edges[..., None], table[ids], mixed)
+    return np.where(shown[..., None], tinted, photo).astype(np.uint8)
 
 
 def encode(pictures: Sequence[np.ndarray], fps: float) -> bytes:

@@ -82,21 +82,25 @@ function decode(text, size) {
   return ids;
 }
 
-/** Paint class ids over a photo. With a truth, the mode `errors` paints what differs from it. */
+/** Paint class ids over a photo; a black class is left as it is, as in an overlay video: black would only hide the scene.
+    With a truth, the mode `errors` paints what differs from it. */
 function paintMask(canvas, { ids, truth, width, height }, mode, strength) {
   canvas.width = width;
   canvas.height = height;
   if (!ids || mode === "photo") return;
   const layer = new ImageData(width, height);
   const alpha = Math.round(2.55 * strength);
+  const bare = new Uint8Array(256).fill(1);
+  palette.forEach((color, number) => { bare[number] = Math.max(...color) === 0; });
   for (let at = 0; at < ids.length; at++) {
     let color = null, opacity = alpha;
     if (ids[at] === IGNORE) continue;
     if (mode === "errors" && truth && truth !== ids) {
       if (truth[at] !== IGNORE && truth[at] !== ids[at]) color = WRONG, opacity = Math.max(alpha, 90);
-    } else {
+    } else if (!bare[ids[at]]) {
       const x = at % width;
-      const edge = (x + 1 < width && ids[at + 1] !== ids[at]) || (at + width < ids.length && ids[at + width] !== ids[at]);
+      const edge = (x + 1 < width && ids[at + 1] !== ids[at]) || (at + width < ids.length && ids[at + width] !== ids[at])
+        || (x && bare[ids[at - 1]]) || (at >= width && bare[ids[at - width]]);
       if (edge || mode !== "outlines") color = palette[ids[at]];
       if (edge) opacity = 255;
     }
