@@ -1,5 +1,6 @@
 """The report in a real browser: every button and key, no console message, no missing image, nothing fetched."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -237,3 +238,14 @@ def test_what_is_missing_breaks_nothing(page: Page, runs: Runs, tmp_path: Path, 
     assert page.run("document.querySelectorAll('#footage .area').length") > 0
     if frames:
         assert painted(page, 1) > 0
+
+
+def test_tables_of_three_runs_fit_into_1280_pixels(page: Page, runs: Runs, tmp_path: Path) -> None:
+    folders = [tmp_path / f"videos-{name}-0" for name in ("supervised", "pgvcl", "stitch")]
+    for folder, run in zip(folders, (runs.supervised, runs.pgvcl, runs.supervised), strict=True):
+        shutil.copytree(run, folder)
+    page.open(write_report(folders, tmp_path / "report.html", frames=False), width=1280)
+    hidden = "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
+    for place in range(page.run("document.querySelectorAll('.tabs')[0].children.length")):
+        page.run(f"document.querySelectorAll('.tabs').forEach((tabs) => tabs.children[{place}]?.click())")
+        assert page.run(f"{hidden}.map((box) => box.firstElementChild.className)") == []
