@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from suture.errors import UserError
+from suture.files import read_json
 from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import Bar, read_curve
 from suture.runs.config import Config
@@ -81,6 +82,25 @@ def test_supervised_crashed_after_every_batch(
     crashes += [("train", batches) for batches in range(1, 9)]
     assert finish(config, tmp_path / "crashed", crashes, train_quietly) == 9
     assert same(tmp_path / "whole", tmp_path / "crashed")
+
+
+def test_the_time_of_a_stage_is_that_of_all_its_starts(
+    supervised: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    config = supervised("compute.checkpoint_every=1")
+    crashes.append(("train", 3))
+    with pytest.raises(Crash):
+        train_quietly(config, tmp_path)
+    checkpoint = tmp_path / "stages/1-train/last.ckpt"
+    saved = torch.load(checkpoint, weights_only=True)
+    assert 0 < saved["callbacks"]["Checkpoint"]["seconds"] < 100
+    saved["callbacks"]["Checkpoint"]["seconds"] += 1000
+    torch.save(saved, checkpoint)
+    train_quietly(config, tmp_path)
+    assert 1000 < read_json(tmp_path / "stages/1-train/done.json")["seconds"] < 1100
 
 
 def test_contrast_with_a_bank_crashed_after_every_batch(

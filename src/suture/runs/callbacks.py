@@ -33,6 +33,19 @@ class Checkpoint(Callback):
         self.every = every
         self._saved = -1
         self._when = 0.0
+        self._began = time.perf_counter()
+        self._earlier = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """What the stage has taken so far; of earlier starts, as much as led up to their last checkpoint."""
+        return self._earlier + time.perf_counter() - self._began
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._earlier = state_dict["seconds"]
 
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
         self._saved, self._when = trainer.global_step, time.monotonic()

@@ -150,7 +150,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     """Train a stage to its end with Lightning, from its last checkpoint if there is one."""
     processes, compute = session.processes, session.config.compute
     checkpoint = folder / "last.ckpt"
-    began = time.perf_counter()
+    saving = Checkpoint(checkpoint, compute.checkpoint_every)
     processes.first_only(lambda: folder.mkdir(parents=True, exist_ok=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -163,7 +163,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         gradient_clip_val=stage.settings.optimizer.clip,
         callbacks=[
             *([best] if best else []),
-            Checkpoint(checkpoint, compute.checkpoint_every),
+            saving,
             Curve(folder / "metrics.csv", compute.log_every, checkpoint),
             Bar(title, session.console),
         ],
@@ -190,7 +190,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         if best:
             outcome["best"] = best.take(segmenter)
         save_model(segmenter, folder / "weights.safetensors")
-        outcome["seconds"] = round(time.perf_counter() - began, 3)
+        outcome["seconds"] = round(saving.seconds, 3)
         write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
