@@ -25,16 +25,15 @@ from contrast_loss import pairwise_contrast
 from rich.console import Console
 from stages import pace, quiet
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
-from suture.data.augment import Patches, render_images, render_labels
+from suture.data.augment import Layer, Patches, render_images, render_labels
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
 from suture.methods import pgvcl, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Job, Stage, Total
-from suture.models import segmenter
+from suture.models import depthwise, segmenter
 from suture.runs.config import load_config
 from suture.runs.fit import make_job, starting_segmenter
 from suture.runs.folder import Run
@@ -47,7 +46,7 @@ STEPS = {"supervised": 480, "contrast": 60}
 """Of `make demo`: a supervised run and one of PGV-CL."""
 LADDER = (
     *("plain", "frame store", "cut and augmented as a batch", "channels last", "fast depthwise convolution"),
-    *("class sums", "bfloat16"),
+    *("taps that meet nothing left out", "class sums", "bfloat16"),
 )
 """Each of them with all before it."""
 
@@ -69,11 +68,20 @@ def one_by_one(render: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def plain(patches: Patches, *sizes: Any) -> Tensor:
         def sample(i: int) -> Patches:
-            return tree_map_only(Tensor, lambda x: x[i : i + 1], patches)
+            layers = (None if layer is None else alone(layer, i) for layer in patches[:3])
+            return Patches(*layers, patches.flip[i : i + 1], patches.color[i : i + 1])
 
         return torch.cat([render(sample(i), *sizes) for i in range(len(patches.flip))])
 
     return plain
+
+
+def alone(layer: Layer, i: int) -> Layer:
+    """One sample of a layer."""
+    ends = layer.sizes.prod(1).cumsum(0)
+    height, width = layer.sizes[i].tolist()
+    pixels = layer.pixels[ends[i] - height * width : ends[i]]
+    return Layer(pixels, layer.sizes[i : i + 1], layer.boxes[i : i + 1], height, width)
 
 
 def pairs(stage: Contrast, batch: ContrastBatch) -> Total:
@@ -97,6 +105,9 @@ def plainly(reached: int) -> Iterator[None]:
                     held.enter_context(mock.patch.object(module, render.__name__, one_by_one(render)))
         if reached < LADDER.index("fast depthwise convolution"):
             held.enter_context(mock.patch.object(segmenter, "SLOW", False))
+        if reached < LADDER.index("taps that meet nothing left out"):
+            held.enter_context(mock.patch.object(segmenter, "use_atrous"))
+            held.enter_context(mock.patch.object(depthwise, "reaching", lambda layer, _: (layer.weight, layer.padding)))
         if reached < LADDER.index("class sums"):
             held.enter_context(mock.patch.object(Contrast, "loss", pairs))
         yield

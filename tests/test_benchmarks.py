@@ -9,8 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+
+from suture.data.augment import Augment, collate, draw_view, render_images, render_labels
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 TINY = (
@@ -230,3 +233,15 @@ def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path
         weights = [weight for weight in job.segmenter.parameters() if weight.ndim == 4 and min(weight.shape) > 1]
         assert {weight.is_contiguous() for weight in weights} == {plain}
         assert [stage.name for stage in stages] == ["pretrain", "contrast"]
+
+
+def test_the_plain_version_renders_the_same(load: Any) -> None:
+    cpu, generator = load("cpu"), np.random.default_rng(0)
+    images = [generator.integers(0, 256, (side, 20, 3), np.uint8) for side in (20, 30, 25)]
+    labels = [generator.integers(0, 5, (40, side), np.uint8) for side in (20, 30, 25)]
+    draws = [draw_view(np.random.default_rng(place), Augment()) for place in range(3)]
+    patches = collate(draws, images, labels)
+    torch.testing.assert_close(
+        cpu.one_by_one(render_images)(patches, (24, 24)), render_images(patches, (24, 24)), atol=3e-5, rtol=0
+    )
+    assert torch.equal(cpu.one_by_one(render_labels)(patches, (24, 24), 8), render_labels(patches, (24, 24), 8))

@@ -6,17 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from layers import gradients
+from torch import nn
 
 from suture.models.depthwise import FastDepthwise, use_fast_depthwise
-
-
-def gradients(layer: nn.Module, features: Tensor) -> list[Tensor]:
-    """The output, and the gradients of the input and the parameters."""
-    features = features.clone().requires_grad_()
-    found = layer(features)
-    weights = torch.linspace(-1, 1, found.numel()).view(found.shape)
-    return [found, *torch.autograd.grad((found * weights).sum(), [features, *layer.parameters()])]
 
 
 @given(

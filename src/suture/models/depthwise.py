@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from suture.models.atrous import Atrous, keeps_size, reaching
+
 SLOW = platform.machine() in ("aarch64", "arm64")
 """Whether this machine's processor is one of those."""
 
@@ -23,13 +25,13 @@ def use_fast_depthwise(network: nn.Module) -> None:
             part.__class__ = FastDepthwise
 
 
-class FastDepthwise(nn.Conv2d):
+class FastDepthwise(Atrous):
     """A depthwise convolution of stride 1 that keeps the size."""
 
     def forward(self, features: Tensor) -> Tensor:
         if features.device.type != "cpu" or not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return super().forward(features)
-        found: Tensor = _Depthwise.apply(features, self.weight, self.padding, self.dilation)
+        found: Tensor = _Depthwise.apply(features, *reaching(self, features), self.dilation)
         return found if self.bias is None else found + self.bias[:, None, None]
 
 
@@ -62,9 +64,4 @@ class _Depthwise(torch.autograd.Function):
 
 
 def _is_depthwise(part: nn.Conv2d) -> bool:
-    keeps = all(
-        isinstance(pad, int) and 2 * pad == dilation * (side - 1)
-        for pad, dilation, side in zip(part.padding, part.dilation, part.kernel_size, strict=False)
-    )
-    depthwise = part.groups == part.in_channels == part.out_channels > 1
-    return depthwise and keeps and part.stride == (1, 1) and part.padding_mode == "zeros"
+    return part.groups == part.in_channels == part.out_channels > 1 and keeps_size(part)

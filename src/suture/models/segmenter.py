@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from suture.errors import UserError
+from suture.models.atrous import use_atrous
 from suture.models.depthwise import SLOW, use_fast_depthwise
 from suture.models.hub import hub
 from suture.models.pretrained import (
@@ -70,6 +71,7 @@ class Segmenter(nn.Module):
         self.backbone, self.classifier = _regroup(model, architecture)
         if SLOW:
             use_fast_depthwise(self)
+        use_atrous(self)
         self.register_buffer("mean", torch.tensor(normalise[0]).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(normalise[1]).view(1, -1, 1, 1))
         # Sides are padded to a multiple of this, the coarsest grid inside; DPT's decoder halves its encoder's again.
