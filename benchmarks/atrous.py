@@ -4,8 +4,8 @@ DeepLabV3's three (2,048 channels to 256, nine taps that lie 12, 24 and 36 cells
 
 - `torch's`: all taps, also those that meet nothing but the zeros around the features;
 - `ours`: without the latter (`suture.models.atrous`);
-- `one product`: not ours, but what might be: libraries have fast kernels for taps that lie side by side, but a tap alone
-  is a product of matrices. All taps in one product, then shifted and added.
+- `one product`: not ours, but what might be: libraries have fast kernels for taps that lie side by side; but a tap
+  alone is a product of matrices. All taps in one product, then shifted and added.
 """
 
 from collections.abc import Callable, Iterator
