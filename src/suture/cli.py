@@ -423,7 +423,7 @@ def main() -> None:
         err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         sys.exit(2)
     except SystemExit as end:
-        if end.code == 130:  # Typer's answer to Ctrl-C
+        if end.code in (130, 143):  # Typer's answer to Ctrl-C, a training's to SIGTERM
             err.print("Stopped; start the same command again to go on.")
         raise
 

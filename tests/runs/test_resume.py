@@ -166,6 +166,40 @@ def test_ctrl_c_is_an_interrupt_and_not_an_exit(
     train_quietly(supervised(), tmp_path)
 
 
+@pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (4, 2)])
+def test_sigterm_keeps_all_whole_steps(
+    batches: int,
+    step: int | None,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where half of a step is done, its gradients are not in a checkpoint: it is done again."""
+    config = supervised("method.train.accumulate=2", "method.train.ema=0.9")
+    train_quietly(config, tmp_path / "whole")
+    original = Bar.on_train_batch_end
+
+    def or_end(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx + 1 == batches:
+            signal.raise_signal(signal.SIGTERM)
+        original(self, trainer, stage, outputs, batch, batch_idx)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Bar, "on_train_batch_end", or_end)
+    with pytest.raises(SystemExit) as ended:
+        train_quietly(config, tmp_path / "ended")
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    checkpoint = tmp_path / "ended/stages/1-train/last.ckpt"
+    assert checkpoint.exists() == (step is not None)
+    if step is not None:
+        assert torch.load(checkpoint, weights_only=True)["global_step"] == step
+    monkeypatch.setattr(Bar, "on_train_batch_end", original)
+    train_quietly(config, tmp_path / "ended")
+    assert same(tmp_path / "whole", tmp_path / "ended")
+
+
 class Killer:
     """Starts a run in a process of its own and kills it (SIGKILL) in a given stage, at a random moment."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
@@ -26,7 +27,10 @@ COLUMNS = ("step", "loss", "lr", "images_per_second")
 
 
 class Checkpoint(Callback):
-    """Saves the whole state every few steps, or every minute, under a temporary name that is then renamed."""
+    """Saves the whole state every few steps, or every minute, under a temporary name that is then renamed.
+
+    One process that is told to end (SIGTERM) saves it then too.
+    """
 
     def __init__(self, path: Path, every: int) -> None:
         self.path = path
@@ -62,11 +66,22 @@ class Checkpoint(Callback):
             return
         refuse_nan(stage, self.path, weights=True)
         if trainer.is_global_zero:
-            with replacing(self.path) as temporary:
-                trainer.save_checkpoint(temporary)
+            self._save(trainer)
         else:
             trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
         self._saved, self._when = step, time.monotonic()
+
+    def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
+        # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch.
+        if not isinstance(exception, SIGTERMException) or trainer.world_size > 1:
+            return
+        in_a_step = (trainer.fit_loop.epoch_loop.batch_idx + 1) % stage.settings.accumulate
+        if not in_a_step and math.isfinite(float(stage.last_loss)) and _finite(stage):
+            self._save(trainer)
+
+    def _save(self, trainer: L.Trainer) -> None:
+        with replacing(self.path) as temporary:
+            trainer.save_checkpoint(temporary)
 
 
 def refuse_nan(stage: Stage, checkpoint: Path, weights: bool = False) -> None:

@@ -5,6 +5,7 @@ A stage is done when its `done.json` is there; an unfinished one goes on from it
 
 import importlib
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from suture.data.shots import shots_of_frames
 from suture.data.store import DecodedFrames, FrameStore, storage_size
@@ -181,6 +183,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
             raise KeyboardInterrupt from error
+        if isinstance(error, SIGTERMException):
+            error.code = 128 + signal.SIGTERM  # as a shell says it: Lightning's 0 would mean that all is done
         raise
     stage.end()
     refuse_nan(stage, checkpoint, weights=True)
