@@ -1,9 +1,14 @@
-"""What the queue knows without starting anything: devices, expected times, last words."""
+"""What the queue knows without starting a run: devices, expected times, last words; and how it ends them."""
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from suture.compare import queue
 from suture.compare.plan import Place
 from suture.compare.queue import Device, Times, devices_of, last_error
 from suture.errors import UserError
@@ -57,3 +62,29 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
             devices_of(wrong)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert [device.name for device in devices_of(None)] == ["auto"]
+
+
+RUN = """
+import pathlib, signal, sys, time
+def keep(*_):
+    pathlib.Path(sys.argv[1]).write_text("kept")
+    sys.exit()
+signal.signal(signal.SIGTERM, keep if sys.argv[2] == "listens" else signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def test_runs_are_asked_to_end_before_they_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "LAST_WORDS", 2.0)
+    handles = [
+        subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path / how), how], stdout=-1)
+        for how in ("deaf", "listens")
+    ]
+    for handle in handles:
+        assert handle.stdout is not None
+        assert handle.stdout.readline() == b"ready\n"
+    running: Any = SimpleNamespace(running=[SimpleNamespace(handle=handle) for handle in handles])
+    queue._Queue.stop(running)
+    assert [handle.returncode for handle in handles] == [-9, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["listens"]

@@ -33,6 +33,8 @@ PAUSE = 0.2
 """Seconds between two looks at the processes."""
 MARGIN = 1.1
 """How much longer than its like a run may take before it exceeds the time that is left."""
+LAST_WORDS = 15.0
+"""Seconds that runs have to write a checkpoint when they are asked to end."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +156,16 @@ class _Queue:
         return Outcome(self.finished, self.failed, self.left)
 
     def stop(self) -> None:
-        """End what still runs; it goes on from its last checkpoint next time."""
+        """End what still runs; it writes a checkpoint, and goes on from there next time."""
         for process in self.running:
-            process.handle.kill()
+            process.handle.terminate()
+        ends = time.monotonic() + LAST_WORDS
         for process in self.running:
-            process.handle.wait()
+            try:
+                process.handle.wait(max(0, ends - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.handle.kill()
+                process.handle.wait()
         self.running = []
 
     def _start_what_fits(self) -> None:
