@@ -229,7 +229,8 @@ def main() -> None:
         print(f"{network}; batch {said.batch} on {predictor.device}; {said.frames} frames")
         print(f"masks: {said.masks}, overlay: {not said.no_overlay}; promised: {PROMISED:.0%} of the slower of the two")
         print("where the model has a device of its own")
-        rows = [whole(predictor, size, said) for size in said.sizes]
+        # One for each size: it records a graph for a few kinds of frames only, whole or in planes, drawn over or not.
+        rows = [whole(Predictor(said.model or folder), size, said) for size in said.sizes]
         report("inference", {"rows": rows, "network": network}, said.json)
         alone = bare(predictor)
     report("inference", {"rows": rows, "network": network, "bare": alone}, said.json)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,17 @@ from av.video.frame import PictureType
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from suture.data.images import MAX_PIXELS
+from suture.data.planes import Colours, parts, sampled
 from suture.errors import UserError
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm"})
 _UNSPECIFIED = 2
 """The colour matrix of a file that does not say it (AVCOL_SPC_UNSPECIFIED)."""
 _DEPENDENT = (PictureType.P, PictureType.B)
+_PLAIN = ("yuv420p", "yuvj420p")
+"""What most video files hold."""
+_PROBE = 256
+"""The sides of a picture that tells how FFmpeg converts others, at least."""
 
 
 class VideoFile:
@@ -229,10 +234,7 @@ class Picture:
     def rgb(self) -> np.ndarray:
         """As a player shows it, uint8, H W 3: by the file's colour matrix and range, or by size if it does not say."""
         frame = self.frame
-        matrix = None
-        if frame.colorspace == _UNSPECIFIED and not frame.format.is_rgb:
-            high_definition = frame.width >= 1280 or frame.height > 576
-            matrix = Colorspace.ITU709 if high_definition else Colorspace.ITU601
+        matrix = None if frame.format.is_rgb else self._unsaid_matrix
         # No flags: FFmpeg's usual conversion is the fast one, and the one that frames extracted elsewhere went through.
         converted = _converter.reformat(
             frame, format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1
@@ -244,6 +246,65 @@ class Picture:
         if mirrored:
             pixels = pixels[:, ::-1]
         return np.ascontiguousarray(pixels)
+
+    def planes(self) -> "Planes | None":
+        """The same before it is turned into RGB; None where it is of another kind than most, or has to be rotated."""
+        frame = self.frame
+        # Of two fields, each has colours of its own.
+        if frame.format.name not in _PLAIN or frame.interlaced_frame or frame.width % 2 or frame.height % 2:
+            return None
+        if _orientation(frame, self.tagged_rotation) != (0, False) or frame.planes[0].line_size < 0:  # upside down
+            return None
+        matrix = self._unsaid_matrix or frame.colorspace
+        return Planes(frame, _colours(frame.format.name, matrix, frame.color_range, frame.width % 64))
+
+    @property
+    def _unsaid_matrix(self) -> Colorspace | None:
+        """The colour matrix where the file does not say it: that of the frame's size."""
+        if self.frame.colorspace != _UNSPECIFIED:
+            return None
+        high_definition = self.frame.width >= 1280 or self.frame.height > 576
+        return Colorspace.ITU709 if high_definition else Colorspace.ITU601
+
+
+@dataclass(frozen=True, slots=True)
+class Planes:
+    """A decoded frame as the planes that `suture.data.planes` speaks of: half the bytes of RGB."""
+
+    frame: av.VideoFrame
+    colours: Colours
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the array that takes all of its planes."""
+        return self.frame.height * 3 // 2, self.frame.width
+
+    def copy_to(self, memory: np.ndarray) -> None:
+        """All planes, below each other, into an array of this shape."""
+        sources: Any = self.frame.planes
+        for source, target in zip(sources, parts(memory), strict=True):
+            # Whole planes, for which Python's lock is not needed; their lines may be longer than they are wide.
+            lines = np.frombuffer(source, np.uint8).reshape(source.height, source.line_size)
+            np.copyto(target, lines[:, : source.width])
+
+
+@lru_cache(maxsize=64)
+def _colours(kind: str, matrix: int, color_range: int, beyond: int) -> Colours:
+    """By what `Picture.rgb` turns planes into RGB, as far as that is linear.
+
+    The textbook's matrix is not enough: FFmpeg cuts off after each product, and not alike on all processors, nor for
+    widths that leave so many pixels `beyond` a multiple of 64. It is a level or two, but masks shall not depend on
+    where frames become RGB.
+    """
+    frame = av.VideoFrame(_PROBE + beyond, _PROBE, kind)
+    frame.colorspace, frame.color_range = matrix, color_range
+    generator = np.random.default_rng(0)
+    targets: Any = frame.planes
+    for plane, (low, high) in zip(targets, [(70, 180), (100, 156), (100, 156)], strict=True):  # no channel overflows
+        plane.update(generator.integers(low, high, plane.buffer_size, np.uint8).tobytes())
+    given = np.insert(sampled(frame.to_ndarray()).reshape(-1, 3), 3, 1, axis=1).astype(float)
+    found, *_ = np.linalg.lstsq(given, Picture(frame, 0).rgb().reshape(-1, 3).astype(float), rcond=None)
+    return Colours(*map(tuple, found.T.round(6).tolist()))  # no digits that differ from call to call
 
 
 class _Idle:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from suture.data.classes import IGNORE, ClassTable
+from suture.data.planes import Colours, frame_size, sampled, to_rgb
 from suture.deploy.film import Taken, VideoWriter, to_yuv, video_frame, video_writer
 from suture.deploy.flow import Small, flow_agreement
 from suture.deploy.outputs import number, read_written_mask, write_mask, write_picture
@@ -69,11 +70,25 @@ class Seen:
     time: float
     """Images have none: 0."""
     pixels: np.ndarray | None = None
-    """None where it does not decode."""
+    """RGB, or planes that `colours` turn into it. None where it does not decode."""
     mask: np.ndarray | None = None
     """None where an earlier start wrote it."""
     planes: np.ndarray | None = None
     """Of its overlay, if a GPU drew it."""
+    colours: Colours | None = None
+
+    @property
+    def rgb(self) -> np.ndarray:
+        """The frame; many need not be turned into RGB."""
+        assert self.pixels is not None
+        return self.pixels if self.colours is None else to_rgb(sampled(self.pixels), self.colours)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Height and width of the frame."""
+        assert self.pixels is not None
+        rows, width = self.pixels.shape[:2]
+        return (rows, width) if self.colours is None else frame_size(rows, width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +131,17 @@ class ClipFiles:
             return Finished(seen.index, seen.time, True)
         if mask is None:
             mask = read_written_mask(plan.mask_path(seen.name))
-            if mask is None or mask.shape != pixels.shape[:2]:  # it was there a moment ago
+            if mask is None or mask.shape != seen.shape:  # it was there a moment ago
                 raise UserError(f"{plan.mask_path(seen.name)} was changed or removed: start again with --force.")
         elif plan.masks:
             write_mask(plan.mask_path(seen.name), mask, plan.classes)
         if plan.pictures and seen.mask is not None:
-            write_picture(plan.picture_path(seen.name), self._overlay(mask.shape)(pixels, mask))
+            write_picture(plan.picture_path(seen.name), self._overlay(mask.shape)(seen.rgb, mask))
         overlay = None
         if plan.overlay_video:
-            planes = to_yuv(self._overlay(mask.shape)(pixels, mask)) if planes is None else planes
+            planes = to_yuv(self._overlay(mask.shape)(seen.rgb, mask)) if planes is None else planes
             overlay = video_frame(planes, "yuv420p")
-        small = Small.of(pixels, mask) if plan.compares else None
+        small = Small.of(pixels, mask, seen.colours) if plan.compares else None
         return Finished(seen.index, seen.time, seen.mask is not None, mask, small, overlay)
 
     def add(self, one: Finished) -> Taken:

@@ -9,6 +9,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from suture.data.classes import IGNORE
+from suture.data.planes import Colours, parts
+
+_CONVERTED = 4
+"""Frames that are turned into RGB at once: what is in between stays in a GPU's cache."""
+
+
+def from_planes(planes: Tensor, colours: Colours) -> Tensor:
+    """Planes of yuv420 (B H·3/2 W, uint8) to RGB (B H W 3, uint8): as `suture.data.planes` does, give or take one."""
+    batch, height, width = parts(planes)[0].shape
+    fours = height // 2, 2, width // 2, 2  # pixels, two by two, share their colour
+    pixels = torch.empty(batch, *fours, 3, dtype=torch.uint8, device=planes.device)
+    for some, target in zip(planes.split(_CONVERTED), pixels.split(_CONVERTED), strict=True):
+        light, blue, red = parts(some)
+        light = light.reshape(len(some), *fours)
+        for channel, (by_light, by_blue, by_red, offset) in enumerate(colours):
+            # What comes after the point is cut off in the end, so that a half rounds.
+            tint = (blue * by_blue).add_(red, alpha=by_red).add_(offset + 0.5)[:, :, None, :, None]
+            target[..., channel] = torch.add(tint, light, alpha=by_light).clamp_(0, 255)
+    return pixels.view(batch, height, width, 3)
 
 
 def to_network(frames: Tensor, size: tuple[int, int]) -> Tensor:

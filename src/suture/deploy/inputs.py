@@ -15,8 +15,9 @@ import numpy as np
 
 from suture.data.dataset import Video
 from suture.data.images import IMAGE_SUFFIXES, read_image
+from suture.data.planes import Colours, frame_size
 from suture.data.sources.folder import MASK_FOLDERS
-from suture.data.video import VIDEO_SUFFIXES, Picture, VideoFile
+from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view
 from suture.data.walk import images_of, natural, walk
 from suture.deploy.overlap import cores, in_order
@@ -31,6 +32,7 @@ _CONVERTING = 4
 """Threads that turn a video's frames into RGB: together faster than most decoders."""
 _LOOKED_AT = 9
 """Frames in which the view is looked for: as many as in training."""
+_Decoded = tuple[int, Picture | np.ndarray | None, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,33 @@ class Shown:
     """A frame of a clip, or why there is none."""
 
     index: int
-    pixels: np.ndarray | None
+    pixels: np.ndarray | Planes | None
+    """RGB, uint8, H W 3; or what a GPU turns into it."""
     problem: str = ""
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width."""
+        if self.pixels is None:
+            return None
+        rows, width = self.pixels.shape[:2]
+        return frame_size(rows, width) if self.colours else (rows, width)
+
+    @property
+    def colours(self) -> Colours | None:
+        """By what it becomes RGB; None where it is."""
+        return self.pixels.colours if isinstance(self.pixels, Planes) else None
+
+
+def fill(memory: np.ndarray, frames: Sequence[np.ndarray | Planes]) -> np.ndarray:
+    """Memory for frames of one kind with these frames in it; where there is room for more, the last one is repeated."""
+    for number, target in enumerate(memory):
+        frame = frames[min(number, len(frames) - 1)]
+        if isinstance(frame, Planes):
+            frame.copy_to(target)
+        else:
+            np.copyto(target, frame)
+    return memory
 
 
 @dataclass(eq=False)
@@ -91,18 +118,22 @@ class Clip:
         """When each frame is shown, in seconds; images do not say it."""
         return self.file.times if self.file else None
 
-    def frames(self, indices: Iterable[int], together: int = 1) -> Iterator[Shown]:
-        """Frames by rising indices; one that does not decode comes without pixels."""
+    def frames(self, indices: Iterable[int], together: int = 1, planes: bool = False) -> Iterator[Shown]:
+        """Frames by rising indices; one that does not decode comes without pixels.
+
+        With `planes` a GPU turns them into RGB, as far as they are of the kind that it takes.
+        """
         if self.images:
             return in_order(self.read, indices, cores())
         # One decoder goes forward; what comes out of it is turned into RGB side by side.
-        return in_order(_in_rgb, map(self._decoded, indices), min(_CONVERTING, cores()), together)
+        show = _in_planes if planes else _in_rgb
+        return in_order(show, map(self._decoded, indices), min(_CONVERTING, cores()), together)
 
     def read(self, index: int) -> Shown:
         """One frame."""
         return _in_rgb(self._decoded(index))
 
-    def _decoded(self, index: int) -> tuple[int, Picture | np.ndarray | None, str]:
+    def _decoded(self, index: int) -> _Decoded:
         """A frame as it comes out of its file, or why there is none."""
         path = self.images[index] if self.images else self.path
         try:
@@ -118,17 +149,24 @@ class Clip:
         count = min(_LOOKED_AT, len(self))
         chosen = {place * (len(self) - 1) // max(count - 1, 1) for place in range(count)}
         shown = [self.read(index).pixels for index in sorted(chosen)]
-        frames = [pixels for pixels in shown if pixels is not None]
-        if setting != "auto" and (not frames or setting.fits(frames[0])):
+        frames = [pixels for pixels in shown if isinstance(pixels, np.ndarray)]
+        size = frames[0].shape[:2] if frames else None
+        if setting != "auto" and (size is None or setting.fits(size)):
             return setting
         found = find_view(frames)
         origin = "found" if found else "no border was found"
-        return ClipView(found, frames[0].shape[:2] if frames else None, origin)
+        return ClipView(found, size, origin)
 
 
-def _in_rgb(decoded: tuple[int, Picture | np.ndarray | None, str]) -> Shown:
+def _in_rgb(decoded: _Decoded) -> Shown:
     index, picture, problem = decoded
     return Shown(index, picture.rgb() if isinstance(picture, Picture) else picture, problem)
+
+
+def _in_planes(decoded: _Decoded) -> Shown:
+    index, picture, problem = decoded
+    planes = picture.planes() if isinstance(picture, Picture) else None
+    return Shown(index, planes, problem) if planes else _in_rgb(decoded)
 
 
 @dataclass(frozen=True)
@@ -140,13 +178,13 @@ class ClipView:
     """Height and width of the frames it was found in; of others, nothing is known. None: it was stated for all."""
     origin: str = "as stated"
 
-    def fits(self, frame: np.ndarray) -> bool:
+    def fits(self, size: tuple[int, ...]) -> bool:
         """Whether it is for frames of this size."""
-        return self.size in (None, frame.shape[:2])
+        return self.size in (None, size)
 
-    def of(self, frame: np.ndarray) -> View | None:
-        """The view of one frame."""
-        return self.view if self.fits(frame) else None
+    def of(self, size: tuple[int, ...]) -> View | None:
+        """The view of frames of one size."""
+        return self.view if self.fits(size) else None
 
     def __str__(self) -> str:
         if self.view is None:

@@ -1,6 +1,7 @@
 """One clip through a model: decoding, network, drawing and encoding at the same time.
 
-- The reader's thread decodes frames, and a few threads turn them into RGB.
+- The reader's thread decodes frames, and a few threads turn them into RGB; most frames for a GPU stay as they are, and
+  the GPU does it.
 - A few threads prepare them in batches, and the model's thread sends these to the device; on a CPU, each core does both
   for one of them.
 - Files are made of predictions (`suture.deploy.clipfiles`): by threads of this process; beside a GPU by other processes
@@ -20,6 +21,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from suture.data.classes import IGNORE
+from suture.data.planes import Colours
+from suture.data.video import Planes
 from suture.data.view import View
 from suture.deploy.clipfiles import (
     COMPARING,
@@ -33,7 +36,7 @@ from suture.deploy.clipfiles import (
     with_the_one_before,
 )
 from suture.deploy.flow import Small
-from suture.deploy.inputs import RECORD, Clip, ClipView, Shown
+from suture.deploy.inputs import RECORD, Clip, ClipView, Shown, fill
 from suture.deploy.outputs import Journal, Masks, Table, areas, count_pixels, number, table_columns, write_table
 from suture.deploy.overlap import TOGETHER, ahead, cores, in_order
 from suture.deploy.predictor import Pending, Predictor, Prepared
@@ -46,7 +49,7 @@ ViewSetting = View | Literal["trained", "auto"] | None
 FORMAT = 1
 """Of `prediction.json`."""
 _PREPARING = 2
-"""Batches that are prepared at once for a device: to copy the frames of one takes about as long as to predict them."""
+"""Batches that are prepared at once for a device: to copy the frames of one may take as long as to predict them."""
 Row = dict[str, Any]
 
 
@@ -211,26 +214,26 @@ class Job:
     def _groups(self, view: ClipView) -> Iterator[Group]:
         """Frames in batches of one size; among themselves those that are not to be predicted."""
         needed = filter(self._needed, range(len(self.clip)))
-        frames = (self._usable(shown, view) for shown in self.clip.frames(needed, self.together))
-        for (predict, _), alike in groupby(frames, self._kind):
+        decoded = self.clip.frames(needed, self.together, planes=self.predictor.gpu is not None)
+        frames = (self._usable(shown, view) for shown in decoded)
+        for (predict, *_), alike in groupby(frames, self._kind):
             while shown := list(islice(alike, self.batch)):
                 yield Group(shown, predict)
 
-    def _kind(self, shown: Shown) -> tuple[bool, tuple[int, ...] | None]:
-        """Whether the network has to see a frame, one that decodes and was not done before; and its size."""
-        shape = None if shown.pixels is None else shown.pixels.shape
-        return shape is not None and shown.index not in self.known, shape
+    def _kind(self, shown: Shown) -> tuple[bool, tuple[int, int] | None, Colours | None]:
+        """Whether the network has to see a frame, one that decodes and was not done before; its size, and colours."""
+        return shown.pixels is not None and shown.index not in self.known, shown.size, shown.colours
 
     def _usable(self, shown: Shown, view: ClipView) -> Shown:
         """The frame, or why it cannot be used although it decodes."""
-        if shown.pixels is None:
+        if shown.size is None:
             return shown
-        height, width = shown.pixels.shape[:2]
+        height, width = shown.size
         size = f"{self.clip.frame_name(shown.index)} has {width}×{height} pixels"
         if self.clip.file is not None and (width, height) != self.clip.file.size:
             expected = "×".join(map(str, self.clip.file.size))
             return Shown(shown.index, None, f"{size}, expected {expected} as the first frame of its video.")
-        here = view.of(shown.pixels)
+        here = view.of(shown.size)
         if here is not None and (here.x >= width or here.y >= height):
             return Shown(shown.index, None, f"{size}, so that the view {here.to_json()['rect']} lies outside.")
         return shown
@@ -247,11 +250,12 @@ class Job:
 
         def prepare(placed: tuple[Group, Place | None]) -> tuple[Group, Place | None, Prepared | None]:
             group, place = placed
-            pixels = [one.pixels for one in group.shown if one.pixels is not None]
+            pixels: list[Any] = [one.pixels for one in group.shown if one.pixels is not None]
             if group.predict:
-                return group, place, self.predictor.prepare(pixels, view.of(pixels[0]), length, place)
+                here = view.of(group.shown[0].size or ())
+                return group, place, self.predictor.prepare(pixels, here, length, place)
             if place is not None:
-                np.stack(pixels, out=place.pixels.shaped((len(pixels), *pixels[0].shape)))
+                fill(place.pixels.shaped((len(pixels), *pixels[0].shape)), pixels)
             return group, place, None
 
         def begin(group: Group, place: Place | None, prepared: Prepared | None) -> Begun:
@@ -311,7 +315,10 @@ class Job:
             counts, planes = (None if all_of is None else all_of[place].numpy() for all_of in made)
             self._begin_row(shown, certainty, count_pixels(mask) if counts is None else counts)
         name, time = self.clip.frame_name(shown.index), self._time(shown.index) or 0.0
-        return Seen(shown.index, name, time, shown.pixels, mask, planes)
+        pixels = shown.pixels
+        if isinstance(pixels, Planes):
+            (pixels,) = fill(np.empty((1, *pixels.shape), np.uint8), [pixels])
+        return Seen(shown.index, name, time, pixels, mask, planes, shown.colours)
 
     def _batch(self, begun: Begun) -> Batch:
         """The same of many frames whose masks are in shared memory."""
@@ -323,7 +330,7 @@ class Job:
                 self._begin_row(shown, certainty, pixels)
         indices = [shown.index for shown in begun.shown]
         frames = [(index, self.clip.frame_name(index), self._time(index) or 0.0) for index in indices]
-        return Batch(frames, begun.place.spans if begun.place else ())
+        return Batch(frames, begun.place.spans if begun.place else (None,) * 3, begun.shown[0].colours)
 
     def _time(self, index: int) -> float | None:
         return None if self.clip.times is None else round(float(self.clip.times[index]), 6)

@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from suture.data.classes import IGNORE, ClassTable
+from suture.data.planes import Colours, frame_size
 from suture.data.scene import resized
+from suture.data.video import Planes
 from suture.data.view import View
 from suture.deploy.draw import Drawing, class_counts
-from suture.deploy.frames import resizing, to_class_ids, to_network
+from suture.deploy.frames import from_planes, resizing, to_class_ids, to_network
 from suture.deploy.gpu import Gpu
+from suture.deploy.inputs import fill
 from suture.deploy.networks import open_network
 from suture.deploy.overlay import Overlay
 from suture.deploy.recorded import Recorded
@@ -51,12 +54,14 @@ class Prepared(NamedTuple):
     """Frames of one size on their way to the network."""
 
     frames: Tensor
-    """B H W 3, uint8: whole for a GPU; for a CPU what the view shows, already at the network's size."""
+    """B H W 3, uint8: whole for a GPU, or its planes; for a CPU what the view shows, already at the network's size."""
     size: tuple[int, int]
     """Height and width of the whole frames."""
     view: View
     place: Place | None = None
     """Memory for what a GPU makes of them, where another process is to see it."""
+    colours: Colours | None = None
+    """By what the GPU turns planes into RGB."""
 
 
 class Predictor:
@@ -143,7 +148,7 @@ class Predictor:
 
     def prepare(
         self,
-        frames: np.ndarray | Sequence[np.ndarray],
+        frames: np.ndarray | Sequence[np.ndarray] | Sequence[Planes],
         view: View | None = None,
         length: int = 0,
         place: Place | None = None,
@@ -151,11 +156,13 @@ class Predictor:
         """Frames of one size made ready for the network; a thread of its own may do this for the next frames.
 
         On a GPU, where every length of a batch is recorded anew, the last frame is repeated to fill this one. Frames
-        and results are put into `place`, if one is given.
+        and results are put into `place`, if one is given. Only a GPU takes planes, all read by the same colours.
         """
-        several = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
-        _refuse_other_than_rgb(several)
-        height, width = several[0].shape[:2]
+        several: list[Any] = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
+        colours = several[0].colours if several and isinstance(several[0], Planes) else None
+        if colours is None:
+            _refuse_other_than_rgb(several)
+        height, width = several[0].shape[:2] if colours is None else frame_size(*several[0].shape)
         if self.network.cuts:
             self._refuse_other_frames(height, width, view)
         view = view.within(width, height) if view else View(0, 0, width, height)
@@ -163,11 +170,10 @@ class Predictor:
             scenes = [view.crop(frame) for frame in several]
             size = self._input_size(scenes[0].shape[:2])
             return Prepared(torch.from_numpy(np.stack([resized(s, size) for s in scenes])), (height, width), view)
-        shape = max(len(several), length), height, width, 3
+        shape = max(len(several), length), *several[0].shape
         pinned = self.gpu.memory(shape) if place is None else torch.from_numpy(place.pixels.shaped(shape))
-        for number, target in enumerate(pinned.numpy()):
-            np.copyto(target, several[min(number, len(several) - 1)])
-        return Prepared(pinned, (height, width), view, place)
+        fill(pinned.numpy(), several)
+        return Prepared(pinned, (height, width), view, place, colours)
 
     @torch.inference_mode()
     def begin(self, prepared: Prepared, smoother: Smoother | None = None, draw: bool = False) -> "Pending":
@@ -182,9 +188,9 @@ class Predictor:
         with self.gpu.at_work():
             frames = self.gpu.upload(prepared.frames)
             if smoother is None:
-                measured = self._recorded(frames, prepared.view, draw)
+                measured = self._recorded(frames, prepared.view, draw, prepared.colours)
             else:
-                measured = self._measure(frames, prepared.view, draw, smoother)
+                measured = self._measure(frames, prepared.view, draw, prepared.colours, smoother)
             into: list[Tensor | None] = [None] * len(measured)
             if prepared.place is not None:
                 into[1] = torch.from_numpy(prepared.place.masks.shaped(measured[1].shape))
@@ -203,8 +209,17 @@ class Predictor:
                 "export it for these, with --frame and --view."
             )
 
-    def _measure(self, frames: Tensor, view: View, draw: bool, smoother: Smoother | None = None) -> list[Tensor]:
+    def _measure(
+        self,
+        frames: Tensor,
+        view: View,
+        draw: bool,
+        colours: Colours | None = None,
+        smoother: Smoother | None = None,
+    ) -> list[Tensor]:
         """Of whole frames on the device: certainty, masks, how many pixels each class has, and overlays if wanted."""
+        if colours is not None:
+            frames = from_planes(frames, colours)
         _, height, width, _ = frames.shape
         right, bottom = view.x + view.width, view.y + view.height
         found = self._scores(frames[:, view.y : bottom, view.x : right], smoother)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from suture.data.planes import Colours
 from suture.deploy.clipfiles import FINISHING, Done, Finished, Plan, Seen, agreement
 from suture.deploy.flow import Small
 from suture.deploy.overlap import PATIENCE, cores
@@ -54,7 +55,7 @@ class Pinning(Protocol):
 
 
 class Place:
-    """Shared memory for one batch: its frames (B H W 3), masks (B H W), and the planes of its overlays."""
+    """Shared memory for one batch: its frames (B H W 3, or their planes), masks (B H W), and planes of its overlays."""
 
     def __init__(self, memory: Memory, gpu: Pinning) -> None:
         self.pixels, self.masks, self.planes = self._all = [Buffer(memory, gpu.pin, gpu.unpin) for _ in range(3)]
@@ -85,11 +86,14 @@ class Batch(NamedTuple):
     """Number, name and time of each."""
     place: Sequence[Span | None]
     """Where frames, masks and planes are; nowhere if the frames do not decode."""
+    colours: Colours | None = None
+    """Of its frames, where they are not RGB."""
 
     def seen(self, memory: Memory) -> list[Seen]:
         """Its frames."""
         arrays: Any = [memory[span] if span else repeat(None) for span in self.place]
-        return [Seen(*told, *lying) for told, *lying in zip(self.frames, *arrays, strict=False)]
+        together = zip(self.frames, *arrays, repeat(self.colours), strict=False)
+        return [Seen(*told, *lying) for told, *lying in together]
 
 
 class Answer(NamedTuple):
