@@ -18,7 +18,7 @@ from PIL import Image
 from rich.console import Console
 
 from suture.data.check import IGNORED, CheckReport, check
-from suture.data.facts import between_share, in_parallel, is_combed
+from suture.data.facts import between_share, in_parallel, is_combed, painted_levels
 from suture.data.problems import Problem
 from suture.data.sources import load_dataset
 from suture.errors import UserError
@@ -397,6 +397,13 @@ def test_masks_are_not_taken_for_frames(root: Path, palette: bool) -> None:
     problem = only(root / "masks", "masks-for-frames")
     assert (problem.severity, problem.count) == ("fatal", len(CASES))
     assert "in a folder `videos` and the masks in `masks` beside it" in problem.mend
+
+
+def test_a_covered_lens_is_no_mask() -> None:
+    """Its frames have few grey levels too, but no flat areas."""
+    noise = np.random.default_rng(0).integers(0, 12, (64, 64), np.uint8)
+    assert painted_levels(noise) == 0
+    assert painted_levels(np.repeat(np.repeat(noise[:4, :4], 16, 0), 16, 1)) == len(np.unique(noise[:4, :4]))
 
 
 def test_a_folder_of_masks_beside_the_videos_is_named(root: Path) -> None:

@@ -166,7 +166,7 @@ def test_ctrl_c_is_an_interrupt_and_not_an_exit(
     train_quietly(supervised(), tmp_path)
 
 
-@pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (4, 2)])
+@pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (6, 3), (8, None)])
 def test_sigterm_keeps_all_whole_steps(
     batches: int,
     step: int | None,
@@ -175,7 +175,7 @@ def test_sigterm_keeps_all_whole_steps(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where half of a step is done, its gradients are not in a checkpoint: it is done again."""
+    """Where half of a step is done, its gradients are in no checkpoint: it is done again. The last one needs none."""
     config = supervised("method.train.accumulate=2", "method.train.ema=0.9")
     train_quietly(config, tmp_path / "whole")
     original = Bar.on_train_batch_end

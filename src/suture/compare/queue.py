@@ -10,8 +10,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,12 +107,33 @@ def is_finished(out: Path, name: str) -> bool:
 def train_all(
     plan: Plan, out: Path, devices: Sequence[Device], jobs: int, minutes: float | None, console: Console
 ) -> Outcome:
-    """Train what is not finished yet, `jobs` runs at a time on each device; with `minutes`, no longer than that."""
+    """Train what is not finished yet, `jobs` runs at a time on each device; with `minutes`, no longer than that.
+
+    In the end, also where it is interrupted, what still runs has a few seconds for a checkpoint.
+    """
     queue = _Queue(plan, out, devices, jobs, minutes, console)
+    with _sigterm_interrupts():
+        try:
+            return queue.work()
+        finally:
+            queue.stop()
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Within, SIGTERM ends the program by an exception, as Ctrl-C does; in other threads than the first it cannot."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
-        return queue.work()
+        yield
     finally:
-        queue.stop()
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Queue:
@@ -200,6 +223,7 @@ class _Queue:
                 stderr=file,
                 env=environment,
                 preexec_fn=_end_with_parent,
+                process_group=0,  # Ctrl-C is for this process, which then asks them to end
             )
         return _Process(run, device, handle, time.monotonic(), fresh, log, begins)
 

@@ -23,6 +23,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 THUMB = 64
 """The size at which `suture.data.shots` looks at frames."""
+_PAINTED_LEVELS, _FLAT = 32, 0.9
+"""Of a picture that looks painted: the most grey levels, and the least share of pixels like the one to their left."""
 _KEPT_VALUES = 64
 """Unknown values kept per mask: an anti-aliased mask has thousands, and their number is what tells."""
 _CHUNK_IMAGES, _CHUNK_FILE = 32, 512
@@ -79,8 +81,8 @@ class FrameFacts:
     """What the view shows, grey, THUMB × THUMB, uint8."""
     change: float | None = None
     """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
-    levels: int = 0
-    """How many grey levels it has: a picture of the world has hundreds, a mask as many as classes."""
+    painted: int = 0
+    """How many grey levels it has if it is made of flat areas, as a mask is; 0 where it is a picture of the world."""
     combed: bool = False
     """Whether neighbouring lines come from different moments: two fields woven into one frame."""
     mask: MaskFacts | None = None
@@ -121,7 +123,7 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             facts.size = (grey.shape[1], grey.shape[0])
             facts.digest = blake2b(grey.data, digest_size=12).digest()
             facts.thumb = _thumb(pixels, chunk.view)
-            facts.levels = int(np.count_nonzero(cv2.calcHist([grey], [0], None, [256], [0, 256])))
+            facts.painted = painted_levels(grey)
             facts.combed = is_combed(grey)
             if previous and previous[0] == frame.index - 1 and previous[1].shape == grey.shape:
                 facts.change = cv2.norm(previous[1], grey, cv2.NORM_L1) / grey.size
@@ -179,6 +181,14 @@ def between_share(raw: np.ndarray) -> float:
         edges += len(here)
         between += int((inside & own).sum())
     return between / edges if edges else 0.0
+
+
+def painted_levels(grey: np.ndarray) -> int:
+    """The number of grey levels of a picture made of a few, in flat areas; 0 of any other."""
+    levels = int(np.count_nonzero(cv2.calcHist([grey], [0], None, [256], [0, 256])))
+    if levels > _PAINTED_LEVELS:
+        return 0
+    return levels if np.mean(grey[:, 1:] == grey[:, :-1]) >= _FLAT else 0
 
 
 def is_combed(grey: np.ndarray, block: int = 16) -> bool:

@@ -27,8 +27,6 @@ STILL = 0.25
 """Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
 FROZEN_FRAMES = 5
 COMBED_FRAMES = 3
-MASK_LEVELS = 32
-"""Grey levels up to which an image looks like a mask; a frame has more, unless it is a flat picture."""
 SMOOTHED = 0.1
 """The share of in-between pixels at the edges of a mask that was resized smoothly; drawn by hand it is near 0."""
 _BLOCK = 256
@@ -86,10 +84,10 @@ class Evidence:
 
     @cached_property
     def mask_like(self) -> list[str]:
-        """Videos made of images that hold a few values each, as masks do."""
-        levels = {video: [frame.levels for frame in frames if frame.size] for video, frames in self.facts.items()}
+        """Videos made of images that hold a few values each, in flat areas, as masks do."""
+        painted = {video: [frame.painted for frame in frames if frame.size] for video, frames in self.facts.items()}
         images = (video.id for video in self.dataset if video.file is None)
-        return [video for video in images if 1 < max(levels[video], default=0) <= MASK_LEVELS]
+        return [video for video in images if painted[video] and all(painted[video]) and max(painted[video]) > 1]
 
     def place(self, frame: FrameFacts) -> str:
         """A frame's file, or its video and number."""

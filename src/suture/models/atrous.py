@@ -37,12 +37,13 @@ def keeps_size(part: nn.Conv2d) -> bool:
 def reaching(layer: nn.Conv2d, features: Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """The taps of a layer that keeps the size which meet the features from somewhere, and the padding they need."""
     weight, padding = layer.weight, [int(pad) for pad in layer.padding]
-    if torch.compiler.is_exporting():
-        return weight, tuple(padding)  # what is exported takes any size
     for direction, (side, taps, dilation) in enumerate(
         zip(features.shape[2:], layer.kernel_size, layer.dilation, strict=True)
     ):
+        if isinstance(side, torch.SymInt):  # what is exported for any size
+            continue
         reach = min(taps // 2, (side - 1) // dilation)
-        weight = weight.narrow(2 + direction, taps // 2 - reach, 2 * reach + 1)
-        padding[direction] = reach * dilation
+        if reach < taps // 2:
+            weight = weight.narrow(2 + direction, taps // 2 - reach, 2 * reach + 1)
+            padding[direction] = reach * dilation
     return weight, tuple(padding)

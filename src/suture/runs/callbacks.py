@@ -11,7 +11,6 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
@@ -72,11 +71,13 @@ class Checkpoint(Callback):
         self._saved, self._when = step, time.monotonic()
 
     def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
-        # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch.
-        if not isinstance(exception, SIGTERMException) or trainer.world_size > 1:
+        # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch, if a loader's
+        # process that heard it too does not end the training first, wherever it is.
+        step, batches = trainer.global_step, trainer.fit_loop.epoch_loop.batch_progress.current
+        if not trainer.received_sigterm or trainer.world_size > 1 or not 0 < step < stage.total_steps:
             return
-        in_a_step = (trainer.fit_loop.epoch_loop.batch_idx + 1) % stage.settings.accumulate
-        if not in_a_step and math.isfinite(float(stage.last_loss)) and _finite(stage):
+        whole = batches.ready == batches.completed and batches.completed % stage.settings.accumulate == 0
+        if whole and math.isfinite(float(stage.last_loss)) and _finite(stage):
             self._save(trainer)
 
     def _save(self, trainer: L.Trainer) -> None:

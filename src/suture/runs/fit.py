@@ -14,7 +14,6 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from suture.data.shots import shots_of_frames
 from suture.data.store import DecodedFrames, FrameStore, storage_size
@@ -33,6 +32,8 @@ from suture.runs.processes import Processes
 from suture.runs.session import Session
 
 AnyStage = Stage | PseudoLabels
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a training that was asked to end, as a shell says it."""
 
 
 def starting_segmenter(config: Config, classes: int, processes: Processes) -> Segmenter:
@@ -180,11 +181,11 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     begun = processes.agreed(checkpoint.exists())
     try:
         trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
-    except SystemExit as error:
+    except (SystemExit, RuntimeError) as error:
+        if trainer.received_sigterm:  # Lightning's 0 would mean that all is done; or a loader's process heard it first
+            raise SystemExit(TERMINATED) from error
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
             raise KeyboardInterrupt from error
-        if isinstance(error, SIGTERMException):
-            error.code = 128 + signal.SIGTERM  # as a shell says it: Lightning's 0 would mean that all is done
         raise
     stage.end()
     refuse_nan(stage, checkpoint, weights=True)
@@ -198,6 +199,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
+    if trainer.received_sigterm:  # after the last step
+        raise SystemExit(TERMINATED)
 
 
 def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
