@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from suture.models.atrous import Atrous
 
-CHANNELS = (2048, 256) if CUDA else (256, 32)
+CHANNELS = 2048, 256
 GRIDS = ((32, 8), (32, 16), (60, 16)) if CUDA else ((16, 2),)
-"""Cells of a side, and frames: of 256×256 and 480×480 pixels at output stride 8."""
+"""Cells of a side, and frames: at output stride 8 of 256×256 and 480×480 pixels, on a CPU of 128×128."""
 DILATIONS = (12, 24, 36)
 
 

@@ -307,11 +307,22 @@ def film(facts: Facts) -> str:
     return table(rows, ("x264", "ms of a core", "ratio", "kB a frame", "ratio", "PSNR, dB"))
 
 
+def atrous(facts: Facts) -> str:
+    def cells(row: Facts) -> Sequence[Any]:
+        (_, plain), *others = row["ms"].items()
+        shown = [f"{show(value)} ({ratio(plain, value)})" for _, value in others]
+        return f"{row['side']}×{row['side']}", row["frames"], row["dilation"], plain, *shown
+
+    head = ("grid", "frames", "cells between taps", *(f"{way}, ms" for way in facts["rows"][0]["ms"]))
+    return table(map(cells, facts["rows"]), head)
+
+
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank paper --steps 60", contrast_stage),
     "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
+    "atrous": ("atrous.py", atrous),
     "supervised": ("supervised.py --steps 25 --stages supervised strong unimatch uamt", supervised),
     "stitch": ("supervised.py --steps 25 --no-compile --stages strong stitch", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),

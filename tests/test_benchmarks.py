@@ -235,6 +235,13 @@ def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path
         assert [stage.name for stage in stages] == ["pretrain", "contrast"]
 
 
+def test_taps_in_one_product_are_the_convolution(load: Any) -> None:
+    benchmark = load("atrous")
+    features, layer = torch.rand(2, 4, 9, 7), benchmark.OneProduct(4, 3, 3, padding=8, dilation=8, bias=False)
+    expected = torch.nn.functional.conv2d(features, layer.weight, padding=8, dilation=8)
+    torch.testing.assert_close(layer(features), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_the_plain_version_renders_the_same(load: Any) -> None:
     cpu, generator = load("cpu"), np.random.default_rng(0)
     images = [generator.integers(0, 256, (side, 20, 3), np.uint8) for side in (20, 30, 25)]
