@@ -221,7 +221,7 @@ def test_two_processes_are_one(tiny_job: Build, monkeypatch: pytest.MonkeyPatch,
         assert drawn.own_numbers.tolist() == [row for part in parts for row in part.own_numbers.tolist()]
         one = whole.render(drawn)
         several = [stage.render(part) for stage, part in zip(ranks, parts, strict=True)]
-        # Colours and labels are the same bit for bit; pixels up to the rounding of positions, which are counted in shares of the largest patch.
+        # Colours and labels are the same bit for bit; pixels up to the rounding of positions in the largest patch.
         assert torch.equal(drawn.queries.color, torch.cat([part.queries.color for part in parts]))
         assert torch.equal(one.queries.labels, torch.cat([part.queries.labels for part in several]))
         images = torch.cat([part.queries.images for part in several])
