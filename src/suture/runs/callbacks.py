@@ -40,6 +40,11 @@ class Checkpoint(Callback):
         self._earlier = 0.0
 
     @property
+    def kept(self) -> int:
+        """Steps that need not be done again."""
+        return max(self._saved, 0)
+
+    @property
     def seconds(self) -> float:
         """What the stage has taken so far; of earlier starts, as much as led up to their last checkpoint."""
         return self._earlier + time.perf_counter() - self._began
@@ -79,6 +84,7 @@ class Checkpoint(Callback):
         whole = batches.ready == batches.completed and batches.completed % stage.settings.accumulate == 0
         if whole and math.isfinite(float(stage.last_loss)) and _finite(stage):
             self._save(trainer)
+            self._saved = step
 
     def _save(self, trainer: L.Trainer) -> None:
         with replacing(self.path) as temporary:

@@ -183,6 +183,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
     except (SystemExit, RuntimeError) as error:
         if trainer.received_sigterm:  # Lightning's 0 would mean that all is done; or a loader's process heard it first
+            session.console.print(f"{title} is asked to end; kept are {saving.kept} steps", highlight=False)
             raise SystemExit(TERMINATED) from error
         if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
             raise KeyboardInterrupt from error
