@@ -110,7 +110,7 @@ class Layer(NamedTuple):
     boxes: Tensor
     """N 4: where in its patch the sample lies: x, y, width, height."""
     height: int
-    """Of the tallest patch."""
+    """Of the tallest patch: a number that nobody has to ask the device for."""
     width: int
     """Of the widest patch."""
 

@@ -4,6 +4,7 @@ The planes of a frame lie below each other in one array of H·3/2 rows of W byte
 half the height and width.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import cv2
@@ -18,15 +19,16 @@ class Colours(NamedTuple):
     blue: tuple[float, ...]
 
 
-def frame_size(rows: int, width: int) -> tuple[int, int]:
-    """Height and width of the frame whose planes are so many rows."""
-    return rows * 2 // 3, width
+def frame_size(shape: Sequence[int], planes: bool = True) -> tuple[int, int]:
+    """Height and width of the frame whose planes, or if not planes whose RGB, have this shape."""
+    rows, width = shape[:2]
+    return (rows * 2 // 3 if planes else rows), width
 
 
 def parts(planes: Any) -> tuple[Any, Any, Any]:
     """Brightness (H W) and the two planes of colour (H/2 W/2); of several frames too, and of tensors."""
     *several, rows, width = planes.shape
-    height, _ = frame_size(rows, width)
+    height, _ = frame_size((rows, width))
     colour = planes[..., height:, :].reshape(*several, 2, height // 2, width // 2)
     return planes[..., :height, :], colour[..., 0, :, :], colour[..., 1, :, :]
 
@@ -36,7 +38,7 @@ def sampled(planes: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
 
     As in FFmpeg's fast conversion, four pixels share their colour as it is.
     """
-    size = size or frame_size(*planes.shape)[::-1]
+    size = size or frame_size(planes.shape)[::-1]
     return cv2.merge([cv2.resize(part, size, interpolation=cv2.INTER_NEAREST) for part in parts(planes)])
 
 

@@ -87,8 +87,7 @@ class Seen:
     def shape(self) -> tuple[int, ...]:
         """Height and width of the frame."""
         assert self.pixels is not None
-        rows, width = self.pixels.shape[:2]
-        return (rows, width) if self.colours is None else frame_size(rows, width)
+        return frame_size(self.pixels.shape, planes=self.colours is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,8 +49,7 @@ class Shown:
         """Height and width."""
         if self.pixels is None:
             return None
-        rows, width = self.pixels.shape[:2]
-        return frame_size(rows, width) if self.colours else (rows, width)
+        return frame_size(self.pixels.shape, planes=self.colours is not None)
 
     @property
     def colours(self) -> Colours | None:

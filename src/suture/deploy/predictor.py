@@ -162,7 +162,7 @@ class Predictor:
         colours = several[0].colours if several and isinstance(several[0], Planes) else None
         if colours is None:
             _refuse_other_than_rgb(several)
-        height, width = several[0].shape[:2] if colours is None else frame_size(*several[0].shape)
+        height, width = frame_size(several[0].shape, planes=colours is not None)
         if self.network.cuts:
             self._refuse_other_frames(height, width, view)
         view = view.within(width, height) if view else View(0, 0, width, height)

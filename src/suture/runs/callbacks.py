@@ -34,15 +34,11 @@ class Checkpoint(Callback):
     def __init__(self, path: Path, every: int) -> None:
         self.path = path
         self.every = every
-        self._saved = -1
+        self.kept = 0
+        """Steps that need not be done again."""
         self._when = 0.0
         self._began = time.perf_counter()
         self._earlier = 0.0
-
-    @property
-    def kept(self) -> int:
-        """Steps that need not be done again."""
-        return max(self._saved, 0)
 
     @property
     def seconds(self) -> float:
@@ -56,7 +52,7 @@ class Checkpoint(Callback):
         self._earlier = state_dict["seconds"]
 
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
-        self._saved, self._when = trainer.global_step, time.monotonic()
+        self.kept, self._when = trainer.global_step, time.monotonic()
 
     def _due(self, trainer: L.Trainer) -> bool:
         # Several processes have to agree, and their clocks do not.
@@ -66,14 +62,14 @@ class Checkpoint(Callback):
     def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
         # At the start of a batch all of the loop's counters agree; at its end Lightning has not yet counted it.
         step = trainer.global_step
-        if batch_idx % stage.settings.accumulate or step == self._saved or not self._due(trainer):
+        if batch_idx % stage.settings.accumulate or step == self.kept or not self._due(trainer):
             return
         refuse_nan(stage, self.path, weights=True)
         if trainer.is_global_zero:
             self._save(trainer)
         else:
             trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
-        self._saved, self._when = step, time.monotonic()
+        self.kept, self._when = step, time.monotonic()
 
     def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
         # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch, if a loader's
@@ -84,7 +80,7 @@ class Checkpoint(Callback):
         whole = batches.ready == batches.completed and batches.completed % stage.settings.accumulate == 0
         if whole and math.isfinite(float(stage.last_loss)) and _finite(stage):
             self._save(trainer)
-            self._saved = step
+            self.kept = step
 
     def _save(self, trainer: L.Trainer) -> None:
         with replacing(self.path) as temporary:
