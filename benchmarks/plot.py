@@ -323,6 +323,7 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "atrous": ("atrous.py", atrous),
+    "atrous_cpu": ("atrous.py", atrous),
     "supervised": ("supervised.py --steps 25 --stages supervised strong unimatch uamt", supervised),
     "stitch": ("supervised.py --steps 25 --no-compile --stages strong stitch", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),
