@@ -4,8 +4,8 @@
 decoding alone and against the model alone (frames in memory in, masks at their size in memory out: with upload,
 resizing and download). Suture promises 85 % of the slower of the two where the model has a device of its own; on a CPU
 all of them share the cores. What bounds the whole shows in the cores' time: the printed milliseconds per frame, divided
-by the cores, are the least that a frame can take. A short clip is timed beside a long one: to begin and to end a clip,
-the device waits.
+by the cores, are the least that a frame can take; and in the share of the time in which the GPU computes. A short clip
+is timed beside a long one: to begin and to end a clip, the device waits.
 
 The plain way is the same work one by one: a batch is decoded, then predicted, then each of its frames is drawn, written
 and encoded. The floor is the bare network: images of its size that lie on the device, nothing else; and what its
@@ -19,8 +19,10 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
 
@@ -35,6 +37,7 @@ from rich.console import Console
 
 from suture.deploy.clipfiles import ClipFiles, Seen, agreement
 from suture.deploy.film import to_yuv, video_frame, video_writer
+from suture.deploy.gpu import Gpu
 from suture.deploy.inputs import find_clips
 from suture.deploy.overlap import cores
 from suture.deploy.pipeline import Job, Settings
@@ -95,6 +98,38 @@ def busy_seconds() -> float:
     """The time that cores spent on this process and on those it started, as far as they still run."""
     children = (child.cpu_times() for child in psutil.Process().children())
     return time.process_time() + sum(times.user + times.system for times in children)
+
+
+@contextmanager
+def gpu_watched() -> Iterator[list[Any]]:
+    """Within, CUDA events are noted down: before and after what a GPU computes of each batch."""
+    events: list[Any] = []
+
+    def noted() -> None:
+        events.append(torch.cuda.Event(enable_timing=True))
+        events[-1].record()
+
+    upload, download = Gpu.upload, Gpu.download
+
+    def uploaded(gpu: Gpu, *given: Any) -> Any:
+        there = upload(gpu, *given)
+        noted()
+        return there
+
+    def downloaded(gpu: Gpu, *given: Any) -> Any:
+        noted()
+        return download(gpu, *given)
+
+    with mock.patch.object(Gpu, "upload", uploaded), mock.patch.object(Gpu, "download", downloaded):
+        yield events
+
+
+def gpu_busy(events: list[Any]) -> float | None:
+    """The share of the time between the first event and the last in which a GPU computed; None where there is none."""
+    if not events:
+        return None
+    computing = sum(start.elapsed_time(end) for start, end in zip(events[::2], events[1::2], strict=True))
+    return float(computing / events[0].elapsed_time(events[-1]))
 
 
 def decoding(path: Path) -> float:
@@ -189,8 +224,10 @@ def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
             fps["a short clip"] = short / (time.perf_counter() - start)
         fps["one by one"] = one_by_one(predictor, clip, root / "one by one", settings, said)
         start, began = time.perf_counter(), busy_seconds()
-        predict(predictor, [path], root / "out", settings, batch=said.batch, console=quiet)
+        with gpu_watched() as events:
+            predict(predictor, [path], root / "out", settings, batch=said.batch, console=quiet)
         took, busy["all at once"] = time.perf_counter() - start, busy_seconds() - began
+        computing = gpu_busy(events)
         written = sum(file.stat().st_size for file in (root / "out").rglob("*") if file.is_file())
     fps["all at once"] = said.frames / took
     print(f"\n{size}; {written / said.frames / 1000:.0f} kB a frame written")
@@ -200,10 +237,12 @@ def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
         also = f", {drawing:.1f} fps if it draws the overlays too" if drawing and name == "model alone" else ""
         print(f"{name:16s} {value:8.1f} fps{cpu}{also}")
     print(f"{'cores':16s} {busy['all at once'] / took / cores():8.0%} of the time of {cores()}")
+    if computing is not None:
+        print(f"{'GPU busy':16s} {computing:8.0%}")
     print(f"{'of the slower':16s} {fps['all at once'] / slower:8.0%}")
     print(f"{'over one by one':16s} {fps['all at once'] / fps['one by one']:8.1f}x", flush=True)
     figures = {"size": size, "fps": fps, "share": fps["all at once"] / slower}
-    return figures | {"cpu_ms_per_frame": milliseconds, "drawing_fps": drawing}
+    return figures | {"cpu_ms_per_frame": milliseconds, "drawing_fps": drawing, "gpu_busy": computing}
 
 
 def main() -> None:

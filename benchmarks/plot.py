@@ -219,6 +219,7 @@ def inference(facts: Facts) -> str:
             *(row["size"].replace("x", "×"), fps["decoding alone"], fps["model alone"], row["drawing_fps"], pace),
             *(f"{row['share']:.0%}", fps.get("a short clip"), ratio(pace, fps.get("one by one"))),
             row["cpu_ms_per_frame"]["all at once"],
+            f"{row['gpu_busy']:.0%}" if row.get("gpu_busy") else None,
         )
 
     head = ("frames", "decoding alone", "model alone", "with drawing", "all at once", "of the slower", "a short clip")
@@ -228,7 +229,7 @@ def inference(facts: Facts) -> str:
             f" The bare network makes {show(bare['fps'])} in batches of {bare['batch']}; "
             f"by FLOPs, at {teraflops(bare['flops_per_second'])}, it would be {show(bare['fps_by_flops'])}."
         )
-    return f"{words}\n\n" + compact(map(cells, facts["rows"]), (*head, "over one by one", "ms of a core"))
+    return f"{words}\n\n" + compact(map(cells, facts["rows"]), (*head, "over one by one", "ms of a core", "GPU busy"))
 
 
 def overhead(facts: Facts) -> str:
