@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from suture.cli import app, main
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
 from suture.errors import UserError
+from suture.runs.callbacks import read_curve
 from suture.runs.config import load_config, presets
 from suture.runs.run import Run, train
 
@@ -46,10 +48,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_synthetic(folder, settings, container="png", progress=False)
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str, process_group: int | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "suture", *arguments]
     environment = os.environ | {"COLUMNS": "100"}
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True, process_group=process_group
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +89,29 @@ def test_a_dataset_is_enough_and_a_killed_run_goes_on(
     train(load_config(dataset, overrides=SET), whole)
     assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert (run / "metrics.json").read_text() == (whole / "metrics.json").read_text()
+
+
+def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: Path) -> None:
+    """As a terminal sends it: to the loader's processes too."""
+    more = ["method.pretrain.steps=100000", "compute.checkpoint_every=100000", "compute.workers=2"]
+    options = [part for setting in (*SET, *more) for part in ("--set", setting)]
+    process = start(dataset.parent, "train", dataset.name, *options, "-o", str(tmp_path), process_group=0)
+    curve = tmp_path / "stages/1-pretrain/metrics.csv"
+    deadline = time.monotonic() + 120
+    while len(read_curve(curve)) < 3:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    steps = torch.load(tmp_path / "stages/1-pretrain/last.ckpt", weights_only=True)["global_step"]
+    assert said.splitlines()[-2:] == [
+        f"stage 1 of 4: pretrain is asked to end; kept are {steps} steps",
+        "Stopped; start the same command again to go on.",
+    ]
+    assert steps == read_curve(curve)[-1]["step"]
+    assert "Traceback" not in said
 
 
 def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> None:

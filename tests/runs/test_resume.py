@@ -166,6 +166,25 @@ def test_ctrl_c_is_an_interrupt_and_not_an_exit(
     train_quietly(supervised(), tmp_path)
 
 
+@pytest.fixture
+def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Send a signal so many times after so many batches; each is heard before the next comes."""
+    original = Bar.on_train_batch_end
+
+    def send(number: signal.Signals, batches: int, times: int = 1) -> None:
+        def or_end(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            for _ in range(times if batch_idx + 1 == batches else 0):
+                signal.raise_signal(number)
+            original(self, trainer, stage, outputs, batch, batch_idx)
+
+        monkeypatch.setattr(Bar, "on_train_batch_end", or_end)
+
+    return send
+
+
+HALVES = ("method.train.accumulate=2", "method.train.ema=0.9")
+
+
 @pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (6, 3), (8, None)])
 def test_sigterm_keeps_all_whole_steps(
     batches: int,
@@ -173,31 +192,67 @@ def test_sigterm_keeps_all_whole_steps(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
     tmp_path: Path,
+    signalled: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where half of a step is done, its gradients are in no checkpoint: it is done again. The last one needs none."""
-    config = supervised("method.train.accumulate=2", "method.train.ema=0.9")
+    config = supervised(*HALVES)
     train_quietly(config, tmp_path / "whole")
-    original = Bar.on_train_batch_end
-
-    def or_end(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if batch_idx + 1 == batches:
-            signal.raise_signal(signal.SIGTERM)
-        original(self, trainer, stage, outputs, batch, batch_idx)
-
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(Bar, "on_train_batch_end", or_end)
+    signalled(signal.SIGTERM, batches)
     with pytest.raises(SystemExit) as ended:
         train_quietly(config, tmp_path / "ended")
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
-    checkpoint = tmp_path / "ended/stages/1-train/last.ckpt"
-    assert checkpoint.exists() == (step is not None)
-    if step is not None:
-        assert torch.load(checkpoint, weights_only=True)["global_step"] == step
-    monkeypatch.setattr(Bar, "on_train_batch_end", original)
+    assert steps_kept(tmp_path / "ended") == step
+    monkeypatch.undo()
     train_quietly(config, tmp_path / "ended")
     assert same(tmp_path / "whole", tmp_path / "ended")
+
+
+@pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None)])
+def test_ctrl_c_waits_for_the_end_of_the_step_and_keeps_it(
+    batches: int,
+    step: int | None,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    signalled: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the last step, the stage is done first."""
+    config = supervised(*HALVES)
+    train_quietly(config, tmp_path / "whole")
+    before = signal.getsignal(signal.SIGINT)
+    signalled(signal.SIGINT, batches)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(config, tmp_path / "ended")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert steps_kept(tmp_path / "ended") == step
+    assert (tmp_path / "ended/stages/1-train/done.json").exists() == (step is None)
+    monkeypatch.undo()
+    train_quietly(config, tmp_path / "ended")
+    assert same(tmp_path / "whole", tmp_path / "ended")
+
+
+def test_a_second_ctrl_c_ends_at_once(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    signalled: Callable[..., None],
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    signalled(signal.SIGINT, batches=3, times=2)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(supervised(*HALVES), tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert steps_kept(tmp_path) is None
+
+
+def steps_kept(folder: Path) -> int | None:
+    """The step of a supervised run's checkpoint, if there is one."""
+    checkpoint = folder / "stages/1-train/last.ckpt"
+    return torch.load(checkpoint, weights_only=True)["global_step"] if checkpoint.exists() else None
 
 
 class Killer:

@@ -2,6 +2,8 @@
 
 import csv
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +30,7 @@ COLUMNS = ("step", "loss", "lr", "images_per_second")
 class Checkpoint(Callback):
     """Saves the whole state every few steps, or every minute, under a temporary name that is then renamed.
 
-    One process that is told to end (SIGTERM) saves it then too.
+    One process that is told to end (SIGTERM, Ctrl-C) saves it then too.
     """
 
     def __init__(self, path: Path, every: int) -> None:
@@ -36,6 +38,8 @@ class Checkpoint(Callback):
         self.every = every
         self.kept = 0
         """Steps that need not be done again."""
+        self.interrupted = False
+        """Whether Ctrl-C was heard: the step that is being done is the last one."""
         self._when = 0.0
         self._began = time.perf_counter()
         self._earlier = 0.0
@@ -51,25 +55,47 @@ class Checkpoint(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._earlier = state_dict["seconds"]
 
+    @contextmanager
+    def hearing_interrupts(self) -> Iterator[None]:
+        """Within, the first Ctrl-C waits for the step's end; the second is Python's own, which ends at once."""
+        own = signal.default_int_handler
+        # Only the first thread can listen; and where Ctrl-C is ignored, or somebody else's, it stays so.
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not own:
+            yield
+            return
+
+        def hear(number: int, frame: object) -> None:
+            self.interrupted = True
+            signal.signal(signal.SIGINT, own)
+
+        signal.signal(signal.SIGINT, hear)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, own)
+
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
         self.kept, self._when = trainer.global_step, time.monotonic()
 
     def _due(self, trainer: L.Trainer) -> bool:
         # Several processes have to agree, and their clocks do not.
         late = trainer.world_size == 1 and time.monotonic() - self._when > LONGEST
-        return late or trainer.global_step % self.every == 0
+        return late or self.interrupted or trainer.global_step % self.every == 0
 
     def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
         # At the start of a batch all of the loop's counters agree; at its end Lightning has not yet counted it.
         step = trainer.global_step
-        if batch_idx % stage.settings.accumulate or step == self.kept or not self._due(trainer):
+        if batch_idx % stage.settings.accumulate:
             return
-        refuse_nan(stage, self.path, weights=True)
-        if trainer.is_global_zero:
-            self._save(trainer)
-        else:
-            trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
-        self.kept, self._when = step, time.monotonic()
+        if step != self.kept and self._due(trainer):
+            refuse_nan(stage, self.path, weights=True)
+            if trainer.is_global_zero:
+                self._save(trainer)
+            else:
+                trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
+            self.kept, self._when = step, time.monotonic()
+        if self.interrupted:
+            raise KeyboardInterrupt
 
     def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
         # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch, if a loader's

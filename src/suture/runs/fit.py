@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -180,14 +181,15 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     )
     begun = processes.agreed(checkpoint.exists())
     try:
-        trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
-    except (SystemExit, RuntimeError) as error:
-        if trainer.received_sigterm:  # Lightning's 0 would mean that all is done; or a loader's process heard it first
-            session.console.print(f"{title} is asked to end; kept are {saving.kept} steps", highlight=False)
-            raise SystemExit(TERMINATED) from error
-        if isinstance(error.__context__, KeyboardInterrupt):  # Lightning's answer to Ctrl-C
-            raise KeyboardInterrupt from error
-        raise
+        # Several processes would have to agree on the step to stop at: there Ctrl-C ends at once.
+        with saving.hearing_interrupts() if processes.world == 1 else nullcontext():
+            trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
+    except (SystemExit, RuntimeError) as error:  # Lightning's ends; or a loader's process heard of it first
+        interrupted = saving.interrupted or isinstance(error.__context__, KeyboardInterrupt)
+        if not (interrupted or trainer.received_sigterm):
+            raise
+        session.console.print(f"{title} is asked to end; kept are {saving.kept} steps", highlight=False)
+        raise KeyboardInterrupt if interrupted else SystemExit(TERMINATED) from error
     stage.end()
     refuse_nan(stage, checkpoint, weights=True)
     if processes.first:
@@ -200,7 +202,9 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
-    if trainer.received_sigterm:  # after the last step
+    if saving.interrupted:  # in the last step
+        raise KeyboardInterrupt
+    if trainer.received_sigterm:
         raise SystemExit(TERMINATED)
 
 
