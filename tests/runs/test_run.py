@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
+from suture.data.check import check
 from suture.errors import UserError
 from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import progress_bar
@@ -75,6 +78,26 @@ def test_what_is_impossible_is_refused_before_anything_is_written(
         train_quietly(supervised(setting), tmp_path / "run")
     assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_where_nothing_is_labelled_it_says_why_as_check_does(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    for path in (dataset / "masks").rglob("case02*.png"):  # those of 64×64 have hardly any flat areas
+        cv2.imwrite(str(masks / path.name), np.repeat(np.repeat(cv2.imread(str(path), -1), 8, 0), 8, 1))
+    with pytest.raises(UserError) as caught:
+        train_quietly(supervised(f"data.root={masks}"), tmp_path / "run")
+    (problem,) = [one for one in check(masks, progress=False).problems if one.severity == "fatal"]
+    assert str(caught.value) == f"{masks}: {problem.what}; {problem.mend}."
+    assert "give the folder that holds both" in problem.mend
+    shutil.copytree(dataset, tmp_path / "mine", ignore=shutil.ignore_patterns("dataset.yaml"))
+    with pytest.raises(UserError, match=r"no dataset.yaml says what their values mean.* --write` drafts it"):
+        train_quietly(supervised(f"data.root={tmp_path / 'mine'}"), tmp_path / "run")
+    shutil.rmtree(tmp_path / "mine/masks")
+    with pytest.raises(UserError, match=r"No frame has a mask; `suture select` says which frames to label first\."):
+        train_quietly(supervised(f"data.root={tmp_path / 'mine'}"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch", "dmt"])

@@ -21,7 +21,8 @@ from rich.text import Text
 
 from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.facts import Chunk, FrameFacts, chunks, cores, found_view, frame_facts, in_parallel
-from suture.data.problems import Evidence, Problem, judge
+from suture.data.labelling import all_masks
+from suture.data.problems import UNLABELLED, Evidence, Problem, judge
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View
@@ -193,6 +194,15 @@ def check(
         facts, shots = _read_all(dataset, views, workers, progress)
         report = _report(Evidence(dataset, facts, True, broken), views, shots, start)
     return report
+
+
+def refuse_unlabelled(dataset: Dataset) -> None:
+    """Where no training frame has a mask, say why and what to do, as the first findings do."""
+    if all_masks(dataset).count:
+        return
+    for problem in check(dataset, full=False).problems:
+        if problem.code in UNLABELLED:
+            raise UserError(f"{dataset.root}: {problem.what}; {problem.mend}.")
 
 
 def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:

@@ -108,6 +108,10 @@ class Evidence:
             yield Problem(code, severity, count or len(listed), what, tuple(listed[:_PLACES]), mend)
 
 
+UNLABELLED = frozenset({"masks-for-frames", "no-dataset-file", "no-masks", "no-masks-in-train"})
+"""Why there may be nothing to learn from."""
+
+
 def judge(evidence: Evidence) -> list[Problem]:
     """All problems, the worst first."""
     judges = JUDGES + (JUDGES_OF_ALL_FRAMES if evidence.complete else ())
@@ -150,7 +154,7 @@ def masks_for_frames(evidence: Evidence) -> Iterator[Problem]:
     places = [evidence.place(evidence.facts[video][0]) for video in evidence.mask_like]
     what = f"{number(len(places), 'video')} of images that look like masks, not frames: each holds only a few values"
     mend = (
-        "frames or video files are expected in a folder `videos` and the masks in `masks` beside it: check the folder "
+        "frames or video files are expected in a folder `videos` and the masks in `masks` beside it: give the folder "
         "that holds both, or name them in dataset.yaml"
     )
     yield from evidence.problem("masks-for-frames", "fatal", what, places, mend)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from suture.data.check import refuse_unlabelled
 from suture.data.classes import renamed
 from suture.data.labelling import choose
 from suture.data.sources import load_dataset
@@ -44,6 +45,7 @@ def open_data(config: Config) -> Opened:
     dataset = carve_validation(dataset, data.validation)
     if not dataset.split("train"):
         raise UserError(f"{data.root} has no training videos: its split must name some under train.")
+    refuse_unlabelled(dataset)
     return Opened(dataset, choose(dataset, data.labelling))
 
 
