@@ -91,7 +91,7 @@ def test_the_frames_of_a_list(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_nothing_is_left_to_label(dataset: Dataset, tmp_path: Path) -> None:
     some = select_frames(dataset, tmp_path / "some", every=10, progress=False)
-    with pytest.raises(UserError, match="all these frames have a mask already"):
+    with pytest.raises(UserError, match="--every 10: all these frames have a mask already"):
         select_frames(with_masks(dataset, some, tmp_path), tmp_path / "again", every=10, progress=False)
     all_of_it = select_frames(dataset, tmp_path / "all", budget=1000, progress=False)
     with pytest.raises(UserError, match="every frame is excluded or has a mask"):
@@ -150,7 +150,7 @@ def test_a_file_in_the_way_is_named(dataset: Dataset, tmp_path: Path) -> None:
     "choice", [{}, {"every": 3, "budget": 4}, {"every": 0}, {"budget": -1}, {"ratio": 0.0}, {"ratio": 1.2}]
 )
 def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=r"every|budget|ratio"):
+    with pytest.raises(UserError, match=r"--(every|budget|ratio)"):
         select_frames(dataset, tmp_path / "out", **choice, progress=False)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 

@@ -48,9 +48,10 @@ def select_frames(
     choice = {"every": every, "ratio": ratio, "budget": budget}
     given = [name for name, value in [*choice.items(), ("list", listed)] if value is not None]
     if len(given) != 1:
-        raise UserError(f"Found {' and '.join(given) or 'none'} of every, ratio, budget and list: give exactly one.")
+        found = " and ".join(f"--{name}" for name in given) or "none"
+        raise UserError(f"Found {found} of --every, --ratio, --budget and --list: give exactly one.")
     if any(value is not None and value <= 0 for value in choice.values()) or (ratio is not None and not ratio <= 1):
-        raise UserError(f"{given[0]} is {choice[given[0]]}: expected more than 0, and at most 1 for a ratio.")
+        raise UserError(f"--{given[0]} is {choice[given[0]]}: expected more than 0, and at most 1 for a ratio.")
     if out.resolve().is_relative_to(dataset.root.resolve()):
         raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
     if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -67,7 +68,7 @@ def select_frames(
             lengths = {video.id: len(video.usable) for video in dataset}
             shots = _for_all(dataset, lambda video, done: find_shots(video, progress=done), lengths, bar, "find shots")
             chosen = _choose(dataset, shots, every, ratio, budget)
-            mend = f"every {every}: all these frames have a mask already; give a smaller number."
+            mend = f"--every {every}: all these frames have a mask already; give a smaller number."
         if not chosen.count:
             raise UserError(mend)
         with _filling(out) as folder:
