@@ -75,9 +75,9 @@ def test_what_is_impossible_is_refused_before_anything_is_written(
     setting: str, message: str, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
     with pytest.raises(UserError) as caught:
-        train_quietly(supervised(setting), tmp_path / "run")
+        train_quietly(supervised(setting), tmp_path / "runs/more/run")
     assert message in str(caught.value)
-    assert not (tmp_path / "run").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_where_nothing_is_labelled_it_says_why_as_check_does(

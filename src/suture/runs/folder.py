@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process off this folder; a killed one leaves no lock behind."""
+        """Keep a second process off this folder; a killed one leaves no lock behind, a refused one no folders."""
+        made = [folder for folder in self.folder.parents if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("a+") as file:
             try:
@@ -88,6 +89,9 @@ class Run:
                 if [path.name for path in self.folder.iterdir()] == [".lock"]:  # nothing came of it
                     (self.folder / ".lock").unlink()
                     self.folder.rmdir()
+                    with suppress(OSError):  # another run has begun there
+                        for folder in made:
+                            folder.rmdir()
 
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any]) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
