@@ -113,11 +113,6 @@ def test_is_refused_without_dropout(tiny_job: Callable[..., Job]) -> None:
         begun(tiny_job(architecture="unet"))
 
 
-def test_batches_must_be_divisible(tiny_job: Callable[..., Job]) -> None:
-    with pytest.raises(UserError, match="unlabelled_batch is 3, which accumulate"):
-        begun(tiny_job(), unlabelled_batch=3, accumulate=2)
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_which_architectures_have_dropout(architecture: str) -> None:
     segmenter = build_segmenter(architecture, "tu-test_resnet", classes=2)

@@ -100,6 +100,20 @@ def test_where_nothing_is_labelled_it_says_why_as_check_does(
         train_quietly(supervised(f"data.root={tmp_path / 'mine'}"), tmp_path / "run")
 
 
+@pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch"])
+def test_an_unlabelled_batch_that_cannot_be_divided_is_refused_before_frames_are_stored(
+    method: str, small: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    divided = ("method.train.accumulate=2", "method.train.unlabelled_batch=3", "method.train.batch=4")
+    with pytest.raises(UserError) as caught:
+        train_quietly(small(f"method={method}", *divided, f"data.cache={tmp_path / 'cache'}"), tmp_path / "run")
+    assert str(caught.value) == (
+        "method.train.unlabelled_batch is 3, which cannot be divided among 1 process × accumulate 2: "
+        "choose a multiple of 2."
+    )
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch", "dmt"])
 def test_without_unlabelled_frames_it_is_refused_before_they_are_stored(
     method: str, small: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path

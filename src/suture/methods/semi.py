@@ -11,7 +11,6 @@ from torch import Tensor
 from suture.data.augment import Patches, ViewDraw, collate, draw_view
 from suture.data.classes import IGNORE
 from suture.data.training import Epochs, TrainingFrames
-from suture.errors import UserError
 from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_sum
 
 
@@ -51,14 +50,17 @@ class SemiSupervised(Stage):
     settings: SemiSettings
     instead = "supervised"
 
+    @property
+    def unlabelled_batch(self) -> int:
+        """Unlabelled frames per step."""
+        return self.settings.unlabelled_batch or self.settings.batch
+
+    @property
+    def batches(self) -> dict[str, int]:
+        return super().batches | {"unlabelled_batch": self.unlabelled_batch}
+
     def prepare(self) -> int:
-        s, job = self.settings, self.job
-        self.unlabelled_batch = s.unlabelled_batch or s.batch
-        if self.unlabelled_batch % (s.accumulate * job.world):
-            raise UserError(
-                f"{self.key}.unlabelled_batch is {self.unlabelled_batch}, which accumulate ({s.accumulate}) × "
-                f"processes ({job.world}) does not divide: change one of them."
-            )
+        job = self.job
         self.order = Epochs(job.frames.labelled, job.seed, self.name)
         self.unlabelled = UnlabelledFrames(job.frames)
         self.unlabelled_order = Epochs(job.frames.unlabelled, job.seed, self.name, "unlabelled")

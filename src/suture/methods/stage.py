@@ -144,6 +144,11 @@ class Stage(L.LightningModule, ABC):
 
     # What a method says
 
+    @property
+    def batches(self) -> dict[str, int]:
+        """The settings that say how many frames a step has: processes and accumulated parts share each of them."""
+        return {"batch": self.settings.batch}
+
     @abstractmethod
     def prepare(self) -> int:
         """Set up networks and pools from `self.job`; give the number of frames that make an epoch."""

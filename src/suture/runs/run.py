@@ -162,14 +162,16 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
         logger_class(config.compute.logger)
     for stage in stages:
         if isinstance(stage, Stage):
-            batch, parts = stage.settings.batch, stage.settings.accumulate * processes.world
-            if batch % parts:
-                raise UserError(
-                    f"{stage.key}.batch is {batch}, which cannot be divided among {processes.world} processes "
-                    f"× accumulate {stage.settings.accumulate}: choose a multiple of {parts}."
-                )
+            parts = stage.settings.accumulate * processes.world
+            for name, frames in stage.batches.items():
+                if frames % parts:
+                    raise UserError(
+                        f"{stage.key}.{name} is {frames}, which cannot be divided among "
+                        f"{number(processes.world, 'process', 'processes')} × accumulate {stage.settings.accumulate}: "
+                        f"choose a multiple of {parts}."
+                    )
             # DeepLab's batch norm on pooled features needs two values; synchronised over several GPUs, it has them.
-            alone = batch == parts and (processes.world == 1 or processes.device.type != "cuda")
+            alone = stage.settings.batch == parts and (processes.world == 1 or processes.device.type != "cuda")
             if alone and config.model.architecture.startswith("deeplab"):
                 raise UserError(
                     f"{stage.key}: {config.model.architecture} cannot learn from one frame at a time: raise "
