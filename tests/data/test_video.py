@@ -192,6 +192,26 @@ def test_colour_matrix_and_range(
         assert difference <= 1.5, (yuv, video.read(0)[0, 0], to_rgb(yuv, *weights, full))
 
 
+def test_the_reserved_colour_matrix_is_read_as_none(tmp_path: Path) -> None:
+    """No encoder writes it, so it is put into a file that says another one."""
+    path = tmp_path / "a.mp4"
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        context = stream.codec_context
+        context.color_primaries, context.color_trc, context.colorspace = 5, 1, int(Colorspace.ITU601)
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(0), format="rgb24")))
+        container.mux(stream.encode(None))
+    expected = VideoFile(path).read(0)
+    says = b"colrnclx\0\5\0\1\0"
+    before, after = path.read_bytes().split(says + b"\5")
+    other = tmp_path / "b.mp4"
+    other.write_bytes(before + says + b"\3" + after)
+    frame = VideoFile(other).decode(0)
+    assert frame.frame.colorspace == 3
+    np.testing.assert_array_equal(frame.rgb(), expected)
+
+
 def test_extracted_frame_agrees_with_the_decoded_one(tmp_path: Path) -> None:
     video = VideoFile(write(tmp_path / "a.mp4"))
     cv2.imwrite(str(tmp_path / "a.png"), cv2.cvtColor(video.read(7), cv2.COLOR_RGB2BGR))

@@ -22,8 +22,8 @@ from suture.data.planes import Colours, parts, sampled
 from suture.errors import UserError
 
 VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm"})
-_UNSPECIFIED = 2
-"""The colour matrix of a file that does not say it (AVCOL_SPC_UNSPECIFIED)."""
+_UNSAID = (2, 3)
+"""The colour matrix of a file that does not say it: unspecified, or the reserved value, which FFmpeg cannot convert."""
 _DEPENDENT = (PictureType.P, PictureType.B)
 _PLAIN = ("yuv420p", "yuvj420p")
 """What most video files hold."""
@@ -261,7 +261,7 @@ class Picture:
     @property
     def _unsaid_matrix(self) -> Colorspace | None:
         """The colour matrix where the file does not say it: that of the frame's size."""
-        if self.frame.colorspace != _UNSPECIFIED:
+        if self.frame.colorspace not in _UNSAID:
             return None
         high_definition = self.frame.width >= 1280 or self.frame.height > 576
         return Colorspace.ITU709 if high_definition else Colorspace.ITU601
