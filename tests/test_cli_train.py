@@ -17,7 +17,8 @@ from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
 from suture.errors import UserError
 from suture.runs.callbacks import read_curve
-from suture.runs.config import load_config, presets
+from suture.runs.config import load_config
+from suture.runs.presets import presets
 from suture.runs.run import Run, train
 
 SETTINGS = {

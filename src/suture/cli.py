@@ -12,6 +12,7 @@ from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError
+from suture.runs.presets import presets
 from suture.words import number
 
 # OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
@@ -52,10 +53,7 @@ def _existing(what: str) -> Any:
 Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
 Preset = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Settings to start from: cadis, demo, endovis18, endovis18-12gb, fast or vocalfolds.",
-    ),
+    typer.Option(metavar="NAME", help=f"Settings to start from: {', '.join(presets())}."),
 ]
 
 

@@ -10,8 +10,9 @@ from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.methods.method import methods
 from suture.methods.stage import Stage
-from suture.runs.config import Config, _places, differences, load_config, parse_config, presets, relocated
+from suture.runs.config import Config, _places, differences, load_config, parse_config, relocated
 from suture.runs.overrides import set_value
+from suture.runs.presets import presets
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

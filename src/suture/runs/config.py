@@ -4,7 +4,6 @@ import difflib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,6 +17,7 @@ from suture.errors import UserError
 from suture.files import check_format, read_yaml
 from suture.models.weight_files import is_file
 from suture.runs.overrides import set_value
+from suture.runs.presets import preset_text, presets
 from suture.settings import Settings
 
 if TYPE_CHECKING:
@@ -154,15 +154,6 @@ class Config(Settings):
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def presets() -> list[str]:
-    """Names of the presets that come with Suture."""
-    return sorted(
-        path.name.removesuffix(".yaml")
-        for path in files("suture.runs.presets").iterdir()
-        if path.name.endswith(".yaml")
-    )
 
 
 def load_config(
@@ -311,7 +302,7 @@ def _preset(name: str | None) -> dict[str, Any]:
         raise UserError(
             f"preset: there is no {name!r}{nearest(name, presets())}; the presets are {', '.join(presets())}."
         )
-    said = yaml.safe_load((files("suture.runs.presets") / f"{name}.yaml").read_text(encoding="utf-8"))
+    said = yaml.safe_load(preset_text(name))
     return merge(_preset(said.pop("preset", None)), said)
 
 
