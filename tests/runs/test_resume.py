@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from suture.errors import UserError
-from suture.files import read_json
+from suture.files import read_json, write_json
+from suture.methods.pseudo import PseudoLabels
 from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import Bar, read_curve
 from suture.runs.config import Config
@@ -101,6 +102,31 @@ def test_the_time_of_a_stage_is_that_of_all_its_starts(
     torch.save(saved, checkpoint)
     train_quietly(config, tmp_path)
     assert 1000 < read_json(tmp_path / "stages/1-train/done.json")["seconds"] < 1100
+
+
+def test_the_time_of_pseudo_labels_is_that_of_all_their_starts(
+    pgvcl: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = PseudoLabels._label
+
+    def or_crash(self: PseudoLabels, job: Any, segmenter: Any, video: str, numbers: Any) -> None:
+        if video == "case01b":
+            raise Crash
+        original(self, job, segmenter, video, numbers)
+
+    monkeypatch.setattr(PseudoLabels, "_label", or_crash)
+    with pytest.raises(Crash):
+        train_quietly(pgvcl(), tmp_path)
+    clock = tmp_path / "stages/2-pseudo/clock.json"
+    assert 0 < read_json(clock)["seconds"] < 100
+    write_json(clock, {"seconds": 1000})
+    monkeypatch.undo()
+    train_quietly(pgvcl(), tmp_path)
+    assert 1000 < read_json(tmp_path / "stages/2-pseudo/done.json")["seconds"] < 1100
+    assert not clock.exists()
 
 
 def test_contrast_with_a_bank_crashed_after_every_batch(

@@ -140,13 +140,26 @@ def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
 
 
 def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title: str) -> None:
-    began = time.perf_counter()
+    began, first = time.perf_counter(), session.processes.first
+    # What led up to the last finished video, in earlier starts too: those videos are the checkpoints of this stage.
+    clock = folder / "clock.json"
+    earlier = read_json(clock)["seconds"] if clock.exists() else 0.0
+
+    def seconds() -> dict[str, float]:
+        return {"seconds": round(earlier + time.perf_counter() - began, 3)}
+
     with bar(title, len(job.frames.unlabelled), session.console) as (progress, task):
-        stage.run(job, lambda done, total: progress.update(task, completed=done, total=total))
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+            if first:
+                write_json(clock, seconds())
+
+        stage.run(job, tell)
     session.processes.wait()
-    if session.processes.first:
-        seconds = round(time.perf_counter() - began, 3)
-        write_json(folder / "done.json", {"frames": len(job.frames.unlabelled), "seconds": seconds})
+    if first:
+        write_json(folder / "done.json", {"frames": len(job.frames.unlabelled)} | seconds())
+        clock.unlink(missing_ok=True)
     session.processes.wait()
 
 
