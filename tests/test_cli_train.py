@@ -1,5 +1,6 @@
 """`suture train` and `suture evaluate` as a user runs them: real processes, killed, started again, misused."""
 
+import io
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from suture.cli import app, main
@@ -168,6 +170,19 @@ def test_mistakes_name_themselves(
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "report", "export", "predict", "compare"])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_is_told_what_takes_seconds(
+    command: str, terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no log file."""
+    text = io.StringIO()
+    monkeypatch.setattr("suture.cli.err", Console(file=text, force_terminal=terminal))
+    more = [str(tmp_path), "-o", str(tmp_path / "out")] if command == "predict" else []
+    CliRunner().invoke(app, [command, str(tmp_path), *more])
+    assert ("Loading PyTorch …" in text.getvalue()) == terminal
 
 
 def test_the_help_names_every_preset() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -183,12 +184,13 @@ def train(
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
-    from suture.runs.config import load_config
+    with _loading():
+        from suture.runs.config import load_config
 
-    config = load_config(target, preset, set or [], origin=COMMAND_LINE)  # refuses a mistaken setting
-    from suture.report.scores import scores_table
-    from suture.runs.folder import default_folder
-    from suture.runs.run import train as train_run
+        config = load_config(target, preset, set or [], origin=COMMAND_LINE)  # refuses a mistaken setting
+        from suture.report.scores import scores_table
+        from suture.runs.folder import default_folder
+        from suture.runs.run import train as train_run
 
     folder = run or default_folder(config)
     metrics = train_run(config, folder, err)
@@ -203,8 +205,9 @@ def train(
 @app.command()
 def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
-    from suture.report.scores import scores_table
-    from suture.runs.run import evaluate_run
+    with _loading():
+        from suture.report.scores import scores_table
+        from suture.runs.run import evaluate_run
 
     metrics = evaluate_run(run, set or [], err, origin=COMMAND_LINE)
     if _first():
@@ -227,8 +230,9 @@ def report(
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
 ) -> None:
     """Write one HTML page about runs, and print their scores."""
-    from suture.report.report import write_report
-    from suture.report.scores import scores_table
+    with _loading():
+        from suture.report.report import write_report
+        from suture.report.scores import scores_table
 
     path = write_report(runs, output, frames=not no_frames, console=err, videos=videos or [], figures=figures)
     table = scores_table(runs)
@@ -264,8 +268,9 @@ def export(
     """Write a run's model as ONNX, checked against PyTorch, and its model card."""
     size = _numbers("--frame", frame, "1920x1080") if frame else None
     rect = _numbers("--view", view, "420,0,1080,1080") if view else None
-    from suture.data.view import View
-    from suture.deploy.export import export_run, write_card
+    with _loading():
+        from suture.data.view import View
+        from suture.deploy.export import export_run, write_card
 
     output = output or run / "model.onnx"
     if output.suffix == ".md":
@@ -330,9 +335,10 @@ def predict(
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
-    from suture.deploy.pipeline import Settings, parse_view
-    from suture.deploy.predict import predict as predict_inputs
-    from suture.deploy.predictor import Predictor
+    with _loading():
+        from suture.deploy.pipeline import Settings, parse_view
+        from suture.deploy.predict import predict as predict_inputs
+        from suture.deploy.predictor import Predictor
 
     settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
@@ -360,9 +366,10 @@ def compare(
     collect: Annotated[Path | None, typer.Option(help="Copy the finished runs' small files into this folder.")] = None,
 ) -> None:
     """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""
-    from suture.compare import compare as comparisons
-    from suture.compare.collect import collect as collect_runs
-    from suture.compare.plan import read_plan
+    with _loading():
+        from suture.compare import compare as comparisons
+        from suture.compare.collect import collect as collect_runs
+        from suture.compare.plan import read_plan
 
     folder = file if file.is_dir() else output or comparisons.default_folder(file)
     if list:
@@ -379,6 +386,11 @@ def compare(
         _say(out, f"{len(copied)} runs collected in {collect}")
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
+
+
+def _loading() -> AbstractContextManager[Any]:
+    """Around the imports of a command that needs PyTorch, which take seconds: a line on a terminal, none in a log."""
+    return err.status("Loading PyTorch …") if err.is_terminal and _first() else nullcontext()
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:
