@@ -10,6 +10,7 @@ from rich.console import Console
 from tiny_runs import Runs
 
 from suture.data.images import read_image
+from suture.files import read_json, write_json
 from suture.report.report import write_report
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: apt-get install chromium)")
@@ -97,6 +98,31 @@ def test_every_frame_and_way_of_painting(page: Page, both: Path) -> None:
     page.click(".viewer .previous")
     page.point(".viewer .panels figure:nth-child(2) .picture")
     assert "truth: " in page.run("document.querySelector('.readout').textContent")
+
+
+def test_confusion_of_three_runs_stands_in_one_table(page: Page, runs: Runs, tmp_path: Path, console: Console) -> None:
+    """Where the screen is too narrow for it, the names of the rows stay while the rest moves."""
+    third = tmp_path / "third"
+    shutil.copytree(runs.supervised, third)
+    metrics = read_json(third / "metrics.json")
+    del metrics["val"]["confusion"]
+    write_json(third / "metrics.json", metrics)
+    three = [runs.supervised, runs.pgvcl, third]
+    report = write_report(three, tmp_path / "three.html", frames=False, console=console)
+    page.open(report)
+    heads = "[...document.querySelectorAll('#confusion-{} [scope=colgroup]')].map((head) => head.textContent)"
+    assert page.run(heads.format("test")) == ["supervised", "pgvcl", "third"]
+    assert page.run(heads.format("val")) == ["supervised", "pgvcl"]
+    assert page.run("document.querySelector('#confusion-val .remark').textContent").startswith("third has no confusion")
+    page.open(report, width=600)
+    moved = page.run("""(() => {
+        const box = document.querySelector("#confusion-test .scroll");
+        const [name, cell] = ["tbody th", "tbody td"].map((one) => box.querySelector(one));
+        const left = () => [name, cell].map((one) => one.getBoundingClientRect().x);
+        const [was, then] = [left(), (box.scrollTo({ left: 200, behavior: "instant" }), left())];
+        return then.map((x, place) => x - was[place]);
+    })()""")
+    assert moved == [0, -200]
 
 
 def test_grid_of_frames(page: Page, both: Path) -> None:

@@ -120,25 +120,31 @@ def per_video(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
     }
 
 
-def confusion(run: RunFacts, which: str) -> dict[str, Any] | None:
-    """The share of each true class's pixels that is predicted as each class; without classes that occur nowhere."""
-    counts = run.metrics.get(which, {}).get("confusion")
-    if counts is None:
-        return None
-    matrix = np.array(counts)[:-1]
-    names = [*run.classes, "none"]
-    rows = np.flatnonzero(matrix.sum(1))
-    columns = np.flatnonzero(matrix.sum(0) + np.append(matrix.sum(1), 0))
+def confusion(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
+    """The share of each true class's pixels that each run predicts as each class; without those that occur nowhere.
+
+    All runs have the same rows and columns: they stand beside each other in one table.
+    """
+    counts = [run.metrics.get(which, {}).get("confusion") for run in runs]
+    matrices = {place: np.array(found)[:-1] for place, found in enumerate(counts) if found is not None}
+    names = [*runs[0].classes, "none"]
+    seen = np.add.reduce([np.zeros((len(names) - 1, len(names)), int), *matrices.values()])
+    rows = np.flatnonzero(seen.sum(1)).tolist()
+    columns = np.flatnonzero(seen.sum(0) + np.append(seen.sum(1), 0)).tolist()
     return {
+        "runs": list(matrices),
+        "without": [place for place, found in enumerate(counts) if found is None],
         "columns": [names[j] for j in columns],
-        "rows": [
-            {
-                "name": names[i],
-                "pixels": int(matrix[i].sum()),
-                "cells": [(float(matrix[i, j] / matrix[i].sum()), int(matrix[i, j]), bool(i == j)) for j in columns],
-            }
-            for i in rows
-        ],
+        "rows": [(names[i], [_row(matrix[i], columns, i) for matrix in matrices.values()]) for i in rows],
+    }
+
+
+def _row(counts: np.ndarray, columns: Sequence[int], right: int) -> dict[str, Any]:
+    """One true class: its pixels, and what share and how many of them are taken for each class."""
+    pixels = int(counts.sum())
+    return {
+        "pixels": pixels,
+        "cells": [(float(counts[j] / max(1, pixels)), int(counts[j]), j == right) for j in columns],
     }
 
 
@@ -151,7 +157,7 @@ def scored_sets(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
             "overall": overall(runs, which),
             "classes": per_class(runs, which),
             "videos": per_video(runs, which),
-            "confusion": [confusion(run, which) for run in runs],
+            "confusion": confusion(runs, which),
             "about": next(run.metrics[which] for run in runs if which in run.metrics),
             "intervals": [run.metrics.get(which, {}).get("primary", {}).get("interval") for run in runs],
         }
