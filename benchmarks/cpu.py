@@ -27,8 +27,10 @@ from stages import pace, quiet
 from torch import Tensor
 
 from suture.data.augment import Layer, Patches, render_images, render_labels
+from suture.data.dataset import Dataset
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.store import DecodedFrames, FrameStore
 from suture.methods import pgvcl, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
 from suture.methods.pseudo import PseudoLabels
@@ -94,10 +96,17 @@ def pairs(stage: Contrast, batch: ContrastBatch) -> Total:
     return Total(*pairwise_contrast(query, batch.queries.labels, keys[order], labels[order]))
 
 
+def decoded(dataset: Dataset, _: Any, labelled: dict[str, Any], size: int, *__: Any, **___: Any) -> DecodedFrames:
+    """In place of `FrameStore.open`: frames are decoded whenever they are needed."""
+    return DecodedFrames(dataset, labelled, size)
+
+
 @contextmanager
 def plainly(reached: int) -> Iterator[None]:
     """What is not reached yet on the ladder, the plain way."""
     with ExitStack() as held:
+        if reached < LADDER.index("frame store"):
+            held.enter_context(mock.patch.object(FrameStore, "open", decoded))
         if reached < LADDER.index("cut and augmented as a batch"):
             held.enter_context(mock.patch("suture.data.augment.cut", whole))
             for module in (supervised, pgvcl):
@@ -128,7 +137,6 @@ class Demo:
             f"method.pretrain.steps={steps}",
             f"method.contrast.steps={steps}",
             f"data.cache={self.folder / 'cache'}",
-            f"data.store={str(reached >= LADDER.index('frame store')).lower()}",
             f"compute.precision={'bf16' if reached == LADDER.index('bfloat16') else '32'}",
             "compute.accelerator=cpu",
             "compute.workers=0",

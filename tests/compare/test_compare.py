@@ -23,7 +23,7 @@ FILE = """
 format: 1
 preset: demo
 datasets:
-  made: {root: data, size: 32, store: false}
+  made: {root: data, size: 32}
 labelling: {every: 4}
 methods: [supervised, pgvcl]
 seeds: [0, 1]

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from suture.data.dataset import Dataset
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.store import DecodedFrames, FrameStore
 from suture.runs.config import Config, load_config
 from suture.runs.run import train
 
@@ -69,6 +71,16 @@ def finished(pgvcl: Callable[..., Config], tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("finished") / "run"
     train(pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true"), folder, QUIET)
     return folder
+
+
+@pytest.fixture
+def without_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings decode their frames each time, in place of the frame store."""
+
+    def decoded(dataset: Dataset, _: Any, labelled: Any, size: int, *__: Any, **___: Any) -> DecodedFrames:
+        return DecodedFrames(dataset, labelled, size)
+
+    monkeypatch.setattr(FrameStore, "open", decoded)
 
 
 @pytest.fixture

@@ -200,9 +200,14 @@ def test_a_section_without_lines_says_nothing() -> None:
 
 
 def test_what_has_become_the_only_way_may_still_be_said() -> None:
-    said = {"data": {"root": "x"}, "compute": {"channels_last": True, "workers": 2}}  # as runs of earlier versions do
+    # As runs of earlier versions do.
+    said = {"data": {"root": "x", "store": True}, "compute": {"channels_last": True, "workers": 2}}
     assert parse_config(said, "c") == load_config(Path("x"), overrides=["compute.workers=2"])
     assert refused(compute={"channels_last": False}) == "c.yaml: there is no setting compute.channels_last."
+    assert refused(data={"root": "x", "store": False}) == (
+        "c.yaml: data: store is gone, frames are always kept in the frame store: remove the line, and where its disk "
+        "has no room, set cache to a folder on another."
+    )
 
 
 def test_no_dataset_at_all_is_refused() -> None:

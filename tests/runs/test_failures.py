@@ -118,6 +118,7 @@ def test_a_full_disk(
         train_quietly(supervised(EVERY_STEP), tmp_path)
 
 
+@pytest.mark.usefixtures("without_store")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_lost_frame_without_the_store(
     workers: int,
@@ -137,7 +138,7 @@ def test_a_lost_frame_without_the_store(
             frame.unlink()
 
     monkeypatch.setattr(L.Trainer, "save_checkpoint", save_and_lose)
-    settings = (f"data.root={tmp_path}/data", "data.store=false", f"compute.workers={workers}", EVERY_STEP)
+    settings = (f"data.root={tmp_path}/data", f"compute.workers={workers}", EVERY_STEP)
     with pytest.raises(UserError) as caught:  # in the end: some batches are fetched ahead
         train_quietly(supervised(*settings, "method.train.steps=50"), tmp_path / "run")
     text = str(caught.value)

@@ -170,10 +170,14 @@ def test_validation_is_carved_out_of_the_training_cases(
 
 
 def test_without_the_store_the_outcome_is_the_same(
-    supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
-    for name, store in (("a", "true"), ("b", "false")):
-        train_quietly(supervised(f"data.store={store}"), tmp_path / name)
+    train_quietly(supervised(), tmp_path / "a")
+    request.getfixturevalue("without_store")
+    train_quietly(supervised(), tmp_path / "b")
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
 
 

@@ -101,7 +101,7 @@ class Fit:
 
 
 class DecodedFrames:
-    """The same pixels as the store's, decoded each time they are asked for: slow, but without any disk."""
+    """The same pixels as the store's, decoded each time they are asked for: for a look at a few of them."""
 
     def __init__(self, dataset: Dataset, labelled: Mapping[str, Sequence[int]], size: int) -> None:
         self.dataset = dataset
@@ -333,7 +333,7 @@ def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console
     if needed > 0.95 * free:
         raise UserError(
             f"The frame store needs {_size(needed)} in {cache}, but only {_size(free)} are free there: make room, "
-            "set SUTURE_CACHE to a larger disk, or train without the store (frames are then decoded on the fly)."
+            "or set SUTURE_CACHE to a folder on a larger disk."
         )
 
 

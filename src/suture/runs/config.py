@@ -44,12 +44,23 @@ class DataSettings(Settings):
     labelling: LabellingSettings = LabellingSettings()
     validation: tuple[str, ...] = ()
     """Training cases or videos that are held out for validation."""
-    store: bool = True
-    """Whether frames are kept at storage size in the cache; else they are decoded on the fly, which needs no disk."""
     store_size: int | None = Field(None, ge=8)
     """Short side of stored frames; by default large enough for the smallest crop."""
     cache: Path | None = None
     """Where the frame store lies; by default the user's cache folder."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_store(cls, said: Any) -> Any:
+        """Runs of earlier versions say it as a setting; frames are always kept in the store."""
+        if not isinstance(said, Mapping) or "store" not in said:
+            return said
+        if said["store"] is not True:
+            raise ValueError(
+                "store is gone, frames are always kept in the frame store: remove the line, and where its disk has no "
+                "room, set cache to a folder on another"
+            )
+        return {key: value for key, value in said.items() if key != "store"}
 
     @field_validator("labelling", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.data.shots import shots_of_frames
-from suture.data.store import DecodedFrames, FrameStore, storage_size
+from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
 from suture.errors import UserError
 from suture.evaluation.evaluate import frames_to_score
@@ -84,14 +84,10 @@ def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
     smallest = min(stage.settings.smallest_crop for stage in stages if isinstance(stage, Stage))
     size = data.store_size or storage_size(min(data.height_width), smallest)
     videos = dataset.split("train")
+    usable = {video.id: video.usable for video in videos}
     labelled = {video.id: labelling[video.id] for video in videos}
-    pixels: FrameStore | DecodedFrames
-    if data.store:
-        usable = {video.id: video.usable for video in videos}
-        pixels = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
-    else:
-        pixels = DecodedFrames(dataset, labelled, size)
-    return TrainingFrames(dataset, labelling, pixels)
+    store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    return TrainingFrames(dataset, labelling, store)
 
 
 def _shots(session: Session, frames: TrainingFrames) -> list[int]:
