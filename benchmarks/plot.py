@@ -254,23 +254,27 @@ def export(facts: Facts) -> str:
 def cpu(facts: Facts) -> str:
     rows, plain = facts["rows"], facts["rows"][0]["seconds"]
     steps = list(zip([rows[0], *rows], rows, strict=False))
-    cells = (
-        (
-            *(row["way"], row["supervised"], row["contrast"], row["seconds"]),
-            *(f"{last['seconds'] / row['seconds']:.2f}×", f"{plain / row['seconds']:.2f}×"),
-        )
-        for last, row in steps
-    )
-    head = ("with all above", "supervised step, ms", "contrast step, ms", "the demo's steps, s", "gained", "in all")
+
+    def cells(row: Facts, gained: str | None) -> Sequence[Any]:
+        seconds = row.get("seconds")
+        times = (row.get(kind) for kind in ("supervised", "contrast", "stitch"))
+        return (*(row["way"], *times, seconds, gained), seconds and f"{plain / seconds:.2f}×")
+
+    shown = [cells(row, f"{last['seconds'] / row['seconds']:.2f}×") for last, row in steps]
+    shown.append(cells(facts.get("floor", {"way": "by FLOPs"}), None))
+    head = ("with all above", "supervised step, ms", "contrast step, ms", "stitch step, ms", "the demo's steps, s")
     words = [] if facts["bfloat16"] else ["This processor does not compute in bfloat16."]
+    if "stitch" not in facts["steps"]:
+        words.append("The steps of `stitch` were not measured yet, and the sum is without them.")
     change = {row["way"]: {kind: abs(row[kind] / last[kind] - 1) for kind in facts["steps"]} for last, row in steps}
     if "aarch64" in facts["machine"]["device"]:
-        noise, nothing = change["class sums"]["supervised"], "Class sums cannot touch a supervised step"
+        noise = max(moved for kind, moved in change["class sums"].items() if kind != "contrast")
+        nothing = "Class sums touch the contrast step alone: what other steps changed by there"
     else:  # there the convolution is torch's own, see suture.models.depthwise
         noise = max(change["fast depthwise convolution"].values())
-        nothing = "The depthwise convolution is torch's own on this kind of processor"
-    words.append(f"{nothing}: what it changed by, {noise:.0%}, is the noise.")
-    return table(cells, head) + "\n\n" + " ".join(words)
+        nothing = "The depthwise convolution is torch's own on this kind of processor: what it changed by"
+    words.append(f"{nothing}, {noise:.0%}, is the noise.")
+    return table(shown, (*head, "gained", "in all")) + "\n\n" + " ".join(words)
 
 
 def store(facts: Facts) -> str:

@@ -20,7 +20,7 @@ import cv2
 import lightning as L
 import numpy as np
 import torch
-from common import CUDA, DEVICE, synchronize
+from common import CUDA, DEVICE, flops, synchronize
 
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -341,6 +341,20 @@ def pace(
         reserved_bytes=torch.cuda.max_memory_reserved() if CUDA else None,
         captured=bool(recordings),
     )
+
+
+def step_flops(stage: Stage, job: Job) -> int:
+    """Operations of a step, forward and backward."""
+    stage.begin(job)
+    stage.to(DEVICE)
+    batch = stage.render(drawn(stage))
+
+    def step() -> None:
+        with torch.autocast(DEVICE.type, job.autocast or torch.bfloat16, enabled=job.autocast is not None):
+            total = stage.loss(batch)
+        (total.loss / total.weight).backward()
+
+    return flops(step)
 
 
 def plain_pace(bench: Bench, stage: Stage, patience: float) -> Pace:

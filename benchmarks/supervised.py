@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import CUDA, DEVICE, facts, flops, gpu_seconds, matrix_pace, parser, report, table
-from stages import CLASSES, Bench, drawn, footage_options, pace, plain_pace, tidy
+from common import CUDA, DEVICE, facts, gpu_seconds, matrix_pace, parser, report, table
+from stages import CLASSES, Bench, footage_options, pace, plain_pace, step_flops, tidy
 
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.dmt import Learning, RoundSettings
@@ -76,21 +76,6 @@ def bare(bench: Bench, batch: int) -> float:
     return batch / gpu_seconds(step, 20 if CUDA else 2)
 
 
-def flops_per_frame(bench: Bench, stage: Stage) -> float:
-    """Operations of a step, forward and backward, for each frame of its batch."""
-    job, _ = bench.job(capture=False, compile=False)
-    stage.begin(job)
-    stage.to(DEVICE)
-    batch = stage.render(drawn(stage))
-
-    def step() -> None:
-        with torch.autocast(DEVICE.type, job.autocast or torch.bfloat16, enabled=job.autocast is not None):
-            total = stage.loss(batch)
-        (total.loss / total.weight).backward()
-
-    return flops(step) / stage.settings.batch
-
-
 def measure(bench: Bench, name: str) -> dict[str, Any]:
     """The row of a stage."""
     chosen, warmup = bench.options, bench.options.warmup
@@ -103,7 +88,8 @@ def measure(bench: Bench, name: str) -> dict[str, Any]:
             row[way] = asdict(pace(stage, job, trainer_options, warmup, resident))
             del stage
     with tidy():
-        row["flops_per_frame"] = flops_per_frame(bench, stage_of(name, row["batch"], 1))
+        job, _ = bench.job(capture=False, compile=False)
+        row["flops_per_frame"] = step_flops(stage_of(name, row["batch"], 1), job) / row["batch"]
     return row
 
 

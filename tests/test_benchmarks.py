@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,19 @@ import numpy as np
 import pytest
 import torch
 
-from suture.data.augment import Augment, collate, draw_view, render_images, render_labels
+from suture.data.augment import (
+    Augment,
+    collate,
+    draw_view,
+    nearest,
+    recolor,
+    render_images,
+    render_labels,
+    resample,
+)
+from suture.methods.stage import Stage
+from suture.methods.supervised import Supervised
+from suture.runs.config import load_config
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 TINY = (
@@ -229,10 +243,55 @@ def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path
     cpu = load("cpu")
     demo = cpu.Demo(tmp_path, frames=12)
     for way, plain in (("plain", True), ("channels last", False)):
-        job, stages, _ = demo.job(cpu.LADDER.index(way), steps=1)
-        weights = [weight for weight in job.segmenter.parameters() if weight.ndim == 4 and min(weight.shape) > 1]
-        assert {weight.is_contiguous() for weight in weights} == {plain}
-        assert [stage.name for stage in stages] == ["pretrain", "contrast"]
+        found = []
+        for method in cpu.STAGES:
+            job, stages, _ = demo.job(method, cpu.LADDER.index(way), steps=1)
+            weights = [weight for weight in job.segmenter.parameters() if weight.ndim == 4 and min(weight.shape) > 1]
+            assert {weight.is_contiguous() for weight in weights} == {plain}
+            found += stages
+        assert found == list(cpu.STEPS)
+
+
+def test_the_steps_on_the_cpu_are_those_that_the_demo_trains(load: Any) -> None:
+    """By the methods that the Makefile names, and by the demo's preset."""
+    makefile = (BENCHMARKS.parent / "Makefile").read_text(encoding="utf-8")
+    trained = re.findall(r"suture train demo/data --preset demo(?: --set method=(\w+))? ", makefile)
+    steps: Counter[str] = Counter()
+    for method in trained:
+        config = load_config(Path(), "demo", [f"method={method}"] if method else [])
+        for stage in config.build_method().stages():
+            if isinstance(stage, Stage):
+                steps["supervised" if isinstance(stage, Supervised) else type(stage).__name__.lower()] += (
+                    stage.settings.steps
+                )
+    assert steps == load("cpu").STEPS
+
+
+def test_the_demos_steps_are_held_against_the_plain_version_and_the_floor(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu, plot = load("cpu"), load("plot")
+    monkeypatch.setattr(cpu, "matrix_pace", lambda: 1e9)
+    measure, known = cpu.measure, {}
+
+    def plain_for_all(*given: Any) -> dict[str, float]:  # the plain way has most in it that could break
+        if not known:
+            known.update(measure(*given))
+        return known
+
+    monkeypatch.setattr(cpu, "measure", plain_for_all)
+    facts = run(cpu, monkeypatch, "--frames 12 --rounds 1 --warmup 1 --steps 1 --busy", tmp_path)
+    assert [row["way"] for row in facts["rows"]] == list(cpu.LADDER[: len(facts["rows"])])
+    for row in (*facts["rows"], facts["floor"]):
+        assert row["seconds"] == pytest.approx(sum(row[kind] * count for kind, count in cpu.STEPS.items()) / 1000)
+    shown = plot.cpu(facts)
+    assert "| by FLOPs " in shown
+    assert "not measured yet" not in shown
+    del facts["floor"], facts["steps"]["stitch"]
+    for row in facts["rows"]:
+        del row["stitch"]
+    floor = next(line for line in plot.cpu(facts).splitlines() if line.startswith("| by FLOPs"))
+    assert set(floor.replace("by FLOPs", "")) == set("| –")
 
 
 def test_taps_in_one_product_are_the_convolution(load: Any) -> None:
@@ -252,3 +311,9 @@ def test_the_plain_version_renders_the_same(load: Any) -> None:
         cpu.one_by_one(render_images)(patches, (24, 24)), render_images(patches, (24, 24)), atol=3e-5, rtol=0
     )
     assert torch.equal(cpu.one_by_one(render_labels)(patches, (24, 24), 8), render_labels(patches, (24, 24), 8))
+    inside = nearest(patches.labels, patches.flip, (24, 24))
+    assert torch.equal(cpu.one_by_one(nearest)(patches.labels, patches.flip, (24, 24)), inside)
+    plain = resample(patches, (24, 24))
+    torch.testing.assert_close(
+        cpu.one_by_one(recolor)(plain, patches.color), recolor(plain, patches.color), atol=3e-5, rtol=0
+    )
