@@ -6,13 +6,15 @@ DeepLabV3's three (2,048 channels to 256, nine taps that lie 12, 24 and 36 cells
 - `ours`: without the latter (`suture.models.atrous`);
 - `one product`: not ours, but what might be: libraries have fast kernels for taps that lie side by side; but a tap
   alone is a product of matrices. All taps in one product, then shifted and added.
+
+The floor is what the operations of ours take at the pace of a matrix product, in the same run.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from common import CUDA, DEVICE, captured, gpu_seconds, parser, report, table
+from common import CUDA, DEVICE, captured, flops, gpu_seconds, matrix_pace, parser, report, table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -49,8 +51,8 @@ class OneProduct(nn.Conv2d):
 WAYS: dict[str, Callable[..., nn.Conv2d]] = {"torch's": nn.Conv2d, "ours": Atrous, "one product": OneProduct}
 
 
-def milliseconds(way: str, side: int, frames: int, dilation: int) -> float:
-    """Of a forward and backward pass, replayed as a CUDA graph as a training step is."""
+def make(way: str, side: int, frames: int, dilation: int) -> tuple[nn.Conv2d, Tensor, Tensor]:
+    """The layer, features for it, and a gradient of what it makes of them."""
     torch.manual_seed(0)
     as_trained: dict[str, Any] = {
         "device": DEVICE,
@@ -60,28 +62,43 @@ def milliseconds(way: str, side: int, frames: int, dilation: int) -> float:
     layer = WAYS[way](*CHANNELS, 3, padding=dilation, dilation=dilation, bias=False).to(**as_trained)
     features = torch.rand(frames, CHANNELS[0], side, side).to(**as_trained).requires_grad_()
     given = torch.rand(frames, CHANNELS[1], side, side).to(**as_trained)
-    torch.backends.cudnn.benchmark = CUDA
+    return layer, features, given
+
+
+def milliseconds(layer: nn.Conv2d, features: Tensor, given: Tensor) -> float:
+    """Of a forward and backward pass, replayed as a CUDA graph as a training step is."""
     work = captured(lambda: torch.autograd.grad(layer(features), (features, layer.weight), given))
     return 1000 * gpu_seconds(work, 30 if CUDA else 5)
+
+
+def operations(layer: nn.Conv2d, features: Tensor, given: Tensor) -> int:
+    """Of the same."""
+    return flops(lambda: layer(features).backward(given))
 
 
 def main() -> None:
     """Time the ways for every grid and dilation."""
     said = parser(__doc__).parse_args()
+    torch.backends.cudnn.benchmark = CUDA
+    ceiling = matrix_pace()
     rows = []
     for side, frames in GRIDS:
         for dilation in DILATIONS:
-            took = {way: milliseconds(way, side, frames, dilation) for way in WAYS}
-            rows.append({"side": side, "frames": frames, "dilation": dilation, "ms": took})
+            case = side, frames, dilation
+            took = {way: milliseconds(*make(way, *case)) for way in WAYS}
+            floor = 1000 * operations(*make("ours", *case)) / ceiling
+            rows.append({"side": side, "frames": frames, "dilation": dilation, "ms": took, "floor_ms": floor})
     cells = (
         [
             *(f"{row['side']}×{row['side']}", row["frames"], row["dilation"]),
             *(f"{value:.3g} ({row['ms'][next(iter(WAYS))] / value:.2f}x)" for value in row["ms"].values()),
+            f"{row['floor_ms']:.3g} ({row['floor_ms'] / row['ms']['ours']:.1%})",
         ]
         for row in rows
     )
-    print(table(cells, ("grid", "frames", "dilation", *(f"{way}, ms" for way in WAYS))))
-    report("atrous", {"rows": rows}, said.json)
+    print(table(cells, ("grid", "frames", "dilation", *(f"{way}, ms" for way in WAYS), "by FLOPs, ms")))
+    print(f"by FLOPs: at {ceiling / 1e12:.3g} TFLOP/s, a matrix product's pace; in brackets what ours reaches of it")
+    report("atrous", {"rows": rows, "flops_per_second": ceiling}, said.json)
 
 
 if __name__ == "__main__":

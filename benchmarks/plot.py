@@ -239,7 +239,9 @@ def overhead(facts: Facts) -> str:
 
 def latency(facts: Facts) -> str:
     ours = next(iter(facts["ms"].values()))[0]
-    rows = ((name, *times, f"{times[0] / ours:.2f}×") for name, times in facts["ms"].items())
+    rows = [(name, *times, f"{times[0] / ours:.2f}×") for name, times in facts["ms"].items()]
+    floor = facts.get("floor_ms")
+    rows.append(("by FLOPs", floor, None, None, floor and f"{floor / ours:.2f}×"))
     return f"{facts['network']}; one frame of {facts['frame'][0]}×{facts['frame'][1]} at a time.\n\n" + table(
         rows, ("", "p50 ms", "p95 ms", "p99 ms", "p50, ratio")
     )
@@ -247,8 +249,12 @@ def latency(facts: Facts) -> str:
 
 def export(facts: Facts) -> str:
     head = ("network", "frames", "ONNX Runtime fps", "eager PyTorch fps", "ratio")
-    rows = ((*row[:-1], f"{row[-1]:.2f}×", fps) for row, fps in zip(facts["rows"], facts["medians"], strict=True))
-    return table(rows, (*head, "ONNX Runtime, median"))
+    floors = facts.get("by_flops", [None] * len(facts["rows"]))
+    rows = (
+        (*row[:-1], f"{row[-1]:.2f}×", median, held_against(floor, row[2]))
+        for row, median, floor in zip(facts["rows"], facts["medians"], floors, strict=True)
+    )
+    return table(rows, (*head, "ONNX Runtime, median", "by FLOPs"))
 
 
 def cpu(facts: Facts) -> str:
@@ -316,10 +322,12 @@ def atrous(facts: Facts) -> str:
     def cells(row: Facts) -> Sequence[Any]:
         (_, plain), *others = row["ms"].items()
         shown = [f"{show(value)} ({ratio(plain, value)})" for _, value in others]
-        return f"{row['side']}×{row['side']}", row["frames"], row["dilation"], plain, *shown
+        floor = row.get("floor_ms")
+        reached = floor and f"{show(floor)} ({percent(floor, row['ms']['ours'])})"
+        return f"{row['side']}×{row['side']}", row["frames"], row["dilation"], plain, *shown, reached
 
     head = ("grid", "frames", "cells between taps", *(f"{way}, ms" for way in facts["rows"][0]["ms"]))
-    return table(map(cells, facts["rows"]), head)
+    return table(map(cells, facts["rows"]), (*head, "by FLOPs, ms"))
 
 
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {

@@ -27,6 +27,8 @@ from suture.data.augment import (
 )
 from suture.methods.stage import Stage
 from suture.methods.supervised import Supervised
+from suture.models.segmenter import build_segmenter
+from suture.models.weights import Model
 from suture.runs.config import load_config
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -200,6 +202,43 @@ def test_prediction_is_held_against_one_by_one_and_the_bare_network(
     assert plot.ratio(row["fps"]["all at once"], row["fps"]["one by one"]) in shown
     assert "bare network makes" in shown
     assert row["share"] == row["fps"]["all at once"] / min(row["fps"]["decoding alone"], row["fps"]["model alone"])
+
+
+def test_one_frame_is_held_against_its_operations(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/deploy"))
+    from predict_files import write_model
+
+    latency, plot = load("latency"), load("plot")
+    monkeypatch.setattr(latency, "matrix_pace", lambda: 1e9)
+    options = f"--model {write_model(tmp_path / 'model')} --frames 3 --size 96x80 --device cpu"
+    facts = run(latency, monkeypatch, options, tmp_path, data=False)
+    (ours, *_), _ = facts["ms"].values()
+    assert f"{facts['floor_ms'] / ours:.2f}×" in plot.latency(facts)
+    del facts["floor_ms"]
+    assert re.search(r"\| by FLOPs *\| – ", plot.latency(facts))
+
+
+def test_an_exported_file_is_held_against_its_operations(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    export, plot = load("export"), load("plot")
+    monkeypatch.setattr(export, "SECONDS", 0)
+    segmenter = build_segmenter("deeplabv3plus", "tu-test_resnet", 2, 16).eval()
+    onnx, eager, median, operations = export.compare(Model(segmenter, ("a", "b"), ((0, 0, 0),) * 2, (32, 32)), (40, 48))
+    assert operations > 1e6
+    facts = {"rows": [["tiny", "48×40", onnx, eager, onnx / eager]], "medians": [median]}
+    assert plot.export(facts).splitlines()[-1].endswith("| –        |")
+    assert plot.held_against(2 * onnx, onnx) in plot.export(facts | {"by_flops": [2 * onnx]})
+
+
+def test_atrous_convolutions_are_held_against_the_operations_of_ours(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    atrous, plot = load("atrous"), load("plot")
+    for name, value in (("CHANNELS", (8, 4)), ("GRIDS", ((16, 1),)), ("DILATIONS", (12, 24))):
+        monkeypatch.setattr(atrous, name, value)
+    monkeypatch.setattr(atrous, "matrix_pace", lambda: 1e9)
+    near, far = run(atrous, monkeypatch, "", tmp_path, data=False)["rows"]
+    assert near["floor_ms"] == pytest.approx(9 * far["floor_ms"]), "taps that meet nothing are left out"
+    assert f"({far['floor_ms'] / far['ms']['ours']:.1%})" in plot.atrous({"rows": [near, far]})
 
 
 def test_ways_to_encode_differ_in_bytes_and_little_in_noise(
