@@ -131,7 +131,8 @@ def captured(work: Callable[[], Any]) -> Callable[[], Any]:
             work()
     torch.cuda.current_stream().wait_stream(beside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Of this thread only: that of a loader which is not gone yet may still pin memory.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         work()
     return graph.replay
 

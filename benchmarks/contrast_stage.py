@@ -11,7 +11,8 @@ size, trained by the code that a run uses:
 - `preset`: that of the presets `endovis18` and `cadis`, in such a process.
 
 Each of ours is timed loading from disk and on a drawn batch that already sits on the device. The floor is what the bare
-networks take for the same frames, in the same run, and what their operations take at the pace of a matrix product.
+networks take for the same frames, in the same run and as CUDA graphs too, and what their operations take at the pace
+of a matrix product.
 Modes come first, in the order given, and figures are written after each; then the floor, the loader alone and a
 checkpoint. What each of them took is said and written too.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import CUDA, DEVICE, flops, gpu_seconds, matrix_pace, parser, report, table
+from common import CUDA, DEVICE, captured, flops, gpu_seconds, matrix_pace, parser, report, table
 from contrast_loss import pairwise_contrast
 from stages import Bench, Pace, footage_options, loader_pace, pace, plain_pace, tidy
 
@@ -102,7 +103,7 @@ def small_card() -> Iterator[None]:
             torch.cuda.set_per_process_memory_fraction(1.0)
 
 
-def floor(bench: Bench) -> dict[str, float]:
+def floor(bench: Bench) -> dict[str, Any]:
     """What the bare networks take: one query forward and backward, one key forward; and their operations."""
     options = bench.options
     stage = contrast(options, "shared", 1)
@@ -124,11 +125,12 @@ def floor(bench: Bench) -> dict[str, float]:
     torch.backends.cudnn.benchmark = CUDA
     repeats = 10 if CUDA else 2
     return {
-        "query_seconds": gpu_seconds(query, repeats) / options.batch,
-        "key_seconds": gpu_seconds(key, repeats) / options.batch,
+        "query_seconds": gpu_seconds(captured(query), repeats) / options.batch,
+        "key_seconds": gpu_seconds(captured(key), repeats) / options.batch,
         "query_flops": flops(query) / options.batch,
         "key_flops": flops(key) / options.batch,
         "flops_per_second": matrix_pace(),
+        "recorded": CUDA,
     }
 
 

@@ -112,6 +112,8 @@ def contrast_stage(facts: Facts) -> str:
         words.append("Networks are compiled block by block, as in runs of this length.")
     if any(row["by_flops"] for row in rows.values()):
         words.append(at_the_ceiling(facts))
+    if facts.get("floor", {}).get("recorded"):
+        words.append("The bare networks are replayed as CUDA graphs, as our steps are.")
     if "checkpoint_seconds" in facts:  # the last of all to be measured
         words.append(f"The loader alone gives {show(facts['loader'])} queries/s.")
         starts = [row["loaded"].get("first_seconds") for name, row in rows.items() if name != "paper"]
