@@ -20,6 +20,8 @@ FIGURES = ROOT / "docs" / "performance"
 IMAGES = ROOT / "docs" / "images"
 EPOCHS, QUERIES, CHECKPOINT = 140, 2235, 200
 """Of the paper's contrast stage on EndoVis18, and the steps between two checkpoints of a run."""
+SMALL_CARD = ("12gb", "preset")
+"""The modes of contrast_stage.py in a process that may take no more memory than a card of 12 GB has."""
 OURS, PLAIN, FLOOR = "#0072b2", "#d55e00", "#999999"
 Facts = dict[str, Any]
 
@@ -124,6 +126,11 @@ def contrast_stage(facts: Facts) -> str:
             f"{saved} checkpoints ({show(each)} s each) come to them."
         )
     return compact(map(cells, rows), (*head, f"{EPOCHS} epochs, min")) + "\n\n" + " ".join(words)
+
+
+def contrast_stage_12gb(facts: Facts) -> str:
+    """Of the same figures, what was measured as if on a small card."""
+    return contrast_stage(facts | {"rows": {name: row for name, row in facts["rows"].items() if name in SMALL_CARD}})
 
 
 def profile_contrast(facts: Facts) -> str:
@@ -335,7 +342,7 @@ def atrous(facts: Facts) -> str:
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank paper --steps 60", contrast_stage),
-    "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage),
+    "contrast_stage_12gb": ("contrast_stage.py --modes 12gb --steps 60", contrast_stage_12gb),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "atrous": ("atrous.py", atrous),
     "atrous_cpu": ("atrous.py", atrous),
