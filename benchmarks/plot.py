@@ -271,12 +271,12 @@ def cpu(facts: Facts) -> str:
     steps = list(zip([rows[0], *rows], rows, strict=False))
 
     def cells(row: Facts, gained: str | None) -> Sequence[Any]:
-        seconds = row.get("seconds")
         times = (row.get(kind) for kind in ("supervised", "contrast", "stitch"))
-        return (*(row["way"], *times, seconds, gained), seconds and f"{plain / seconds:.2f}×")
+        return *(row["way"], *times, row["seconds"], gained), f"{plain / row['seconds']:.2f}×"
 
     shown = [cells(row, f"{last['seconds'] / row['seconds']:.2f}×") for last, row in steps]
-    shown.append(cells(facts.get("floor", {"way": "by FLOPs"}), None))
+    if "floor" in facts:
+        shown.append(cells(facts["floor"], None))
     head = ("with all above", "supervised step, ms", "contrast step, ms", "stitch step, ms", "the demo's steps, s")
     words = [] if facts["bfloat16"] else ["This processor does not compute in bfloat16."]
     if "stitch" not in facts["steps"]:
@@ -289,7 +289,7 @@ def cpu(facts: Facts) -> str:
         noise = max(change["fast depthwise convolution"].values())
         nothing = "The depthwise convolution is torch's own on this kind of processor: what it changed by"
     words.append(f"{nothing}, {noise:.0%}, is the noise.")
-    return table(shown, (*head, "gained", "in all")) + "\n\n" + " ".join(words)
+    return compact(shown, (*head, "gained", "in all")) + "\n\n" + " ".join(words)
 
 
 def store(facts: Facts) -> str:
