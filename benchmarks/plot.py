@@ -115,7 +115,7 @@ def contrast_stage(facts: Facts) -> str:
     if any(row["by_flops"] for row in rows.values()):
         words.append(at_the_ceiling(facts))
     if facts.get("floor", {}).get("recorded"):
-        words.append("The bare networks are replayed as CUDA graphs, as our steps are.")
+        words.append("The bare networks are replayed as CUDA graphs.")
     if "checkpoint_seconds" in facts:  # the last of all to be measured
         words.append(f"The loader alone gives {show(facts['loader'])} queries/s.")
         starts = [row["loaded"].get("first_seconds") for name, row in rows.items() if name != "paper"]
@@ -249,8 +249,8 @@ def overhead(facts: Facts) -> str:
 def latency(facts: Facts) -> str:
     ours = next(iter(facts["ms"].values()))[0]
     rows = [(name, *times, f"{times[0] / ours:.2f}×") for name, times in facts["ms"].items()]
-    floor = facts.get("floor_ms")
-    rows.append(("by FLOPs", floor, None, None, floor and f"{floor / ours:.2f}×"))
+    if floor := facts.get("floor_ms"):
+        rows.append(("by FLOPs", floor, None, None, f"{floor / ours:.2f}×"))
     return f"{facts['network']}; one frame of {facts['frame'][0]}×{facts['frame'][1]} at a time.\n\n" + table(
         rows, ("", "p50 ms", "p95 ms", "p99 ms", "p50, ratio")
     )
@@ -342,7 +342,7 @@ def atrous(facts: Facts) -> str:
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank paper --steps 60", contrast_stage),
-    "contrast_stage_12gb": ("contrast_stage.py --modes 12gb --steps 60", contrast_stage_12gb),
+    "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage_12gb),
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "atrous": ("atrous.py", atrous),
     "atrous_cpu": ("atrous.py", atrous),
