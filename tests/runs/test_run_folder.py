@@ -104,6 +104,19 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
     )
 
 
+def test_a_run_of_an_earlier_version_goes_on(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    """Its config says what is no setting any more, and what was begun with it is the same."""
+    folder, config = begun
+    file = folder / "config.yaml"
+    said = yaml.safe_load(file.read_text())
+    said["data"]["store"] = True
+    file.write_text(yaml.safe_dump(said))
+    (folder / "stages/1-train/done.json").unlink()
+    train_quietly(config(), folder)
+    assert (folder / "stages/1-train/done.json").exists()
+    assert "store" not in yaml.safe_load(file.read_text())["data"]
+
+
 def test_what_failed_before_its_first_stage_may_be_mended(
     supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
 ) -> None:

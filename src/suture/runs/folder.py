@@ -113,7 +113,8 @@ class Run:
     def _refuse_changes(self, config: Config, data: dict[str, Any]) -> None:
         path = self.folder / "config.yaml"
         if path.exists():
-            before = relocated(read_yaml(path), self.folder, None)
+            # What it means, not what it says: an earlier version may have said it otherwise.
+            before = relocated(self.config.model_dump(mode="json"), Path(), None)
             after = relocated(config.model_dump(mode="json"), Path(), None)
             if changed := differences(_without_compute(before), _without_compute(after)):
                 raise UserError(
