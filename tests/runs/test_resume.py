@@ -1,23 +1,28 @@
 """A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
 
 import multiprocessing
+import os
 import random
 import shutil
 import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
+import yaml
 
 from suture.errors import UserError
 from suture.files import read_json, write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.models.pretrained import read_tensors
-from suture.runs.callbacks import Bar, read_curve
+from suture.runs.callbacks import Bar, Checkpoint, read_curve
 from suture.runs.config import Config
 from suture.runs.run import train
 
@@ -275,6 +280,74 @@ def test_a_second_ctrl_c_ends_at_once(
     assert steps_kept(tmp_path) is None
 
 
+def test_ctrl_c_while_it_is_asked_whether_to_save_ends_a_step_later(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would end without the checkpoint."""
+    original = Checkpoint._due
+
+    def interrupted(self: Checkpoint, trainer: Any) -> bool:
+        due = original(self, trainer)
+        if trainer.global_step == 2:
+            signal.raise_signal(signal.SIGINT)
+        return due
+
+    monkeypatch.setattr(Checkpoint, "_due", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(supervised(), tmp_path)
+    assert steps_kept(tmp_path) == 3
+
+
+SLOWLY = """
+import sys, time
+from suture.cli import main
+from suture.runs.callbacks import Bar
+
+at_end = Bar.on_train_batch_end
+
+def slowly(*arguments):
+    at_end(*arguments)
+    print("a batch", flush=True)
+    time.sleep(SECONDS)
+
+Bar.on_train_batch_end = slowly
+main()
+"""
+
+
+@pytest.mark.parametrize(("times", "seconds", "step"), [(1, 3, 1), (2, 100, None)])
+def test_ctrl_c_of_a_terminal(
+    times: int, seconds: int, step: int | None, supervised: Callable[..., Config], tmp_path: Path
+) -> None:
+    """It reaches the loader's processes too: they go on until the training ends, and end with it."""
+    file, folder = tmp_path / "config.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(supervised("compute.workers=2").model_dump(mode="json")))
+    command = [sys.executable, "-c", SLOWLY.replace("SECONDS", str(seconds)), "train", str(file), "-o", str(folder)]
+    with (
+        (tmp_path / "said").open("w") as said,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, start_new_session=True) as training,
+    ):
+        try:
+            assert training.stdout is not None
+            assert training.stdout.readline() == b"a batch\n"
+            loaders = psutil.Process(training.pid).children()
+            assert len(loaders) == 2
+            for _ in range(times):
+                os.killpg(training.pid, signal.SIGINT)
+                time.sleep(1)
+            assert training.wait(60) == 130
+            assert not psutil.wait_procs(loaders, timeout=10)[1]
+        finally:
+            training.kill()
+    assert steps_kept(folder) == step
+    text = (tmp_path / "said").read_text()
+    assert f"asked to end; kept are {step or 0} steps" in text
+    assert "Traceback" not in text
+
+
 def steps_kept(folder: Path) -> int | None:
     """The step of a supervised run's checkpoint, if there is one."""
     checkpoint = folder / "stages/1-train/last.ckpt"
@@ -365,7 +438,7 @@ def test_killed_in_every_stage_at_random_moments(
 def test_a_second_process_on_one_folder_is_refused_and_a_killed_one_is_no_hindrance(
     supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """With loader processes, which outlive a killed parent by seconds."""
+    """With loader processes, which outlive a killed parent for a moment."""
     config = supervised("method.train.steps=1000", "compute.workers=1")
     killer = Killer(config, tmp_path / "run")
     first = killer.start()

@@ -9,7 +9,7 @@ import cv2
 
 
 def start_worker(parent: int) -> None:
-    """What a pool's process does first; `parent` is the process that made the pool."""
+    """What a process of a pool or a loader does first; `parent` is the process that made it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
     cv2.setNumThreads(1)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()

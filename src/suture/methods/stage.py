@@ -6,6 +6,7 @@ place in the global batch), so a killed run goes on to the same weights, and sev
 batch as one.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from suture.data.augment import Augment
 from suture.data.training import TrainingFrames, generator
+from suture.data.workers import start_worker
 from suture.errors import UserError
 from suture.methods.capture import CapturedStep
 from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
@@ -225,7 +227,7 @@ class Stage(L.LightningModule, ABC):
     def loader(self, first: int) -> DataLoader[Any]:
         """Batches from step `first` on, prefetched by workers; the order does not depend on their number."""
         batches = Batches(self, first)
-        workers = self.job.workers
+        workers, parent = self.job.workers, os.getpid()
         return DataLoader(
             batches,
             batch_size=None,
@@ -233,6 +235,7 @@ class Stage(L.LightningModule, ABC):
             pin_memory=self.job.device.type == "cuda",
             prefetch_factor=4 if workers else None,
             multiprocessing_context="fork" if workers else None,
+            worker_init_fn=lambda _: start_worker(parent),
         )
 
     def configure_optimizers(self) -> Any:

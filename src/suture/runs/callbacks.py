@@ -80,21 +80,21 @@ class Checkpoint(Callback):
     def _due(self, trainer: L.Trainer) -> bool:
         # Several processes have to agree, and their clocks do not.
         late = trainer.world_size == 1 and time.monotonic() - self._when > LONGEST
-        return late or self.interrupted or trainer.global_step % self.every == 0
+        return late or trainer.global_step % self.every == 0
 
     def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
         # At the start of a batch all of the loop's counters agree; at its end Lightning has not yet counted it.
-        step = trainer.global_step
+        step, interrupted = trainer.global_step, self.interrupted  # read once: Ctrl-C may come between any two lines
         if batch_idx % stage.settings.accumulate:
             return
-        if step != self.kept and self._due(trainer):
+        if step != self.kept and (interrupted or self._due(trainer)):
             refuse_nan(stage, self.path, weights=True)
             if trainer.is_global_zero:
                 self._save(trainer)
             else:
                 trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
             self.kept, self._when = step, time.monotonic()
-        if self.interrupted:
+        if interrupted:
             raise KeyboardInterrupt
 
     def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:

@@ -71,7 +71,7 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("a+") as file:
             try:
-                # Not flock: loader processes would inherit it, and hold it for seconds after their parent was killed.
+                # Not flock: loader processes would inherit it, and hold it for a while after their parent was killed.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
