@@ -117,6 +117,28 @@ def test_a_run_of_an_earlier_version_goes_on(begun: Any, train_quietly: Callable
     assert "store" not in yaml.safe_load(file.read_text())["data"]
 
 
+@pytest.mark.parametrize("out", ["own", ".", "own/new/run", "new"])
+def test_a_refused_training_removes_only_folders_that_it_made(
+    out: str,
+    small: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own" if out == "." else tmp_path)
+    with pytest.raises(UserError, match="all 36 training frames are labelled"):
+        train_quietly(small("method=stitch", "data.labelling=null"), Path(out))
+    assert list(tmp_path.rglob("*")) == [tmp_path / "own"]
+
+
+def test_a_folder_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On NFS a file that is removed while it is open gets another name and stays until then."""
+    monkeypatch.setattr(Path, "unlink", lambda self: self.rename(self.with_name(".nfs01")))
+    with pytest.raises(UserError, match="refused"), Run(tmp_path / "run").locked():
+        raise UserError("refused")
+
+
 def test_what_failed_before_its_first_stage_may_be_mended(
     supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
 ) -> None:

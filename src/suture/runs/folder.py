@@ -66,8 +66,8 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process off this folder; a killed one leaves no lock behind, a refused one no folders."""
-        made = [folder for folder in self.folder.parents if not folder.exists()]
+        """Keep a second process off this folder; a killed one leaves no lock, a refused one no folder that it made."""
+        made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("a+") as file:
             try:
@@ -86,10 +86,9 @@ class Run:
                 yield
             finally:
                 file.truncate(0)
-                if [path.name for path in self.folder.iterdir()] == [".lock"]:  # nothing came of it
-                    (self.folder / ".lock").unlink()
-                    self.folder.rmdir()
-                    with suppress(OSError):  # another run has begun there
+                with suppress(OSError):  # another run has begun there, or NFS still holds the lock's file
+                    if [path.name for path in self.folder.iterdir()] == [".lock"]:  # nothing came of it
+                        (self.folder / ".lock").unlink()
                         for folder in made:
                             folder.rmdir()
 
