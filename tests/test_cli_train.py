@@ -179,6 +179,7 @@ def test_a_terminal_is_told_what_takes_seconds(
 ) -> None:
     """And no log file."""
     text = io.StringIO()
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("suture.cli.err", Console(file=text, force_terminal=terminal))
     more = [str(tmp_path), "-o", str(tmp_path / "out")] if command == "predict" else []
     CliRunner().invoke(app, [command, str(tmp_path), *more])
