@@ -1,5 +1,6 @@
 """A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
 
+import io
 import multiprocessing
 import os
 import random
@@ -17,6 +18,7 @@ import psutil
 import pytest
 import torch
 import yaml
+from rich.console import Console
 
 from suture.errors import UserError
 from suture.files import read_json, write_json
@@ -278,6 +280,57 @@ def test_a_second_ctrl_c_ends_at_once(
         train_quietly(supervised(*HALVES), tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
     assert steps_kept(tmp_path) is None
+
+
+def said_by(config: Config, folder: Path, ends: type[BaseException]) -> str:
+    """What a training that ends so has said in its last line."""
+    text = io.StringIO()
+    with pytest.raises(ends):
+        train(config, folder, Console(file=text))
+    return text.getvalue().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("number", "step", "ends"),
+    [(signal.SIGINT, 2, KeyboardInterrupt), (signal.SIGINT, 4, KeyboardInterrupt), (signal.SIGTERM, 2, SystemExit)],
+)
+def test_who_is_asked_to_end_says_what_is_kept(
+    number: signal.Signals,
+    step: int,
+    ends: type[BaseException],
+    supervised: Callable[..., Config],
+    tmp_path: Path,
+    signalled: Callable[..., None],
+) -> None:
+    """In the last step too."""
+    signalled(number, step)
+    assert said_by(supervised(), tmp_path, ends) == f"stage 1 of 1: train is asked to end; kept are {step} steps"
+
+
+def test_what_is_kept_is_not_said_before_the_checkpoint_is_read(
+    supervised: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*_: Any) -> None:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Bar, "on_fit_start", twice)
+    assert said_by(supervised(), tmp_path, KeyboardInterrupt) == "stage 1 of 1: train is asked to end"
+
+
+def test_an_error_after_ctrl_c_is_said_as_what_it_is(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("CUDA is out of order")
+
+    monkeypatch.setattr(Bar, "on_train_batch_end", fail)
+    with pytest.raises(RuntimeError, match="out of order"):
+        train_quietly(supervised(), tmp_path)
 
 
 def test_ctrl_c_while_it_is_asked_whether_to_save_ends_a_step_later(

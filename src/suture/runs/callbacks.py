@@ -36,8 +36,8 @@ class Checkpoint(Callback):
     def __init__(self, path: Path, every: int) -> None:
         self.path = path
         self.every = every
-        self.kept = 0
-        """Steps that need not be done again."""
+        self.kept: int | None = None
+        """Steps that need not be done again, once they are known."""
         self.interrupted = False
         """Whether Ctrl-C was heard: the step that is being done is the last one."""
         self._when = 0.0

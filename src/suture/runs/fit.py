@@ -193,11 +193,11 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         # Several processes would have to agree on the step to stop at: there Ctrl-C ends at once.
         with saving.hearing_interrupts() if processes.world == 1 else nullcontext():
             trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
-    except (SystemExit, RuntimeError) as error:  # Lightning's ends; or a loader's process heard of it first
-        interrupted = saving.interrupted or isinstance(error.__context__, KeyboardInterrupt)
+    except (SystemExit, RuntimeError) as error:  # Lightning's ends; or a loader's process heard SIGTERM first
+        interrupted = isinstance(error.__context__, KeyboardInterrupt)
         if not (interrupted or trainer.received_sigterm):
             raise
-        session.console.print(f"{title} is asked to end; kept are {saving.kept} steps", highlight=False)
+        _say_end(session, title, saving.kept)
         raise KeyboardInterrupt if interrupted else SystemExit(TERMINATED) from error
     stage.end()
     refuse_nan(stage, checkpoint, weights=True)
@@ -211,10 +211,14 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
-    if saving.interrupted:  # in the last step
-        raise KeyboardInterrupt
-    if trainer.received_sigterm:
-        raise SystemExit(TERMINATED)
+    if saving.interrupted or trainer.received_sigterm:  # in the last step
+        _say_end(session, title, stage.total_steps)
+        raise KeyboardInterrupt if saving.interrupted else SystemExit(TERMINATED)
+
+
+def _say_end(session: Session, title: str, kept: int | None) -> None:
+    what = "" if kept is None else f"; kept are {kept} steps"
+    session.console.print(f"{title} is asked to end{what}", highlight=False, soft_wrap=True)
 
 
 def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
