@@ -398,6 +398,7 @@ def test_ctrl_c_of_a_terminal(
     assert steps_kept(folder) == step
     text = (tmp_path / "said").read_text()
     assert f"asked to end; kept are {step or 0} steps" in text
+    assert text.count("\nEnds after this step; Ctrl-C again ends at once.\n") == 1
     assert "Traceback" not in text
 
 

@@ -2,11 +2,12 @@
 
 import csv
 import math
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Checkpoint(Callback):
 
     @contextmanager
     def hearing_interrupts(self) -> Iterator[None]:
-        """Within, the first Ctrl-C waits for the step's end; the second is Python's own, which ends at once."""
+        """Within, the first Ctrl-C waits for the step's end and says so; the second, Python's own, ends at once."""
         own = signal.default_int_handler
         # Only the first thread can listen; and where Ctrl-C is ignored, or somebody else's, it stays so.
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not own:
@@ -67,6 +68,8 @@ class Checkpoint(Callback):
         def hear(number: int, frame: object) -> None:
             self.interrupted = True
             signal.signal(signal.SIGINT, own)
+            with suppress(OSError):  # straight to stderr: the console may be in the middle of a line
+                os.write(2, b"\nEnds after this step; Ctrl-C again ends at once.\n")
 
         signal.signal(signal.SIGINT, hear)
         try:
