@@ -103,12 +103,6 @@ def test_batches_that_are_sent_beside_the_steps_arrive_whole(tiny_job: Build) ->
     assert [int(value) for value in sums] == [step * (16 * 2**20 + step) for step in range(20)]
 
 
-def test_a_batch_that_cannot_be_divided_is_refused_by_name(tiny_job: Build) -> None:
-    stage = line(tiny_job, {"batch": 6, "accumulate": 3}, world=4)
-    with pytest.raises(UserError, match=r"method\.line\.batch is 6"):
-        stage.loader(0)
-
-
 def test_one_frame_at_a_time_is_refused_where_batch_norm_cannot_do_it(tiny_job: Build, fit: Any) -> None:
     stage = Supervised("train", TrainingSettings(steps=1, batch=2, accumulate=2))
     with pytest.raises(UserError, match="one frame at a time"):

@@ -342,11 +342,6 @@ class Batches(IterableDataset[Any]):
     def __init__(self, stage: Stage, first: int) -> None:
         self.draw = stage.draw
         s, job = stage.settings, stage.job
-        if s.batch % (s.accumulate * job.world):
-            raise UserError(
-                f"{stage.key}.batch is {s.batch}, which accumulate ({s.accumulate}) × processes ({job.world}) "
-                "does not divide: change one of them."
-            )
         self.first, self.last, self.parts = first, stage.total_steps, s.accumulate
         self.together = s.batch // s.accumulate
         self.share = self.together // job.world
