@@ -1,4 +1,4 @@
-"""The effects that docs/method.md states are those of the committed runs."""
+"""The effects that docs/recipe.md states are those of the committed runs."""
 
 import subprocess
 import sys
@@ -45,9 +45,9 @@ THIRD = {
 @pytest.mark.parametrize(
     ("heading", "folder", "method", "said"),
     [
-        ("### First screen", "vocalfolds-recipe", "stitch", FIRST),
-        ("### Second screen", "vocalfolds-recipe-finer", "stitch", SECOND),
-        ("### Third screen", "vocalfolds-recipe-labelled", "strong", THIRD),
+        ("## First screen", "vocalfolds-recipe", "stitch", FIRST),
+        ("## Second screen", "vocalfolds-recipe-finer", "stitch", SECOND),
+        ("## Third screen", "vocalfolds-recipe-labelled", "strong", THIRD),
     ],
 )
 def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, method: str, said: dict[str, str]) -> None:
@@ -55,8 +55,9 @@ def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, met
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {name: [cell.split("±")[0].strip() for cell in cells] for name, cells in rows(printed).items()}
     found |= {f"not {name}": [turned(cell) for cell in cells] for name, cells in found.items()}
-    section = (ROOT / "docs/method.md").read_text().split(heading)[1].split("\n#")[0]
-    assert rows(section) == {stated: found[name] for stated, name in said.items()}
+    section = (ROOT / "docs/recipe.md").read_text(encoding="utf-8").split(heading)[1]
+    table = next(part for part in section.split("\n\n") if part.startswith("|"))
+    assert rows(table) == {stated: found[name] for stated, name in said.items()}
 
 
 def rows(text: str) -> dict[str, list[str]]:

@@ -42,10 +42,10 @@ def open_data(config: Config) -> Opened:
     data = config.data
     dataset = load_dataset(data.root, data.source, **data.options)
     dataset.refuse_divided_cases()
+    refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
     if not dataset.split("train"):
         raise UserError(f"{data.root} has no training videos: its split must name some under train.")
-    refuse_unlabelled(dataset)
     return Opened(dataset, choose(dataset, data.labelling))
 
 
