@@ -11,10 +11,11 @@ from by_hand import scores
 
 from suture.compare.compare import write_tables
 from suture.compare.render import latex, markdown
-from suture.compare.results import read_results, supervised_steps
+from suture.compare.results import read_results
 from suture.compare.tables import cost_table, interval_table, paired_table, pooled_table, score_table, tables_of
 from suture.errors import UserError
 from suture.files import write_json
+from suture.runs.effort import supervised_steps
 
 Write = Callable[..., Path]
 BASELINE = {"train": {"steps": 100, "batch": 8, "seconds": 60.0, "peak_memory": 2 * 2**30}}

@@ -271,6 +271,16 @@ def test_other_labels_are_remarked(runs: Runs, tmp_path: Path, console: Console)
     assert "gain" not in page
 
 
+def test_unequal_training_is_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.supervised, tmp_path, "longer")
+    (done,) = run.glob("stages/*/done.json")
+    record = json.loads(done.read_text())
+    done.write_text(json.dumps(record | {"steps": 2 * record["steps"]}))
+    page = write_report([runs.supervised, run], tmp_path / "r.html", frames=False, console=console).read_text()
+    steps = record["steps"]
+    assert f"longer was trained otherwise than supervised: supervised steps {2 * steps} instead of {steps}." in page
+
+
 def test_known_patients_are_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
     run = copied(runs.supervised, tmp_path, "sequences")
     data = json.loads((run / "data.json").read_text())

@@ -63,7 +63,8 @@ def terminal(table: Table) -> Listing:
     """A table for the terminal, without its notes."""
     listing = Listing(title=table.title, title_justify="left")
     for (head, column), right in zip(_with_heads(table), _right_aligned(table), strict=True):
-        listing.add_column(f"{head}\n{column}" if head else column, justify="right" if right else "left")
+        name = f"{head}\n{column}" if head else column
+        listing.add_column(name, justify="right" if right else "left", no_wrap=not right)  # a method is never cut off
     for group in table.groups:
         for row in group:
             cells = [f"[bold]{cell.text}[/bold]" if cell.bold else f"{cell.text}{cell.mark}" for cell in row]

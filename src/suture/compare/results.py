@@ -14,12 +14,11 @@ from suture.compare.plan import PLAN, Place, labelling_name
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.files import read_json, read_yaml
+from suture.runs.effort import differing, effort
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 """The sets of frames that are scored, in the order of the paper's columns."""
 OVERALL = "overall"
-UNSUPERVISED = ("contrast", "propagation")
-"""Stages that learn from no label, in runs made before their `done.json` said so itself."""
 MARKS = "†‡§¶‖"
 
 
@@ -99,17 +98,8 @@ class Result:
     @cached_property
     def facts(self) -> dict[str, str]:
         """What two runs must have in common for their scores to be comparable, as a reader would say it."""
-        model, evaluation = self.config["model"], self.config["evaluation"]
-        size = self.config["data"]["size"]
-        height, width = size if isinstance(size, list | tuple) else (size, size)
-        return {
-            "supervised steps": str(supervised_steps(self.stages)),
-            "batch": " and ".join(map(str, supervised_batches(self.stages))),
-            "architecture": str(model["architecture"]),
-            "encoder": str(model["encoder"]),
-            "output stride": str(model["output_stride"]),
-            "size": f"{height}×{width}",
-            "starting weights": _weights(self.data.get("weights", {"hub": model["weights"]})),
+        evaluation = self.config["evaluation"]
+        return effort(self.config, self.data, self.stages) | {
             "split": _split(self.data),
             "classes": _digest([one["name"] for one in self.data.get("classes", [])]),
             "protocol": ", ".join(sorted({scores["protocol"] for scores in self.metrics.values()})),
@@ -125,39 +115,9 @@ class Result:
         return "" if labelled is None else f"{len(labelled)} ({_digest(labelled)})"
 
 
-def supervised_steps(stages: Mapping[str, Mapping[str, Any]]) -> int:
-    """Optimiser steps that learnt from labels, of the model that is handed on, over all stages.
-
-    A stage that knows better says `supervised_steps` in its `done.json`; of others all steps count, but not those of
-    contrast stages.
-
-    >>> supervised_steps({"pretrain": {"steps": 9}, "pseudo": {}, "contrast": {"steps": 7}, "finetune": {"steps": 5}})
-    14
-    """
-    total = 0
-    for name, done in stages.items():
-        total += done.get("supervised_steps", 0 if name in UNSUPERVISED else done.get("steps", 0))
-    return total
-
-
-def supervised_batches(stages: Mapping[str, Mapping[str, Any]]) -> list[int]:
-    """The batches of the supervised steps; several numbers where stages differ."""
-    return sorted(
-        {done["batch"] for name, done in stages.items() if "batch" in done and supervised_steps({name: done})}
-    )
-
-
 def differences(reference: Result, other: Result) -> list[str]:
     """Why two runs with one labelling cannot be compared, as `size 128×128 instead of 256×256`; none if they can."""
-    return [*_differing_facts(reference, other), *_differing_labels(reference, other)]
-
-
-def _differing_facts(reference: Result, other: Result) -> list[str]:
-    return [
-        f"{fact} {other.facts[fact]} instead of {expected}"
-        for fact, expected in reference.facts.items()
-        if other.facts[fact] != expected
-    ]
+    return [*differing(other.facts, reference.facts), *_differing_labels(reference, other)]
 
 
 def _differing_labels(reference: Result, other: Result) -> list[str]:
@@ -308,7 +268,7 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
     marks: dict[str, str] = {}
     for group in groups:
         for row in group.rows:
-            found = _differing_facts(first.runs[0], row.runs[0])
+            found = differing(row.runs[0].facts, first.runs[0].facts)
             found += _differing_labels(group.reference.runs[0], row.runs[0])
             for run in row.runs[1:]:
                 found += [f"in seed {run.place.seed} {line}" for line in differences(row.runs[0], run)]
@@ -330,14 +290,6 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
     (0.625, 0.1767766952966369)
     """
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def _weights(record: Mapping[str, Any] | None) -> str:
-    if record is None:
-        return "random"
-    if "hub" in record:
-        return str(record["hub"] or "random")
-    return f"{record.get('name', 'a file')} ({str(record.get('sha256', ''))[:8]})"
 
 
 def _split(data: Mapping[str, Any]) -> str:

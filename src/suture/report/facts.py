@@ -14,6 +14,7 @@ from suture.methods.pseudo import PseudoLabels
 from suture.models.weight_files import is_file
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, differences
+from suture.runs.effort import effort
 from suture.runs.fit import AnyStage
 from suture.runs.folder import Run
 
@@ -71,6 +72,12 @@ class RunFacts:
         made = (stage.stage for stage in reversed(self.stages) if stage.done)
         found = (stage for stage in made if isinstance(stage, PseudoLabels))
         return next((stage for stage in found if stage.folder(self.run.folder).exists()), None)
+
+    @property
+    def effort(self) -> dict[str, str]:
+        """What it was given to learn with; of a finished run."""
+        stages = {stage.name: stage.done for stage in self.stages if stage.done}
+        return effort(self.config.model_dump(mode="json"), self.data, stages)
 
     def labelled(self, video: str) -> list[int]:
         """Indices of a video's labelled frames."""

@@ -8,6 +8,7 @@ from suture.evaluation.titles import SCORES, SETS
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
+from suture.runs.effort import differing
 from suture.words import listed
 
 
@@ -45,6 +46,8 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             said.append(f"The files of {', '.join(names)} are others in {run.name} than in {first.name}.")
         if run.data["labelled"] != first.data["labelled"]:
             said.append(f"{run.name} learnt from other labelled frames than {first.name}.")
+        if run.finished and first.finished and (unequal := differing(run.effort, first.effort)):
+            said.append(f"{run.name} was trained otherwise than {first.name}: {listed(unequal)}.")
     known: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
         learnt = {video["case"] for video in run.videos("train").values()}

@@ -1,0 +1,63 @@
+"""What a run was given to learn with: two runs of which this differs do not say which method is better."""
+
+from collections.abc import Mapping
+from typing import Any
+
+UNSUPERVISED = ("contrast", "propagation")
+"""Stages that learn from no label, in runs made before their `done.json` said so itself."""
+Stages = Mapping[str, Mapping[str, Any]]
+"""How each stage ended, by its name."""
+
+
+def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -> dict[str, str]:
+    """Of a finished run, by its config as it is written, its `data.json` and its stages: as a reader would say it."""
+    model, size = config["model"], config["data"]["size"]
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return {
+        "supervised steps": str(supervised_steps(stages)),
+        "batch": " and ".join(map(str, supervised_batches(stages))),
+        "architecture": str(model["architecture"]),
+        "encoder": str(model["encoder"]),
+        "output stride": str(model["output_stride"]),
+        "size": f"{height}×{width}",
+        "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
+    }
+
+
+def differing(facts: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
+    """Where facts are not as expected.
+
+    >>> differing({"batch": "8", "size": "128×128"}, {"batch": "8", "size": "256×256"})
+    ['size 128×128 instead of 256×256']
+    """
+    return [f"{fact} {facts[fact]} instead of {other}" for fact, other in expected.items() if facts[fact] != other]
+
+
+def supervised_steps(stages: Stages) -> int:
+    """Optimiser steps that learnt from labels, of the model that is handed on, over all stages.
+
+    A stage that knows better says `supervised_steps` in its `done.json`; of others all steps count, but not those of
+    contrast stages.
+
+    >>> supervised_steps({"pretrain": {"steps": 9}, "pseudo": {}, "contrast": {"steps": 7}, "finetune": {"steps": 5}})
+    14
+    """
+    total = 0
+    for name, done in stages.items():
+        total += done.get("supervised_steps", 0 if name in UNSUPERVISED else done.get("steps", 0))
+    return total
+
+
+def supervised_batches(stages: Stages) -> list[int]:
+    """The batches of the supervised steps; several numbers where stages differ."""
+    return sorted(
+        {done["batch"] for name, done in stages.items() if "batch" in done and supervised_steps({name: done})}
+    )
+
+
+def _weights(record: Mapping[str, Any] | None) -> str:
+    if record is None:
+        return "random"
+    if "hub" in record:
+        return str(record["hub"] or "random")
+    return f"{record.get('name', 'a file')} ({str(record.get('sha256', ''))[:8]})"
