@@ -45,7 +45,7 @@ def compare(
         if outcome.finished:
             write_tables(out)
             for board in read_results(out).boards:
-                console.print(terminal(score_table(board)))
+                console.print(terminal(score_table(board, videos=False)))
             console.print(f"Tables: {out / 'tables.html'}, .md, .tex; scores.csv", highlight=False, soft_wrap=True)
     for name, error in outcome.failed.items():
         console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)

@@ -60,11 +60,11 @@ def latex(table: Table) -> str:
 
 
 def terminal(table: Table) -> Listing:
-    """A table for the terminal, without its notes."""
+    """A table for the terminal, without its notes; nothing in it is cut off."""
     listing = Listing(title=table.title, title_justify="left")
     for (head, column), right in zip(_with_heads(table), _right_aligned(table), strict=True):
         name = f"{head}\n{column}" if head else column
-        listing.add_column(name, justify="right" if right else "left", no_wrap=not right)  # a method is never cut off
+        listing.add_column(name, justify="right" if right else "left", overflow="fold")
     for group in table.groups:
         for row in group:
             cells = [f"[bold]{cell.text}[/bold]" if cell.bold else f"{cell.text}{cell.mark}" for cell in row]

@@ -81,9 +81,9 @@ def score_columns(board: Board) -> list[Column]:
     return columns
 
 
-def score_table(board: Board) -> Table:
-    """Mean ± deviation over seeds of every method, the best of each labelling in bold."""
-    columns = score_columns(board)
+def score_table(board: Board, videos: bool = True) -> Table:
+    """Mean ± deviation over seeds of every method, the best of each labelling in bold; also of single videos."""
+    columns = [column for column in score_columns(board) if videos or column.where == OVERALL]
     per_sequence = board.runs[0].per_sequence
     heads = [("", 1), ("Frames used", 2)]
     for which in board.sets:
