@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -218,54 +218,60 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 HALVES = ("method.train.accumulate=2", "method.train.ema=0.9")
 
 
-@pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (6, 3), (8, None)])
-def test_sigterm_keeps_all_whole_steps(
-    batches: int,
-    step: int | None,
+class Stopped(NamedTuple):
+    """What is there of a training that a signal has ended."""
+
+    error: BaseException
+    step: int | None
+    """Of its checkpoint, if it has one."""
+    done: bool
+    """Whether its stage came to its end all the same."""
+
+
+@pytest.fixture
+def stopped(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
     tmp_path: Path,
     signalled: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> Callable[..., Stopped]:
+    """End a training of accumulated halves by a signal after so many batches; it then goes on to the same weights."""
+
+    def stop(number: signal.Signals, batches: int, ends: type[BaseException]) -> Stopped:
+        config, folder = supervised(*HALVES), tmp_path / "ended"
+        train_quietly(config, tmp_path / "whole")
+        before = signal.getsignal(number)
+        signalled(number, batches)
+        with pytest.raises(ends) as ended:
+            train_quietly(config, folder)
+        assert signal.getsignal(number) is before
+        found = Stopped(ended.value, steps_kept(folder), (folder / "stages/1-train/done.json").exists())
+        monkeypatch.undo()
+        train_quietly(config, folder)
+        assert same(tmp_path / "whole", folder)
+        return found
+
+    return stop
+
+
+@pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (6, 3), (8, None)])
+def test_sigterm_keeps_all_whole_steps(batches: int, step: int | None, stopped: Callable[..., Stopped]) -> None:
     """Where half of a step is done, its gradients are in no checkpoint: it is done again. The last one needs none."""
-    config = supervised(*HALVES)
-    train_quietly(config, tmp_path / "whole")
-    before = signal.getsignal(signal.SIGTERM)
-    signalled(signal.SIGTERM, batches)
-    with pytest.raises(SystemExit) as ended:
-        train_quietly(config, tmp_path / "ended")
-    assert ended.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert steps_kept(tmp_path / "ended") == step
-    monkeypatch.undo()
-    train_quietly(config, tmp_path / "ended")
-    assert same(tmp_path / "whole", tmp_path / "ended")
+    found = stopped(signal.SIGTERM, batches, SystemExit)
+    assert isinstance(found.error, SystemExit)
+    assert found.error.code == 143
+    assert found.step == step
 
 
 @pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None)])
 def test_ctrl_c_waits_for_the_end_of_the_step_and_keeps_it(
-    batches: int,
-    step: int | None,
-    supervised: Callable[..., Config],
-    train_quietly: Callable[..., Any],
-    tmp_path: Path,
-    signalled: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+    batches: int, step: int | None, stopped: Callable[..., Stopped]
 ) -> None:
     """In the last step, the stage is done first."""
-    config = supervised(*HALVES)
-    train_quietly(config, tmp_path / "whole")
-    before = signal.getsignal(signal.SIGINT)
-    signalled(signal.SIGINT, batches)
-    with pytest.raises(KeyboardInterrupt):
-        train_quietly(config, tmp_path / "ended")
-    assert signal.getsignal(signal.SIGINT) is before
-    assert steps_kept(tmp_path / "ended") == step
-    assert (tmp_path / "ended/stages/1-train/done.json").exists() == (step is None)
-    monkeypatch.undo()
-    train_quietly(config, tmp_path / "ended")
-    assert same(tmp_path / "whole", tmp_path / "ended")
+    found = stopped(signal.SIGINT, batches, KeyboardInterrupt)
+    assert found.step == step
+    assert found.done == (step is None)
 
 
 def test_a_second_ctrl_c_ends_at_once(

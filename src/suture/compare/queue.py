@@ -10,10 +10,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.files import read_json, write_json, write_text
 from suture.runs.config import relocated
+from suture.runs.signals import hearing
 
 TIMES = "times.json"
 """How long each finished run took from start to end, in seconds: what the time left is estimated from."""
@@ -112,28 +111,16 @@ def train_all(
     In the end, also where it is interrupted, what still runs has a few seconds for a checkpoint.
     """
     queue = _Queue(plan, out, devices, jobs, minutes, console)
-    with _sigterm_interrupts():
+    with hearing(signal.SIGTERM, _interrupt):
         try:
             return queue.work()
         finally:
             queue.stop()
 
 
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Within, SIGTERM ends the program by an exception, as Ctrl-C does; in other threads than the first it cannot."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _interrupt(number: int, frame: object) -> None:
+    """End the program by an exception, as Ctrl-C does."""
+    raise SystemExit(128 + number)
 
 
 class _Queue:

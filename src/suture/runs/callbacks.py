@@ -4,10 +4,9 @@ import csv
 import math
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from rich.table import Column
 from suture.errors import UserError
 from suture.files import replacing
 from suture.methods.stage import Stage
+from suture.runs.signals import hearing
 from suture.words import time_left
 
 LONGEST = 60.0
@@ -56,14 +56,11 @@ class Checkpoint(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._earlier = state_dict["seconds"]
 
-    @contextmanager
-    def hearing_interrupts(self) -> Iterator[None]:
+    def hearing_interrupts(self) -> AbstractContextManager[None]:
         """Within, the first Ctrl-C waits for the step's end and says so; the second, Python's own, ends at once."""
         own = signal.default_int_handler
-        # Only the first thread can listen; and where Ctrl-C is ignored, or somebody else's, it stays so.
-        if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not own:
-            yield
-            return
+        if signal.getsignal(signal.SIGINT) is not own:  # where Ctrl-C is ignored, or somebody else's, it stays so
+            return nullcontext()
 
         def hear(number: int, frame: object) -> None:
             self.interrupted = True
@@ -71,11 +68,7 @@ class Checkpoint(Callback):
             with suppress(OSError):  # straight to stderr: the console may be in the middle of a line
                 os.write(2, b"\nEnds after this step; Ctrl-C again ends at once.\n")
 
-        signal.signal(signal.SIGINT, hear)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, own)
+        return hearing(signal.SIGINT, hear)
 
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
         self.kept, self._when = trainer.global_step, time.monotonic()
