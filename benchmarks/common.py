@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import platform
 import re
 import statistics
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from suture.data.workers import cores
 from suture.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ def facts() -> dict[str, Any]:
     """Where figures were measured."""
     return {
         "device": torch.cuda.get_device_name() if CUDA else _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "commit": _commit(),

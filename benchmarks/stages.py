@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import os
 import shutil
 import tempfile
 import time
@@ -28,6 +27,7 @@ from suture.data.images import MaskFile
 from suture.data.labelling import Labelling
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
+from suture.data.workers import cores
 from suture.methods.pseudo import load_pseudo_labels
 from suture.methods.stage import Job, Stage
 from suture.models.segmenter import Segmenter, build_segmenter
@@ -163,10 +163,6 @@ def footage_options(parser: Any) -> None:
     parser.add_argument("--workers", type=int, default=min(8, cores()) if CUDA else 0)
     parser.add_argument("--warmup", type=int, default=15 if CUDA else 2, help="steps before the clock starts")
     parser.add_argument("--compile", action=BooleanOptionalAction, default=CUDA, help="as in runs of full length")
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Bench:

@@ -87,6 +87,7 @@ def synthetic(
     """Generate surgical-looking video with masks, to try everything without data."""
     from suture.data.render import SyntheticSettings
     from suture.data.sources.synthetic import write_synthetic
+    from suture.data.workers import cores
 
     try:
         width, height = (int(side) for side in size.lower().split("x"))
@@ -96,7 +97,7 @@ def synthetic(
         settings = SyntheticSettings(seed=seed, cases=cases, frames=frames, width=width, height=height, fps=fps)
     except ValueError as error:
         raise UserError(f"These settings make no video: {error}") from None
-    write_synthetic(folder, settings, container=container, workers=os.cpu_count() or 1)
+    write_synthetic(folder, settings, container=container, workers=cores())
     _say(out, f"Written: {folder}. Next: suture check {folder}")
 
 

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling, by_budget, equidistant, frame_name, from_list
 from suture.data.shots import Shots, find_shots
+from suture.data.workers import cores
 from suture.errors import UserError
 from suture.files import write_text
 
@@ -141,7 +142,7 @@ def _for_all(
         bar.advance(task, count)
 
     videos = [video for video in dataset if frames[video.id]]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         try:
             return dict(zip((v.id for v in videos), pool.map(lambda video: job(video, done), videos), strict=True))
         except BaseException:  # a broken file or Ctrl-C: the others end at their next frame

@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from suture.compare.plan import Place, Plan, Planned
+from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.files import read_json, write_json, write_text
@@ -57,7 +58,7 @@ class Device:
         if self.name == "cpu":
             return ["compute.accelerator=cpu"]
         if self.name != "auto" and run.config.compute.workers is None and sharing > 1:
-            return [f"compute.workers={max(1, min(8, _cores() // sharing))}"]
+            return [f"compute.workers={max(1, min(8, cores() // sharing))}"]
         return []
 
 
@@ -200,7 +201,7 @@ class _Queue:
             command += ["--set", override]
         environment = os.environ | {"PYTHONUNBUFFERED": "1"} | device.environment()
         if self.slots > 1:
-            environment.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // self.slots)))
+            environment.setdefault("OMP_NUM_THREADS", str(max(1, cores() // self.slots)))
         with log.open("ab") as file:
             begins = file.tell()
             handle = subprocess.Popen(
@@ -308,10 +309,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -20,12 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from suture.data.dataset import SPLITS, Dataset, Split, Video
-from suture.data.facts import Chunk, FrameFacts, chunks, cores, found_view, frame_facts, in_parallel
+from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel
 from suture.data.labelling import all_masks
 from suture.data.problems import UNLABELLED, Evidence, Problem, judge
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View
+from suture.data.workers import cores
 from suture.errors import UserError
 from suture.words import number
 

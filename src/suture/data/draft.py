@@ -18,7 +18,7 @@ from suture.data.clips import Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video
 from suture.data.dataset_file import FILE_NAME, DatasetFile, parse
 from suture.data.exports import is_export, open_export
-from suture.data.facts import cores, found_view, in_parallel
+from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
 from suture.data.sources import sources
 from suture.data.sources.folder import (
@@ -32,6 +32,7 @@ from suture.data.sources.folder import (
 )
 from suture.data.view import View
 from suture.data.walk import listing, natural
+from suture.data.workers import cores
 from suture.errors import UserError
 from suture.files import read_yaml, write_text
 from suture.words import listed, number

@@ -219,11 +219,6 @@ def found_view(video: Video) -> View | None:
         return None
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:
     """Each task with its result, in any order; None where the task killed its process, as a hostile file can."""
     if workers <= 1 or len(tasks) <= 1:

@@ -31,7 +31,7 @@ from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
-from suture.data.workers import start_worker
+from suture.data.workers import cores, start_worker
 from suture.errors import UserError
 from suture.files import check_format, read_json, write_json
 
@@ -362,7 +362,7 @@ def _build(
         for first in range(0, len(part.indices), _CHUNK)
     ]
     left = [math.ceil(len(part.indices) / _CHUNK) for part in parts]
-    workers = min(workers or _cores(), len(chunks))
+    workers = min(workers or cores(), len(chunks))
     bar = Progress(
         TextColumn("Building the frame store"),
         BarColumn(),
@@ -394,10 +394,6 @@ def _build(
         pool.shutdown(cancel_futures=True)
         for part in parts:
             part.temporary.unlink(missing_ok=True)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _work: tuple[Dataset, Mapping[str, Fit], Sequence[_Part]]

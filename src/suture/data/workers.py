@@ -1,4 +1,4 @@
-"""Processes that work for this one, and end with it."""
+"""Processes that work for this one, and end with it; and how many cores there are for them."""
 
 import os
 import signal
@@ -6,6 +6,11 @@ import threading
 import time
 
 import cv2
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_worker(parent: int) -> None:

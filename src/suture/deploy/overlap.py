@@ -14,6 +14,8 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
+from suture.data import workers
+
 T = TypeVar("T")
 R = TypeVar("R")
 PATIENCE = 0.1
@@ -116,5 +118,4 @@ def several(items: Iterable[T], together: int) -> Generator[list[T], None, None]
 
 def cores() -> int:
     """The cores of this process, shared with those that torchrun started beside it."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, here // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return max(1, workers.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))

@@ -4,7 +4,6 @@ A stage is done when its `done.json` is there; an unfinished one goes on from it
 """
 
 import importlib
-import os
 import signal
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from suture.data.shots import shots_of_frames
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
+from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.evaluate import frames_to_score
 from suture.files import read_json, write_json
@@ -58,7 +58,7 @@ def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter)
     frames = processes.first_then_all(lambda: _frames(session, stages))
     workers = config.compute.workers
     if workers is None:
-        workers = min(8, (os.cpu_count() or 2) // processes.local_world) if processes.device.type == "cuda" else 0
+        workers = min(8, cores() // processes.local_world) if processes.device.type == "cuda" else 0
     return Job(
         frames=frames,
         segmenter=segmenter,
