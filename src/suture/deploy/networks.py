@@ -17,6 +17,7 @@ from suture.data.view import View
 from suture.deploy.inputs import ClipView, read_training_view
 from suture.errors import UserError
 from suture.files import check_format
+from suture.models.folded import fold_batch_norms
 from suture.models.weights import DESCRIPTION, WEIGHTS, Model, fingerprint
 
 ONNX_FORMAT = 1
@@ -62,7 +63,9 @@ def open_network(path: Path, device: str = "auto") -> Network:
         )
     model = Model.load(path)
     where = _torch_device(device)
-    segmenter = model.segmenter.to(where).to(memory_format=torch.channels_last).requires_grad_(False)
+    segmenter = model.segmenter.to(where).eval()
+    fold_batch_norms(segmenter, torch.zeros(1, 3, *model.size, device=where))
+    segmenter.to(memory_format=torch.channels_last).requires_grad_(False)
     weights = path / WEIGHTS if path.is_dir() else path
     table, view = _table(model.names, model.colors), read_training_view(noted_view(weights), str(weights))
     identity = fingerprint(weights)

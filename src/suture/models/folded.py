@@ -1,0 +1,74 @@
+"""Batch norms folded into the convolutions before them, in a network that learns no more.
+
+There a batch norm only scales and shifts each channel, and the weights of the convolution can do that: one pass over
+the activations less.
+"""
+
+from collections import Counter
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+def fold_batch_norms(network: nn.Module, images: Tensor) -> None:
+    """Do so, in eval mode, wherever nothing else sees what is in between, as a pass of such images shows.
+
+    Values stay what they are, up to rounding.
+
+    >>> row = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    >>> fold_batch_norms(row, torch.zeros(1, 3, 9, 9))
+    >>> [type(part).__name__ for part in row]
+    ['Conv2d', 'Identity', 'ReLU']
+    """
+    for convolution, norm in _neighbours(deepcopy(network), images):
+        parts: list[Any] = [network.get_submodule(name) for name in (convolution, norm)]
+        network.set_submodule(convolution, fuse_conv_bn_eval(*parts))
+        network.set_submodule(norm, getattr(parts[1], "act", nn.Identity()))  # timm's hold their activation
+
+
+def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
+    """The names of the convolutions whose result goes to a batch norm and nowhere else, with these."""
+    calls: Counter[str] = Counter()
+    results: dict[int, tuple[str, Tensor]] = {}
+    pairs: list[tuple[str, str, int]] = []
+    uses = _Uses()
+
+    def note(name: str, _: nn.Module, __: Any, result: Tensor) -> None:
+        calls[name] += 1
+        results[id(result)] = name, result  # kept, so that its id is its own
+        uses.count[id(result)] = 0
+
+    def pair(name: str, _: nn.Module, given: tuple[Tensor]) -> None:
+        calls[name] += 1
+        if id(given[0]) in results:
+            pairs.append((results[id(given[0])][0], name, id(given[0])))
+
+    for name, part in network.named_modules():
+        if isinstance(part, nn.Conv2d):
+            part.register_forward_hook(partial(note, name))
+        elif isinstance(part, nn.BatchNorm2d) and part.running_mean is not None:
+            part.register_forward_pre_hook(partial(pair, name))
+    # Nothing is computed: all that is asked is what goes where.
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as fake, uses:
+        network(fake.from_tensor(images))
+    return [(first, then) for first, then, result in pairs if calls[first] == calls[then] == uses.count[result] == 1]
+
+
+class _Uses(TorchDispatchMode):
+    """Counts the operations that a tensor goes into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[int] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.namespace != "prim":  # which only asks, as for the device
+            self.count.update({id(value) for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)})
+        return function(*args, **kwargs or {})
