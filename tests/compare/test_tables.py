@@ -128,6 +128,17 @@ def test_what_is_not_comparable_is_marked_and_never_the_best(tmp_path: Path, wri
     assert best == ["equal"]
 
 
+def test_one_lucky_seed_is_not_the_best_beside_means_of_several(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(3):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)})
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+    write_run("d__every-10__lucky__seed-0", {"test": scores(0.9)})
+    (board,) = read_results(tmp_path).boards
+    table = score_table(board)
+    assert [row[0].text for row in table.groups[0] if row[3].bold] == ["pgvcl"]
+    assert "and has 3 seeds or more" in table.notes[0]
+
+
 def test_seeds_of_one_row_that_differ_are_marked(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     write_run("d__every-10__supervised__seed-1", {"test": scores(0.5)}, size=128)

@@ -20,6 +20,8 @@ MEANING = {
 }
 MINIMUM_CASES = Protocol.minimum_cases
 """With fewer cases there is no interval: so few resample to the same few sets."""
+ENOUGH = 3
+"""With fewer seeds a difference may be chance."""
 GIB = 2**30
 
 Record = dict[str, Any]
@@ -109,8 +111,13 @@ def _title(board: Board, column: Column) -> str:
 
 
 def best_rows(group: Group, column: Column) -> list[Row]:
-    """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared."""
-    means = [(row, round(100 * float(np.mean(values)), 2)) for row in group.peers if (values := _values(row, column))]
+    """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared.
+
+    One lucky seed does not win over means of several: rows of fewer than `ENOUGH` take part where none has so many.
+    """
+    filled = [(row, values) for row in group.peers if (values := _values(row, column))]
+    enough = min(ENOUGH, max((len(values) for _, values in filled), default=0))
+    means = [(row, round(100 * float(np.mean(values)), 2)) for row, values in filled if len(values) >= enough]
     found = {mean for _, mean in means}
     return [row for row, mean in means if mean == max(found)] if len(found) > 1 else []
 
@@ -309,11 +316,14 @@ def _score_notes(board: Board) -> list[str]:
     seeds = _distinct(len(row.runs) for row in board.rows)
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
-    if min(seeds) < 3:
+    if min(seeds) < ENOUGH:
         spread += " With fewer than three seeds, a difference may be chance."
+    several = f" and has {ENOUGH} seeds or more" if min(seeds) < ENOUGH <= max(seeds) else ""
     against = _distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
     best = (
-        f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}." if against else ""
+        f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}{several}."
+        if against
+        else ""
     )
     notes = [spread + best]
     notes.append(f"{MEANING[board.primary]}.")
