@@ -231,15 +231,15 @@ def main() -> None:
             speed,
             drawn,
             drawn and f"{speed / drawn:.1%}",
-            row["bare"],
-            row["by_flops"],
+            *(row["bare"], row["bare"] and f"{speed / row['bare']:.1%}"),
+            *(row["by_flops"], row["by_flops"] and f"{speed / row['by_flops']:.1%}"),
             plain and f"{speed / plain:.1f}x",
             row["loaded"]["peak_bytes"] and row["loaded"]["peak_bytes"] / 1e9,
             row["loaded"]["reserved_bytes"] and row["loaded"]["reserved_bytes"] / 1e9,
         ]
 
     print(f"batch {chosen.batch}, {chosen.size}×{chosen.size}, {chosen.workers} workers, query frames per second:")
-    head = ("keys", "from disk", "drawn batch", "ratio", "bare networks", "by FLOPs")
+    head = ("keys", "from disk", "drawn batch", "ratio", "bare networks", "ratio", "by FLOPs", "ratio")
     print(table(map(cells, rows), (*head, "paper's way", "peak GB", "reserved GB")))
     print(f"loader alone: {loader:.0f} query frames/s; one checkpoint: {saving:.2f} s")
     print("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in took.items()))

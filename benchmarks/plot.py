@@ -22,7 +22,7 @@ EPOCHS, QUERIES, CHECKPOINT = 140, 2235, 200
 """Of the paper's contrast stage on EndoVis18, and the steps between two checkpoints of a run."""
 SMALL_CARD = ("12gb", "preset")
 """The modes of contrast_stage.py in a process that may take no more memory than a card of 12 GB has."""
-OURS, PLAIN, FLOOR = "#0072b2", "#d55e00", "#999999"
+OURS, PLAIN, FLOOR, BAR = "#0072b2", "#d55e00", "#999999", "#009e73"
 Facts = dict[str, Any]
 
 
@@ -41,6 +41,11 @@ def percent(part: float | None, whole: float | None) -> str | None:
 def held_against(reference: float | None, pace: float) -> str | None:
     """A pace to compare with, and what is reached of it."""
     return None if not reference else f"{show(reference)} ({percent(pace, reference)})"
+
+
+def beside(pace: float | None, reference: float) -> str | None:
+    """A pace, and what it reaches of a reference that stands elsewhere."""
+    return None if not pace else f"{show(pace)} ({pace / reference:.0%})"
 
 
 def compact(rows: Iterable[Sequence[Any]], head: Sequence[str]) -> str:
@@ -162,31 +167,25 @@ def loss_share(facts: Facts) -> str:
 
 
 def supervised(facts: Facts) -> str:
-    rows, older = facts["rows"], facts.get("bare", {})
+    rows = facts["rows"]
     strong = rows.get("strong", {"loaded": {}})["loaded"].get("step_ms")
 
     def cells(name: str) -> Sequence[Any]:
         row, alone = rows[name], name == "supervised"
         loaded, pace = row["loaded"], row["loaded"]["frames_per_second"]
-        resident = row.get("drawn") or row["rendered"]
-        bare = row.get("bare") or (older.get("images_per_second") if alone else None)
-        operations = row.get("flops_per_frame") or (older.get("flops_per_image") if alone else None)
         return (
-            *(name, row["batch"], pace, held_against(resident["frames_per_second"], pace)),
-            *(held_against(bare, pace), held_against(operations and ceiling(facts) / operations, pace)),
+            *(name, row["batch"], pace, held_against(row["drawn"]["frames_per_second"], pace)),
+            *(held_against(row.get("bare"), pace), held_against(ceiling(facts) / row["flops_per_frame"], pace)),
             *(ratio(pace, row.get("plain", {}).get("frames_per_second")), loaded["step_ms"]),
             *(None if alone else ratio(loaded["step_ms"], strong), gigabytes(loaded["peak_bytes"])),
         )
 
     head = ("stage", "batch", "frames/s", "resident", "bare model", "by FLOPs", "plain way", "step ms")
-    words = [at_the_ceiling(facts)] if "supervised" in rows else []
+    words = [at_the_ceiling(facts)]
     if "pixpro" in rows:
         words.append("`pixpro` counts frames of any kind, `dmt` both kinds together.")
-    if older:
-        words.append("Resident batches were rendered already.")
     if facts["settings"]["compile"]:
-        compiled = "only in `supervised`" if older else "as in runs of full length"
-        words.append(f"Networks are compiled block by block, {compiled}.")
+        words.append("Networks are compiled block by block, as in runs of full length.")
     return compact(map(cells, rows), (*head, "step of strong", "peak GB")) + "\n\n" + " ".join(words)
 
 
@@ -226,7 +225,8 @@ def inference(facts: Facts) -> str:
         fps, pace = row["fps"], row["fps"]["all at once"]
         return (
             *(row["size"].replace("x", "×"), fps["decoding alone"], fps["model alone"], row["drawing_fps"], pace),
-            *(f"{row['share']:.0%}", fps.get("a short clip"), ratio(pace, fps.get("one by one"))),
+            *(f"{row['share']:.0%}", beside(fps.get("a short clip"), fps["model alone"])),
+            ratio(pace, fps.get("one by one")),
             row["cpu_ms_per_frame"]["all at once"],
             f"{row['gpu_busy']:.0%}" if row.get("gpu_busy") else None,
         )
@@ -234,9 +234,14 @@ def inference(facts: Facts) -> str:
     head = ("frames", "decoding alone", "model alone", "with drawing", "all at once", "of the slower", "a short clip")
     words = f"{facts['network']}; from an H.264 file; frames/s."
     if bare := facts.get("bare"):
+        reached = [
+            " and ".join(f"{row['fps']['all at once'] / pace:.0%}" for row in facts["rows"])
+            for pace in (bare["fps"], bare["fps_by_flops"])
+        ]
         words += (
-            f" The bare network makes {show(bare['fps'])} in batches of {bare['batch']}; "
-            f"by FLOPs, at {teraflops(bare['flops_per_second'])}, it would be {show(bare['fps_by_flops'])}."
+            f" The bare network makes {show(bare['fps'])} in batches of {bare['batch']}, of which all at once is "
+            f"{reached[0]}; by FLOPs, at {teraflops(bare['flops_per_second'])}, it would be "
+            f"{show(bare['fps_by_flops'])} ({reached[1]})."
         )
     return f"{words}\n\n" + compact(map(cells, facts["rows"]), (*head, "over one by one", "ms of a core", "GPU busy"))
 
@@ -346,8 +351,7 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
     "atrous": ("atrous.py", atrous),
     "atrous_cpu": ("atrous.py", atrous),
-    "supervised": ("supervised.py --steps 25 --stages supervised strong unimatch uamt", supervised),
-    "stitch": ("supervised.py --steps 25 --no-compile --stages strong stitch", supervised),
+    "supervised": ("supervised.py --stages supervised strong stitch unimatch", supervised),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
     "store": ("store.py", store),
@@ -408,6 +412,8 @@ def draw_loss(facts: Facts) -> Figure:
                     (a, one[f"{name}_{unit}"] / scale) for a, one in zip(x, rows, strict=True) if one[f"{name}_{unit}"]
                 ]
                 plot.plot(*zip(*known, strict=True), "o-", color=color, label=words)
+            bar = [1.0 if unit == "ms" else 2 * one["features_bytes"] / scale for one in rows]
+            plot.plot(x, bar, ":", color=BAR, label="the bar: 1 ms, and twice the query features")
             if unit == "ms":
                 plot.plot(
                     x, [one["floor_ms"] for one in rows], "--", color=FLOOR, label="floor: bytes at a copy's speed"
@@ -419,7 +425,7 @@ def draw_loss(facts: Facts) -> Figure:
             plot.grid(alpha=0.3)
             if not column:
                 plot.set_ylabel(what)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.suptitle(
         f"The contrast loss, batch {facts['grids'][0]['batch']}, {facts['depth']} channels, {device(facts)}"
     )
@@ -435,6 +441,8 @@ def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
     if keys:
         rows = keys["keys"]
         step.bar([str(row["keys"]) for row in rows], [row["step_ms"] for row in rows], color=OURS)
+        step.axhline(1.1 * rows[0]["step_ms"], color=BAR, linestyle=":", label="the bar: 10 % more")
+        step.legend(fontsize=8, loc="lower right")
         step.set(title=f"a contrast step, {device(keys)}", xlabel="keys that stand behind a query", ylabel="ms")
     if frames:
         rows = frames["frames"]
@@ -444,11 +452,14 @@ def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
             heights = [row["parts"][part] for row in rows]
             start.bar(names, heights, bottom=bottom, label=part, color=f"C{number}")
             bottom = [a + b for a, b in zip(bottom, heights, strict=True)]
+        start.axhline(2 * rows[0]["seconds"], color=BAR, linestyle=":", label="the bar: twice the first")
         start.set(title=f"a start, {device(frames)}", xlabel="frames", ylabel="s")
-        start.set_xlim(-0.6, len(rows) + 0.6)
-        start.legend(fontsize=7, reverse=True)
+        start.set_xlim(-0.6, len(rows) + 0.7)
+        start.legend(fontsize=7, reverse=True, loc="center right")
         memory.bar(names, [row["private_bytes"] / 1e6 for row in rows], color=OURS)
-        memory.set(title="private memory", xlabel="frames", ylabel="MB")
+        memory.axhline(rows[0]["private_bytes"] / 1e6 + 200, color=BAR, linestyle=":", label="the bar: 200 MB more")
+        memory.legend(fontsize=8, loc="lower right")
+        memory.set(title=f"private memory, {device(frames)}", xlabel="frames", ylabel="MB")
         x = [row["frames"] for row in rows]
         batches = [epoch_seconds(row) for row in rows]
         epoch.plot(x, batches, "o-", color=OURS, label="all batches of an epoch")
@@ -458,6 +469,39 @@ def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
         epoch.minorticks_off()
         epoch.grid(alpha=0.3)
         epoch.legend(fontsize=8)
+    return figure
+
+
+def draw_reached(stage: Facts, others: Facts, video: Facts) -> Figure:
+    """How much of each ceiling is reached: by the training stages, and by a video on its way to masks and overlay."""
+    rows: list[tuple[str, float, list[tuple[str, float | None]]]] = []
+    for facts, what in ((stage, "contrast, {}"), (others, "{}")):
+        for name, row in facts["rows"].items():
+            if "drawn" in row:
+                floor = row.get("by_flops") or ceiling(facts) / row["flops_per_frame"]
+                told = (("resident", row["drawn"]["frames_per_second"]), ("bare", row.get("bare")), ("flops", floor))
+                rows.append((what.format(name), row["loaded"]["frames_per_second"], list(told)))
+    for row in video["rows"]:
+        bare = video["bare"]
+        told = (("bare", row["fps"]["model alone"]), ("network", bare["fps"]), ("flops", bare["fps_by_flops"]))
+        rows.append((f"video of {row['size'].replace('x', '×')}", row["fps"]["all at once"], list(told)))
+    kinds = {
+        "resident": ("o", OURS, "a batch that is there already"),
+        "bare": ("D", PLAIN, "the bare networks; of a video, the model alone"),
+        "network": ("s", "#cc79a7", "the bare network without frames (video)"),
+        "flops": ("|", FLOOR, "by FLOPs, at a matrix product's pace"),
+    }
+    figure = Figure(figsize=(10, 0.5 * len(rows) + 1.6), layout="constrained")
+    plot = figure.subplots()
+    for kind, (marker, color, words) in kinds.items():
+        known = [(pace / dict(told)[kind] * 100, y) for y, (_, pace, told) in enumerate(rows) if dict(told).get(kind)]
+        plot.plot(*zip(*known, strict=True), marker, color=color, label=words, markersize=11 if marker == "|" else 7)
+    plot.axvline(100, color="black", linewidth=0.8)
+    plot.set_yticks(range(len(rows)), [f"{name}: {show(pace)} frames/s" for name, pace, _ in rows])
+    plot.set(xlim=(0, 110), xlabel="reached of each ceiling, %", title=f"What is reached, {device(stage)}")
+    plot.invert_yaxis()
+    plot.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
@@ -480,6 +524,8 @@ def main() -> None:
     PAGE.write_text(filled, encoding="utf-8")
     keys, frames = read("growth_keys"), read("growth_frames")
     pictures = {"loss": draw_loss(facts) if (facts := read("contrast_loss")) else None}
+    told = [read(name) for name in ("contrast_stage", "supervised", "inference_gpu")]
+    pictures["reached"] = draw_reached(*told) if all(told) else None  # type: ignore[arg-type]
     pictures["growth"] = draw_growth(keys, frames) if keys or frames else None
     for name, figure in pictures.items():
         if figure:
