@@ -11,7 +11,7 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 from suture.data.classes import IGNORE
 from suture.errors import UserError
 from suture.methods.stage import Job, Part
-from suture.methods.uamt import WITH_DROPOUT, UncertaintyAware, UncertaintySettings, ramp
+from suture.methods.uamt import WITH_DROPOUT, UncertaintyAware, UncertaintyBatch, UncertaintySettings, ramp
 from suture.models.segmenter import ARCHITECTURES, build_segmenter, set_dropout
 
 WHOLE = Part(0, range(4), range(4))
@@ -65,6 +65,15 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job], monkeypatch: pytest.M
     consistency = difference[mask].sum() / (3 * mask.sum())
     supervised = torch.nn.functional.cross_entropy(stage.segmenter(images), labels, ignore_index=IGNORE)
     torch.testing.assert_close(total.loss / total.weight, supervised + 0.1 * r * consistency)
+
+
+def test_unlabelled_frames_do_not_change_how_labelled_ones_are_normalised(tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job(), consistency=0)
+    set_dropout(stage, active=False)
+    labelled, (unlabelled, in_view) = stage.render(stage.draw(WHOLE))
+    batches = (UncertaintyBatch(labelled, (other, in_view)) for other in (unlabelled, 1 - unlabelled))
+    found = [stage.loss(batch).loss for batch in batches]
+    torch.testing.assert_close(*found)
 
 
 def test_the_teacher_drops_units_and_sees_noise_but_no_gradient(tiny_job: Callable[..., Job]) -> None:
