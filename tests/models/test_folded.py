@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from timm.layers import StdConv2d
 from torch import Tensor, nn
 
 from suture.data.classes import default_colors
@@ -43,6 +44,7 @@ def norms(network: nn.Module) -> int:
         ("deeplabv3plus", "tu-test_resnet", 0),
         ("pan", "tu-mobilenetv3_large_100", 0),
         ("upernet", "tu-sam2_hiera_tiny", 0),
+        ("unet", "tu-tf_efficientnet_lite0", 0),
         ("fpn", "tu-resnetv2_50", 16),  # those before an activation, whose input goes on beside them
     ],
 )
@@ -79,6 +81,12 @@ class Seen(nn.Module):
 @pytest.mark.parametrize("how", ["beside", "changed", "again"])
 def test_nothing_is_folded_where_something_else_sees_it(how: str) -> None:
     network = with_statistics(Seen(how))
+    fold_batch_norms(network, torch.zeros(1, 3, 8, 8))
+    assert norms(network) == 1
+
+
+def test_nothing_is_folded_into_weights_that_are_standardised_first() -> None:
+    network = with_statistics(nn.Sequential(StdConv2d(3, 4, 3), nn.BatchNorm2d(4)))
     fold_batch_norms(network, torch.zeros(1, 3, 8, 8))
     assert norms(network) == 1
 

@@ -10,11 +10,19 @@ from functools import partial
 from typing import Any
 
 import torch
+from timm.layers import BatchNormAct2d, Conv2dSame
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from suture.models.atrous import Atrous
+from suture.models.depthwise import FastDepthwise
+
+CONVOLUTIONS = (nn.Conv2d, Conv2dSame, Atrous, FastDepthwise)
+"""Those that take their weights as they are; others may standardise them first, and a scale would be lost."""
+NORMS = (nn.BatchNorm2d, BatchNormAct2d)
 
 
 def fold_batch_norms(network: nn.Module, images: Tensor) -> None:
@@ -30,7 +38,7 @@ def fold_batch_norms(network: nn.Module, images: Tensor) -> None:
     for convolution, norm in _neighbours(deepcopy(network), images):
         parts: list[Any] = [network.get_submodule(name) for name in (convolution, norm)]
         network.set_submodule(convolution, fuse_conv_bn_eval(*parts))
-        network.set_submodule(norm, getattr(parts[1], "act", nn.Identity()))  # timm's hold their activation
+        network.set_submodule(norm, getattr(parts[1], "act", nn.Identity()))  # timm's holds its activation
 
 
 def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
@@ -51,9 +59,9 @@ def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
             pairs.append((results[id(given[0])][0], name, id(given[0])))
 
     for name, part in network.named_modules():
-        if isinstance(part, nn.Conv2d):
+        if type(part) in CONVOLUTIONS:
             part.register_forward_hook(partial(note, name))
-        elif isinstance(part, nn.BatchNorm2d) and part.running_mean is not None:
+        elif type(part) in NORMS and part.running_mean is not None:
             part.register_forward_pre_hook(partial(pair, name))
     # Nothing is computed: all that is asked is what goes where.
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as fake, uses:
