@@ -20,7 +20,7 @@ def write(path: Path, pixels: np.ndarray, mode: str | None = None) -> Path:
 def test_a_frame_is_rgb_whatever_the_file_is(tmp_path: Path) -> None:
     color = np.zeros((4, 6, 3), np.uint8)
     color[..., 0] = 200
-    assert (read_image(write(tmp_path / "rgb.png", color)) == color).all()
+    assert (read_image(str(write(tmp_path / "rgb.png", color))) == color).all()
     assert (read_image(write(tmp_path / "grey.png", color[..., 0])) == 200).all()
     alpha = np.concatenate([color, np.full((4, 6, 1), 7, np.uint8)], axis=2)
     assert (read_image(write(tmp_path / "rgba.png", alpha)) == color).all()

@@ -27,8 +27,9 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
-def read_image(path: Path) -> np.ndarray:
+def read_image(path: str | Path) -> np.ndarray:
     """An image file as RGB, uint8, H W 3: grey is spread, alpha dropped, 16 bits reduced to 8."""
+    path = Path(path)
     image_size(path)  # refuses absurd sizes before anything is allocated
     # A mask knows nothing of an orientation tag, so the pixels are taken as they are stored.
     pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)

@@ -1,0 +1,41 @@
+"""The paired differences that docs/results.md states are those of the committed runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = "docs/results/vocalfolds"
+SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
+PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
+ROW = re.compile(r"^\| (\S+) − (\S+) \| (every 20th|every 10th|both) \| (.*) \|$", re.MULTILINE)
+
+
+def pairs(method: str, other: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "docs/results/pairs.py", FOLDER, method, other]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_stated_differences_are_those_of_the_runs() -> None:
+    rows = ROW.findall((ROOT / "docs/results.md").read_text(encoding="utf-8"))
+    assert len(rows) > 5
+    for method, other, place, stated in rows:
+        printed = pairs(method, other).stdout
+        for score, cell in zip(SCORES, stated.split(" | "), strict=True):
+            found = re.search(rf": {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed)
+            assert found, (method, other, score)
+            assert re.sub(r"\s+", "", found[1]) == re.sub(r"\s+", "", cell.replace("−", "-")), (method, other, score)
+
+
+def test_methods_without_a_pair_are_told() -> None:
+    done = pairs("stitch", "nothing")
+    assert done.returncode == 2
+    assert "no dataset, labelling and seed of both stitch and nothing" in done.stderr
+
+
+@pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU of seq4"])
+def test_also_of_outlines_classes_and_videos(score: str) -> None:
+    assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice").stdout
