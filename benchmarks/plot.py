@@ -474,17 +474,17 @@ def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
 
 def draw_reached(stage: Facts, others: Facts, video: Facts) -> Figure:
     """How much of each ceiling is reached: by the training stages, and by a video on its way to masks and overlay."""
-    rows: list[tuple[str, float, list[tuple[str, float | None]]]] = []
+    rows: list[tuple[str, float, dict[str, float | None]]] = []
     for facts, what in ((stage, "contrast, {}"), (others, "{}")):
         for name, row in facts["rows"].items():
             if "drawn" in row:
                 floor = row.get("by_flops") or ceiling(facts) / row["flops_per_frame"]
-                told = (("resident", row["drawn"]["frames_per_second"]), ("bare", row.get("bare")), ("flops", floor))
-                rows.append((what.format(name), row["loaded"]["frames_per_second"], list(told)))
+                told = {"resident": row["drawn"]["frames_per_second"], "bare": row.get("bare"), "flops": floor}
+                rows.append((what.format(name), row["loaded"]["frames_per_second"], told))
     for row in video["rows"]:
         bare = video["bare"]
-        told = (("bare", row["fps"]["model alone"]), ("network", bare["fps"]), ("flops", bare["fps_by_flops"]))
-        rows.append((f"video of {row['size'].replace('x', '×')}", row["fps"]["all at once"], list(told)))
+        told = {"bare": row["fps"]["model alone"], "network": bare["fps"], "flops": bare["fps_by_flops"]}
+        rows.append((f"video of {row['size'].replace('x', '×')}", row["fps"]["all at once"], told))
     kinds = {
         "resident": ("o", OURS, "a batch that is there already"),
         "bare": ("D", PLAIN, "the bare networks; of a video, the model alone"),
@@ -494,7 +494,7 @@ def draw_reached(stage: Facts, others: Facts, video: Facts) -> Figure:
     figure = Figure(figsize=(10, 0.5 * len(rows) + 1.6), layout="constrained")
     plot = figure.subplots()
     for kind, (marker, color, words) in kinds.items():
-        known = [(pace / dict(told)[kind] * 100, y) for y, (_, pace, told) in enumerate(rows) if dict(told).get(kind)]
+        known = [(100 * pace / most, y) for y, (_, pace, told) in enumerate(rows) if (most := told.get(kind))]
         plot.plot(*zip(*known, strict=True), marker, color=color, label=words, markersize=11 if marker == "|" else 7)
     plot.axvline(100, color="black", linewidth=0.8)
     plot.set_yticks(range(len(rows)), [f"{name}: {show(pace)} frames/s" for name, pace, _ in rows])

@@ -7,14 +7,15 @@ all together.
 """
 
 import argparse
-import json
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t
+import numpy as np
+
+from suture.compare.results import read_results, t_interval
+from suture.errors import UserError
 
 NAMES = {"val": "validation", "test": "new videos", "completion": "completion"}
 OVERALL = {"miou": "mIoU", "miou_frames": "per frame", "nsd": "NSD"}
@@ -33,12 +34,9 @@ def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 def told(apart: list[float]) -> str:
     """A mean with its interval, how many are ahead, and all of them."""
-    mean, interval = statistics.mean(apart), " " * 16
-    if len(apart) > 1:
-        half = t.ppf(0.975, len(apart) - 1) * statistics.stdev(apart) / len(apart) ** 0.5
-        interval = f"[{mean - half:+6.1f}, {mean + half:+6.1f}]"
+    interval = "[{:+6.1f}, {:+6.1f}]".format(*t_interval(apart)) if len(apart) > 1 else " " * 16
     each = " ".join(f"{one:+.1f}" for one in apart)
-    return f"{mean:+6.1f} {interval}  {sum(one > 0 for one in apart)} of {len(apart)}  ({each})"
+    return f"{np.mean(apart):+6.1f} {interval}  {sum(one > 0 for one in apart)} of {len(apart)}  ({each})"
 
 
 def main() -> None:
@@ -47,22 +45,24 @@ def main() -> None:
     options.add_argument("method")
     options.add_argument("other")
     said = options.parse_args()
-    runs: dict[tuple[str, ...], dict[str, float]] = {}
-    for file in sorted((said.folder / "runs").glob("*/metrics.json")):
-        runs[tuple(file.parent.name.split("__"))] = dict(scores(json.loads(file.read_text(encoding="utf-8"))))
+    try:
+        found = read_results(said.folder)
+    except UserError as error:
+        options.error(str(error))
+    runs = {run.place: dict(scores(run.metrics)) for board in found.boards for run in board.runs}
     apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (dataset, labelling, method, *rest), ours in runs.items():
-        theirs = runs.get((dataset, labelling, said.other, *rest), {})
-        if method == said.method:
+    for place, ours in runs.items():
+        theirs = runs.get(place._replace(method=said.other), {})
+        if place.method == said.method:
             for name in ours.keys() & theirs.keys():
-                for place in (labelling, "all"):
-                    apart[name][place].append(ours[name] - theirs[name])
+                for where in (place.labelling, "all"):
+                    apart[name][where].append(ours[name] - theirs[name])
     if not apart:
         options.error(f"{said.folder} has no dataset, labelling and seed of both {said.method} and {said.other}")
-    for name, found in sorted(apart.items()):
+    for name, by_labelling in sorted(apart.items()):
         print(f"{said.method} − {said.other}: {name}")
-        for place, values in sorted(found.items(), key=lambda one: one[0] == "all"):
-            print(f"  {place:10s} {told(values)}")
+        for where, values in sorted(by_labelling.items(), key=lambda one: one[0] == "all"):
+            print(f"  {where:10s} {told(values)}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
 ROW = re.compile(r"^\| (\S+) − (\S+) \| (every 20th|every 10th|both) \| (.*) \|$", re.MULTILINE)
 
 
+@cache
 def pairs(method: str, other: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "docs/results/pairs.py", FOLDER, method, other]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -292,6 +292,15 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the mean of two values or more, by Student's t."""
+    from scipy.stats import t
+
+    mean, deviation = mean_and_deviation(values)
+    half = float(t.ppf(0.975, len(values) - 1)) * (deviation or 0.0) / len(values) ** 0.5
+    return mean - half, mean + half
+
+
 def _split(data: Mapping[str, Any]) -> str:
     """The videos of each split, by number and, in short, which they are."""
     videos = data.get("videos", {})

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation
+from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation, t_interval
 from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
 
 SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}
@@ -370,11 +370,8 @@ def _wins(apart: Sequence[float]) -> str:
 def _with_t_interval(values: Sequence[float]) -> str:
     if len(values) < 2:
         return _signed(values[0]) if values else "–"
-    from scipy.stats import t
-
-    mean, deviation = mean_and_deviation(values)
-    half = float(t.ppf(0.975, len(values) - 1)) * (deviation or 0.0) / len(values) ** 0.5
-    return f"{_signed(mean)} [{_signed(mean - half)}, {_signed(mean + half)}]"
+    low, high = t_interval(values)
+    return f"{_signed(float(np.mean(values)))} [{_signed(low)}, {_signed(high)}]"
 
 
 def _over_cases(reference: Row, row: Row, which: str, key: str) -> str:
