@@ -3,9 +3,9 @@
 What an operating room feels: one frame in memory goes in, its mask at the frame's resolution comes out, with all copies
 to the device and back; p50, p95 and p99 after a warm-up. On a GPU a DeepLabV3-ResNet-50 at 480×480 (output stride 8),
 replayed as a CUDA graph, against the same launched kernel by kernel; on a CPU the network of the `fast` preset at
-256×256, against the same computed in the plain layout of tensors; both ways' batch norms stand apart, where ours are
-folded into convolutions. `--model` takes any other, also an ONNX file. The
-floor is what the network's operations take at the pace of a large matrix product, which one frame does not fill.
+256×256, against the same in the plain layout of tensors and with batch norms apart. `--model` takes any other, also an
+ONNX file. The floor is what the network's operations take at the pace of a large matrix product, which one frame does
+not fill.
 """
 
 import os

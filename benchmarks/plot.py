@@ -344,6 +344,17 @@ def atrous(facts: Facts) -> str:
     return table(map(cells, facts["rows"]), (*head, "by FLOPs, ms"))
 
 
+def folded(facts: Facts) -> str:
+    def cells(row: Facts) -> Sequence[Any]:
+        (_, plain), *others = row["ms"].items()
+        shown = [f"{show(value)} ({ratio(plain, value)})" for _, value in others]
+        reached = f"{show(row['floor_ms'])} ({percent(row['floor_ms'], row['ms'][facts['ours']])})"
+        return row["batch"], plain, *shown, reached
+
+    head = ("frames", *(f"{way}, ms" for way in facts["rows"][0]["ms"]), "by FLOPs, ms")
+    return f"{facts['network']}; ours: {facts['ours']}.\n\n{table(map(cells, facts['rows']), head)}"
+
+
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank paper --steps 60", contrast_stage),
@@ -359,6 +370,8 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "render": ("render.py", render),
     "inference": ("inference.py", inference),
     "inference_gpu": ("inference.py", inference),
+    "folded": ("folded.py", folded),
+    "folded_cpu": ("folded.py", folded),
     "film": ("film.py", film),
     "overhead": ("overhead.py", overhead),
     "latency": ("latency.py", latency),

@@ -241,6 +241,19 @@ def test_atrous_convolutions_are_held_against_the_operations_of_ours(
     assert f"({far['floor_ms'] / far['ms']['ours']:.1%})" in plot.atrous({"rows": [near, far]})
 
 
+def test_folded_batch_norms_are_held_against_those_apart(
+    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folded, plot = load("folded"), load("plot")
+    monkeypatch.setitem(folded.NETWORKS, "cpu", ("deeplabv3plus", "mobilenet_v2", 16, 64))
+    monkeypatch.setattr(folded, "matrix_pace", lambda: 1e9)
+    facts = run(folded, monkeypatch, "", tmp_path, data=False)
+    (row,) = facts["rows"]
+    assert list(row["ms"]) == ["apart", "folded"]
+    assert row["floor_ms"] > 0
+    assert f"({row['floor_ms'] / row['ms']['folded']:.1%})" in plot.folded(facts)
+
+
 def test_ways_to_encode_differ_in_bytes_and_little_in_noise(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

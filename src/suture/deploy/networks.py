@@ -64,7 +64,8 @@ def open_network(path: Path, device: str = "auto") -> Network:
     model = Model.load(path)
     where = _torch_device(device)
     segmenter = model.segmenter.to(where).eval()
-    fold_batch_norms(segmenter, torch.zeros(1, 3, *model.size, device=where))
+    if where.type == "cpu":  # on a GPU a bias to add takes longer than batch norm (benchmarks/folded.py)
+        fold_batch_norms(segmenter, torch.zeros(1, 3, *model.size))
     segmenter.to(memory_format=torch.channels_last).requires_grad_(False)
     weights = path / WEIGHTS if path.is_dir() else path
     table, view = _table(model.names, model.colors), read_training_view(noted_view(weights), str(weights))

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from suture.data.augment import Patches, draw_view, render_labels, resample
@@ -60,9 +60,6 @@ class StitchSettings(StrongSettings, SemiSettings):
     propagate: float = Field(0.8, ge=0, le=1)
     """How likely a label that was carried from the next frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
-    passes: Literal["together", "apart", "own"] = "together"
-    """Whether batch norms see labelled and unlabelled views in one batch, each in its own, or, besides, keep running
-    averages of the labelled ones alone."""
 
 
 @method("stitch")
@@ -183,28 +180,13 @@ class Stitch(SemiSupervised):
     def loss(self, batch: StitchViews) -> Total:
         s = self.settings
         target, sure = (cut_mix(x, batch.patched, self.job.rank) for x in self.teach(batch))
-        labelled, unlabelled = self.predictions(batch)
+        logits = self.segmenter(torch.cat([batch.images, batch.strong]))
+        labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         return self.weighted_sum(
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
             (s.consistency, Total(*cross_entropy(unlabelled, target, sure >= s.confidence))),
         )
-
-    def predictions(self, batch: StitchViews) -> tuple[Tensor, Tensor]:
-        """The student's logits of labelled and of strong unlabelled views."""
-        passes = self.settings.passes
-        if passes == "together":
-            logits = self.segmenter(torch.cat([batch.images, batch.strong]))
-            return logits[: len(batch.images)], logits[len(batch.images) :]
-        labelled = self.segmenter(batch.images)
-        norms = [x for x in self.segmenter.modules() if isinstance(x, nn.BatchNorm2d)] if passes == "own" else []
-        momenta = [norm.momentum for norm in norms]
-        for norm in norms:
-            norm.momentum = 0.0
-        unlabelled = self.segmenter(batch.strong)
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
-        return labelled, unlabelled
 
     @torch.no_grad()
     def teach(self, batch: StitchViews) -> tuple[Tensor, Tensor]:
