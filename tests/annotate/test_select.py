@@ -155,6 +155,12 @@ def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dic
     assert not (tmp_path / "out").exists()
 
 
+def test_a_mask_that_fits_two_frames_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    dataset = replace(dataset, doubtful_masks={"0001.png": "fits case 1 (frame 1) and case2 (frame 1)"})
+    with pytest.raises(UserError, match=r"The mask 0001\.png fits case 1 .*: name each mask as its frame"):
+        select_frames(dataset, tmp_path / "out", budget=3, progress=False)
+
+
 def test_all_excluded(dataset: Dataset, tmp_path: Path) -> None:
     dataset.videos = [Video("a", "a", dataset["case2"].frames, excluded=frozenset(range(30)))]
     with pytest.raises(UserError, match="every frame is excluded or has a mask"):

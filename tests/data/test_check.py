@@ -17,7 +17,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from suture.data.check import IGNORED, CheckReport, check
+from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled
 from suture.data.facts import between_share, in_parallel, is_combed, painted_levels
 from suture.data.problems import Problem
 from suture.data.sources import load_dataset
@@ -260,10 +260,34 @@ def test_a_mask_without_a_frame(root: Path) -> None:
     assert "999" in problem.first
 
 
-def test_a_name_that_fits_two_videos_is_one_sentence(root: Path) -> None:
+def test_masks_of_which_none_fits_a_frame(root: Path) -> None:
+    (root / "masks").rename(root / "old")
+    write(root / "masks/ann/999.png", ids(0))
+    problem = only(root, "no-mask-fits")
+    assert (problem.severity, problem.count, problem.first) == ("fatal", 1, "masks/ann/999.png")
+    with pytest.raises(UserError, match=r"1 mask without a frame.*masks/ann/999\.png.*name each mask"):
+        refuse_unlabelled(load_dataset(root))
+
+
+def test_a_name_that_fits_two_videos_hides_nothing_else(root: Path) -> None:
     write(root / "masks/003.png", ids(0))
-    with pytest.raises(UserError, match=r"ann.*bob"):
-        run(root)
+    write(root / "masks/bob/001.png", ids(0)[:, :-8])
+    report = run(root)
+    assert {problem.code for problem in report.problems} == {"doubtful-mask", "mask-size"}
+    problem = find(report, "doubtful-mask")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.first == "masks/003.png fits ann (frame 3), bob (frame 3) and cid (frame 3)"
+
+
+def test_a_second_mask_of_a_frame_hides_nothing_else(root: Path) -> None:
+    write(root / "masks/ann__frame_000002.png", ids(0))
+    describe(root, classes=CLASSES[1:])
+    report = run(root)
+    assert {problem.code for problem in report.problems} == {"doubtful-mask", "unpainted"}
+    problem = find(report, "doubtful-mask")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.first.startswith("masks/ann")
+    assert "fits ann (frame 2), which has the mask" in problem.first
 
 
 def test_a_class_that_never_occurs(root: Path) -> None:

@@ -50,6 +50,14 @@ def add_line(root: Path, line: str) -> None:
     path.write_text(path.read_text() + line + "\n")
 
 
+def test_a_mask_that_fits_two_videos_does_not_hinder_a_draft(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "one", "two")
+    masks(tmp_path / "masks", "one", "two", values=np.array([1, 2], np.uint8))
+    (tmp_path / "masks/one/000.png").rename(tmp_path / "masks/000.png")
+    write_draft(tmp_path)
+    assert [problem.code for problem in check(tmp_path, progress=False, workers=1).problems] == ["doubtful-mask"]
+
+
 def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     videos = ("case1_1", "case1_2", "case2", "case3", "case4")
     frames(tmp_path / "videos", *videos)

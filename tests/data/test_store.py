@@ -1,11 +1,13 @@
 """The frame store: right pixels, right keys, whole files whatever happens while it is built."""
 
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from suture.data import mends
 from suture.data import store as store_module
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -183,8 +186,49 @@ def test_a_frame_that_does_not_decode(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_a_frame_of_another_size(dataset: Dataset, tmp_path: Path) -> None:
     cv2.imwrite(str(dataset["a"].frames[3].image), np.zeros((8, 8, 3), np.uint8))
-    with pytest.raises(UserError, match=r"Video a: frame 3 .* 8×8 pixels, expected 80×60"):
+    with pytest.raises(UserError, match=r"Video a: frame 3 has 8×8 pixels, expected 80×60"):
         open_store(dataset, tmp_path / "cache")
+
+
+def mask_path(dataset: Dataset, index: int) -> Path:
+    mask = dataset["a"].masks[index]
+    assert isinstance(mask, MaskFile)
+    return mask.path
+
+
+def test_a_mask_of_another_size(dataset: Dataset, tmp_path: Path) -> None:
+    path = mask_path(dataset, 5)
+    cv2.imwrite(str(path), np.zeros((8, 9), np.uint8))
+    sentence = f"{path} is 9×8 on a frame of 80×60: {mends.SIZE}."
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        open_store(dataset, tmp_path / "cache")
+
+
+def test_a_frame_of_another_size_with_its_mask(dataset: Dataset, tmp_path: Path) -> None:
+    cv2.imwrite(str(dataset["a"].frames[5].image), np.zeros((8, 9, 3), np.uint8))
+    cv2.imwrite(str(mask_path(dataset, 5)), np.zeros((8, 9), np.uint8))
+    with pytest.raises(UserError, match="Video a: frame 5 has 9×8 pixels, expected 80×60"):
+        open_store(dataset, tmp_path / "cache")
+
+
+def test_a_wrong_mask_is_told_before_any_frame_is_decoded(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, decoded = Video.read, tmp_path / "decoded"
+
+    def noting(video: Video, index: int) -> np.ndarray:
+        with decoded.open("a") as file:
+            file.write(f"{video.id} {index}\n")
+        return read(video, index)
+
+    monkeypatch.setattr(Video, "read", noting)  # the workers are forked
+    dataset.classes = ClassTable(("tool",), ((0, 255, 0),), {1: 0})
+    with pytest.raises(UserError, match=r"holds the value 0 .*say `unpainted: background`, `ignore` or .* in dataset"):
+        open_store(dataset, tmp_path / "cache")
+    assert not decoded.exists()
+    dataset.classes = replace(dataset.classes, unpainted=IGNORE)
+    open_store(dataset, tmp_path / "cache")
+    assert len(decoded.read_text().splitlines()) == 57
 
 
 def test_bad_requests(dataset: Dataset, tmp_path: Path) -> None:

@@ -150,5 +150,5 @@ def test_a_view_that_sticks_out_of_the_frame(dataset: Dataset) -> None:
 
 def test_a_mask_of_another_size_is_named(dataset: Dataset) -> None:
     cv2.imwrite(str(dataset.root / "masks/c/frame_000001.png"), np.ones((32, 48), np.uint8))
-    with pytest.raises(UserError, match="Video c: the mask of frame 1 has 48×32 pixels, expected 96×64"):
+    with pytest.raises(UserError, match=r"c/frame_000001\.png is 48×32 on a frame of 96×64: export the masks"):
         score_frames(dataset, RedIsTool(), {"c": [0, 1]}, SIZE)

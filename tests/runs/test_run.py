@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ import cv2
 import numpy as np
 import pytest
 import torch
+import yaml
 from rich.console import Console
 
+from suture.data import mends
 from suture.data.check import check
 from suture.errors import UserError
 from suture.models.pretrained import read_tensors
@@ -90,7 +93,7 @@ def test_where_nothing_is_labelled_it_says_why_as_check_does(
     with pytest.raises(UserError) as caught:
         train_quietly(supervised(f"data.root={masks}"), tmp_path / "run")
     (problem,) = [one for one in check(masks, progress=False).problems if one.severity == "fatal"]
-    assert str(caught.value) == f"{masks}: {problem.what}; {problem.mend}."
+    assert str(caught.value) == f"{masks}: {problem.what} (first: {problem.first}); {problem.mend}."
     assert "give the folder that holds both" in problem.mend
     shutil.copytree(dataset, tmp_path / "mine", ignore=shutil.ignore_patterns("dataset.yaml"))
     with pytest.raises(UserError, match=r"no dataset.yaml says what their values mean.* --write` drafts it"):
@@ -98,6 +101,39 @@ def test_where_nothing_is_labelled_it_says_why_as_check_does(
     shutil.rmtree(tmp_path / "mine/masks")
     with pytest.raises(UserError, match=r"No frame has a mask; `suture select` says which frames to label first\."):
         train_quietly(supervised(f"data.root={tmp_path / 'mine'}"), tmp_path / "run")
+
+
+def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    root, cache = tmp_path / "mine", tmp_path / "cache"
+    shutil.copytree(dataset, root)
+    config = supervised(f"data.root={root}", f"data.cache={cache}")
+
+    def refused() -> str:
+        with pytest.raises(UserError) as caught:
+            train_quietly(config, tmp_path / "run")
+        assert not list(cache.glob("frames/*"))
+        return str(caught.value)
+
+    twice = next((root / "masks").rglob("case02*.png"))
+    shutil.copy(twice, root / "masks" / f"deadbeef-{twice.name}")
+    assert re.match(r"The mask .*\.png fits case02.*, which has the mask .*\.png: name each mask", refused())
+    assert not (tmp_path / "run/config.yaml").exists()
+    (root / "masks" / f"deadbeef-{twice.name}").unlink()
+
+    small = next((root / "masks").rglob("case02*_000000.png"))
+    whole = small.read_bytes()
+    cv2.imwrite(str(small), cv2.imread(str(small), -1)[:32, :48])
+    assert refused() == f"{small} is 48×32 on a frame of 64×64: {mends.SIZE}."
+    small.write_bytes(whole)
+
+    said = yaml.safe_load((root / "dataset.yaml").read_text())
+    del said["unpainted"], said["classes"][0]
+    (root / "dataset.yaml").write_text(yaml.safe_dump(said))
+    assert refused().endswith(
+        f"expected the values of the class table (1, 2, 3, 4, 5, 6, 7, 8, 9, 255): {mends.UNPAINTED}."
+    )
 
 
 @pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch"])

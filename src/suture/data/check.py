@@ -203,7 +203,8 @@ def refuse_unlabelled(dataset: Dataset) -> None:
         return
     for problem in check(dataset, full=False).problems:
         if problem.code in UNLABELLED:
-            raise UserError(f"{dataset.root}: {problem.what}; {problem.mend}.")
+            first = f" (first: {problem.first})" if problem.first else ""
+            raise UserError(f"{dataset.root}: {problem.what}{first}; {problem.mend}.")
 
 
 def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:

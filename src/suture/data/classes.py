@@ -13,6 +13,8 @@ IGNORE = 255
 """The id of pixels that take no part in any loss or score."""
 UNPAINTED = -1
 """The raw value of a pixel that an annotation tool left without any label."""
+_NO_LABEL = (UNPAINTED, 0, (0, 0, 0))
+"""The raw values of pixels that nobody painted, where the class table does not name them."""
 _UNKNOWN = 254
 _IDS = 65536
 """The ids an image file can hold; the labels of annotation tools are numbered after them."""
@@ -42,6 +44,16 @@ class UnknownValues(UserError):
         words = [f"{_in_words(value)} ({count} pixels)" for value, count in list(counts.items())[:5]]
         more = ", …" if len(counts) > 5 else ""
         super().__init__(f"holds {', '.join(words)}{more}, expected {known}")
+
+    @property
+    def unpainted(self) -> int:
+        """Pixels that nobody painted: a class table that says what `unpainted` means knows them."""
+        return sum(self.counts.get(value, 0) for value in _NO_LABEL)
+
+    @property
+    def painted(self) -> dict[Raw, int]:
+        """The counts of the other values."""
+        return {value: count for value, count in self.counts.items() if value not in _NO_LABEL}
 
 
 @dataclass(frozen=True)

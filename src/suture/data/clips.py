@@ -126,10 +126,8 @@ class Clips:
             raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
         return found[0]
 
-    def frames(
-        self, masks: Sequence[str], only: Clip | None, where: object
-    ) -> Iterator[tuple[str, tuple[Clip, int] | None]]:
-        """Each mask's name with the frame that it means, within one video or among all; `where` the masks lie."""
+    def frames(self, masks: Sequence[str], only: Clip | None) -> Iterator[tuple[str, list[tuple[Clip, int]]]]:
+        """Each mask's name with the frames that it may mean, within one video or among all."""
         plain = {name for name in masks if "/" not in name}
         holding: dict[str, list[Clip]] = {}
         for clip in self.all:
@@ -138,20 +136,15 @@ class Clips:
         for name in masks:
             folder = name.rpartition("/")[0]
             clips = self.named(folder) if folder else [*holding.get(name, ()), *self._files]
-            yield name, self._frame(name, clips if only is None else [only], only, f"{where}: {name}")
+            yield name, self._frames(name, clips if only is None else [only], only)
 
-    def _frame(self, name: str, clips: list[Clip], only: Clip | None, mask: str) -> tuple[Clip, int] | None:
+    def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
         last = name.rpartition("/")[2]
         found = [(clip, clip.position(last)) for clip in clips]
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
             found += [(clip, int(extracted[2])) for clip in self._extracted(extracted[1]) if only in (None, clip)]
         fitting = {(clip, i) for clip, i in found if i is not None and (clip.file is not None or i < clip.length)}
-        if len(fitting) > 1:
-            names = " and ".join(sorted(f"{clip.id} (frame {index})" for clip, index in fitting)[:3])
-            raise UserError(
-                f"The mask {mask} fits {names}: name it VIDEO__frame_000120.png, or put it into a folder VIDEO."
-            )
-        return fitting.pop() if fitting else None
+        return list(fitting)
 
     def _extracted(self, name: str) -> list[Clip]:
         """The videos that an extracted frame may come from."""

@@ -14,7 +14,8 @@ from typing import Literal, Protocol, overload
 
 import numpy as np
 
-from suture.data.classes import IGNORE, UNPAINTED, ClassTable, UnknownValues
+from suture.data import mends
+from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View, find_view
@@ -114,6 +115,11 @@ class Video:
         assert self.file is not None
         return self.file.size
 
+    def size_of(self, index: int) -> tuple[int, int]:
+        """Width and height of one frame; all of a video file have the same."""
+        image = self.frames[index].image
+        return self.size if image is None else image_size(image)
+
     @cached_property
     def view(self) -> View:
         """The view as stated, or found in a few frames where the setting is `auto`."""
@@ -175,6 +181,8 @@ class Dataset:
     """What the source found and did, for the user to read."""
     unmatched_masks: list[str] = field(default_factory=list)
     """Masks whose names fit no frame."""
+    doubtful_masks: Mapping[str, str] = field(default_factory=dict)
+    """Masks that are left out because their names fit several frames, or one that has a mask: which, in words."""
 
     def __post_init__(self) -> None:
         if not self.videos:
@@ -217,6 +225,11 @@ class Dataset:
             splits = ", ".join(f"{video.id} in {video.split}" for video in self.cases[case])
             raise UserError(f"{self.root}: case {case} lies in two splits ({splits}): put all its videos into one.")
 
+    def refuse_doubtful_masks(self) -> None:
+        """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
+        for mask, fits in self.doubtful_masks.items():
+            raise UserError(f"The mask {mask} {fits}: {mends.NAME}.")
+
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""
         mask = video.masks.get(index)
@@ -225,9 +238,11 @@ class Dataset:
         try:
             ids = self.classes.encode(mask.read(self.classes.by_color))
         except UnknownValues as error:
-            unpainted = {UNPAINTED, 0, (0, 0, 0)} & error.counts.keys()
-            mend = "say what `unpainted` pixels mean" if unpainted else "add them to the class table or mend the mask"
+            mend = mends.UNPAINTED if error.unpainted else mends.UNKNOWN
             raise UserError(f"{mask.name} {error}: {mend}.") from error
+        size = (ids.shape[1], ids.shape[0])
+        if size != video.size and size != (frame := video.size_of(index)):
+            raise UserError(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.")
         if mask.annotated is not None:
             kept = np.array(
                 [name in mask.annotated for name in self.classes.names] + [False] * (256 - len(self.classes))

@@ -259,8 +259,8 @@ def _opens(export: Path) -> bool:
 
 def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
     """How many masks each video has."""
-    found = (place for part in masks for _, place in clips.frames(part.export.frames, part.only, part.export.path))
-    return Counter(place[0].id for place in found if place)
+    found = (places for part in masks for _, places in clips.frames(part.export.frames, part.only))
+    return Counter(places[0][0].id for places in found if len(places) == 1)
 
 
 def _masks(places: Sequence[Path]) -> list[str]:

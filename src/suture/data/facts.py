@@ -12,7 +12,7 @@ from typing import TypeVar
 import cv2
 import numpy as np
 
-from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues
+from suture.data.classes import IGNORE, ClassTable, Raw, UnknownValues
 from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import read_image
 from suture.data.video import VideoFile
@@ -56,13 +56,11 @@ class MaskFacts:
     near: float = 0.0
     """Of the unknown pixels, the share whose colour is almost that of a class: lossy compression makes such."""
 
-    def take_unknown(self, counts: dict[Raw, int], classes: ClassTable) -> None:
+    def take_unknown(self, found: UnknownValues, classes: ClassTable) -> None:
         """Take down the values that the class table does not know, the most frequent first."""
-        unknown = dict(counts)
-        if classes.unpainted is None:
-            self.unstated = sum(unknown.pop(value, 0) for value in (0, (0, 0, 0), UNPAINTED))
-        self.distinct = len(unknown)
-        self.unknown = dict(list(unknown.items())[:_KEPT_VALUES])
+        self.unstated = found.unpainted
+        self.distinct = len(found.painted)
+        self.unknown = dict(list(found.painted.items())[:_KEPT_VALUES])
         self.near = _near_share(self.unknown, classes)
 
 
@@ -139,7 +137,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     try:
         raw = mask.read(classes.by_color)
     except UnknownValues as error:  # readers of annotation tools' exports know their labels themselves
-        facts.take_unknown(error.counts, classes)
+        facts.take_unknown(error, classes)
         return facts
     except Exception as error:  # whatever a decoder throws at a damaged file
         colors = None if classes.by_color else _read_colors(mask)
@@ -271,7 +269,7 @@ def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarra
     try:
         return classes.encode(raw)
     except UnknownValues as error:
-        facts.take_unknown(error.counts, classes)
+        facts.take_unknown(error, classes)
         strange = np.isin(_packed(raw), [_pack(value) for value in error.counts])
     known = [v for v in classes.values if isinstance(v, tuple) == (raw.ndim == 3)]
     if not known:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from suture.data import mends
 from suture.data.classes import Raw
 from suture.data.dataset import SPLITS, Dataset
 from suture.data.dataset_file import FILE_NAME
@@ -108,7 +109,7 @@ class Evidence:
             yield Problem(code, severity, count or len(listed), what, tuple(listed[:_PLACES]), mend)
 
 
-UNLABELLED = frozenset({"masks-for-frames", "no-dataset-file", "no-masks", "no-masks-in-train"})
+UNLABELLED = frozenset({"masks-for-frames", "no-dataset-file", "no-mask-fits", "no-masks", "no-masks-in-train"})
 """Why there may be nothing to learn from."""
 
 
@@ -173,7 +174,7 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
-        if not evidence.mask_like:
+        if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks):
             yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
     elif not any(video.split for video in dataset):
         mend = "say under `split` in dataset.yaml which cases are for train, val and test"
@@ -190,10 +191,16 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
 
 def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     """Labels that would be lost without a word."""
-    names = evidence.dataset.unmatched_masks
+    dataset = evidence.dataset
+    names = dataset.unmatched_masks
     what = f"{number(len(names), 'mask')} without a frame"
-    mend = "name each mask as its frame (VIDEO__frame_000120.png for frame 120 of a video), or remove it"
-    yield from evidence.problem("mask-without-frame", "warning", what, names, mend)
+    if any(video.with_mask for video in dataset):
+        yield from evidence.problem("mask-without-frame", "warning", what, names, mends.NAME)
+    else:
+        yield from evidence.problem("no-mask-fits", "fatal", f"{what}, and none with one", names, mends.NAME)
+    places = [f"{evidence.relative(name)} {fits}" for name, fits in dataset.doubtful_masks.items()]
+    what = f"{number(len(places), 'mask')} left out: the name fits several frames, or one that has a mask already"
+    yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.NAME)
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
@@ -223,10 +230,9 @@ def sizes(evidence: Evidence) -> Iterator[Problem]:
         assert mask.size is not None
         what = (
             f"{number(len(differing), 'mask')} of another size than the frame: "
-            f"the first is {_by(mask.size)} on a frame of {_by(size)}"
+            f"the first is {mends.on_frame(mask.size, size)}"
         )
-        mend = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
-        yield from evidence.problem("mask-size", "fatal", what, [mask.name for mask, _ in differing], mend)
+        yield from evidence.problem("mask-size", "fatal", what, [mask.name for mask, _ in differing], mends.SIZE)
     changing = [
         next(frame for frame in frames if frame.size and frame.size != frames[0].size)
         for frames in ([f for f in of_video if f.size] for of_video in evidence.facts.values())
@@ -284,7 +290,7 @@ def mask_values(evidence: Evidence) -> Iterator[Problem]:
     listed = ", ".join(f"{_value(value)} ({count} pixels)" for value, count in counts.most_common(4))
     what = f"{number(len(unknown), 'mask')} with {kind} that the class table does not know: {listed}"
     what += f" and {len(counts) - 4} more" if len(counts) > 4 else ""
-    mend = "add them to the class table, or mend the masks"
+    mend = mends.UNKNOWN
     if 255 in counts or (255, 255, 255) in counts:
         mend += "; 255 often marks pixels to leave out, said by a class with `ignore: true`"
     yield from evidence.problem("unknown-value", "fatal", what, [mask.name for mask in unknown], mend)
@@ -296,8 +302,7 @@ def unpainted(evidence: Evidence) -> Iterator[Problem]:
     total = sum(mask.size[0] * mask.size[1] for mask in evidence.masks if mask.size)
     share = sum(mask.unstated for mask in masks) / total if total else 0
     what = f"{number(len(masks), 'mask')} with unpainted pixels ({share:.1%} of all) whose meaning is not stated"
-    mend = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml: it is not guessed"
-    yield from evidence.problem("unpainted", "fatal", what, [mask.name for mask in masks], mend)
+    yield from evidence.problem("unpainted", "fatal", what, [mask.name for mask in masks], mends.UNPAINTED)
 
 
 def absent_classes(evidence: Evidence) -> Iterator[Problem]:
@@ -424,7 +429,8 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
 
 def _unused_masks(dataset: Dataset) -> list[str]:
     """Folders of masks that nothing explains."""
-    if not dataset.root.is_dir() or any(video.with_mask for video in dataset):
+    placed = any(video.with_mask for video in dataset) or dataset.unmatched_masks or dataset.doubtful_masks
+    if placed or not dataset.root.is_dir():
         return []
     return sorted(str(place) for place in guess(dataset.root)[1])
 
@@ -499,10 +505,6 @@ def _runs(indices: Sequence[int], gap: int) -> Iterator[list[int]]:
 
 def _range(first: int, last: int) -> str:
     return f"frame {first}" if first == last else f"frames {first}–{last}"
-
-
-def _by(size: tuple[int, int]) -> str:
-    return f"{size[0]}×{size[1]}"
 
 
 def _few(names: Sequence[str], most: int = 6) -> str:

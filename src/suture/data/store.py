@@ -91,7 +91,7 @@ class Fit:
         if (width, height) != self.native:
             expected = f"{self.native[0]}×{self.native[1]} as the video's first frame"
             raise UserError(
-                f"Video {self.name}: frame {index} or its mask has {width}×{height} pixels, expected {expected}: "
+                f"Video {self.name}: frame {index} has {width}×{height} pixels, expected {expected}: "
                 "resize or exclude it."
             )
         seen = self.view.crop(array)
@@ -376,16 +376,19 @@ def _build(
     try:
         for part in parts:
             part.begin()
-        futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in chunks}
         with bar:
             task = bar.add_task("", total=sum(len(part.indices) for part in parts))
-            for future in as_completed(futures):
-                future.result()
-                number, first, last = futures[future]
-                bar.advance(task, last - first)
-                left[number] -= 1
-                if not left[number]:
-                    parts[number].finish()
+            # Masks first: they are few, and what is wrong with one is told before hours of video are decoded.
+            for of_frames in (False, True):
+                wanted = [chunk for chunk in chunks if parts[chunk[0]].is_frames is of_frames]
+                futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in wanted}
+                for future in as_completed(futures):
+                    future.result()
+                    number, first, last = futures[future]
+                    bar.advance(task, last - first)
+                    left[number] -= 1
+                    if not left[number]:
+                        parts[number].finish()
     except BrokenProcessPool as error:
         raise UserError(
             "A process that was building the frame store died, probably for lack of memory: use fewer workers."

@@ -93,8 +93,8 @@ def score_frames(
             truth = dataset.read_mask(video, index)
             if truth.shape != prediction.shape:
                 raise UserError(
-                    f"Video {name}: the mask of frame {index} has {truth.shape[1]}×{truth.shape[0]} pixels, expected "
-                    f"{width}×{height} as the video's first frame: resize it, or exclude the frame."
+                    f"Video {name}: frame {index} has {truth.shape[1]}×{truth.shape[0]} pixels, expected "
+                    f"{width}×{height} as the video's first frame: resize or exclude it."
                 )
             scorer.add(name, index, prediction, truth, inside)
             progress(1)

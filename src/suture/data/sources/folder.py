@@ -17,10 +17,13 @@ from suture.data.sources import source
 from suture.data.view import View
 from suture.data.walk import images_of, listing, walk
 from suture.errors import UserError
+from suture.words import listed
 
 VIDEO_FOLDERS = ("videos", "frames", "images", "img")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
 """Where videos and masks usually lie, for folders without `dataset.yaml`."""
+_SOME = 3
+"""Frames that are named of those that a mask fits."""
 
 
 @source("folder", matches=lambda root: (root / FILE_NAME).is_file())
@@ -44,7 +47,7 @@ def load(root: Path) -> Dataset:
     clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
-    unmatched = _match(masks, clips, table, _annotated(file, path, clips, table))
+    unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
     return Dataset(
         file.name or _name(root),
         root,
@@ -53,6 +56,7 @@ def load(root: Path) -> Dataset:
         protocol=file.protocol,
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
         unmatched_masks=unmatched,
+        doubtful_masks=doubtful,
     )
 
 
@@ -162,25 +166,38 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTabl
     return table
 
 
-def _match(masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Give each frame its mask; returns the masks that have no frame."""
+def _match(
+    masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
+) -> tuple[list[str], dict[str, str]]:
+    """Give each frame its mask; returns the masks that have no frame, and those that may have another one."""
     unmatched: list[str] = []
+    doubtful: dict[str, str] = {}
     for found in masks:
-        for name, place in clips.frames(found.export.frames, found.only, found.export.path):
-            if place is None:
-                unmatched.append(found.export.mask(name, table.label_ids, None).name)
+        for name, places in clips.frames(found.export.frames, found.only):
+            if len(places) != 1:
+                mask = found.export.mask(name, table.label_ids, None)
+                if places:
+                    doubtful[mask.name] = f"fits {_listed(places)}"
+                else:
+                    unmatched.append(mask.name)
                 continue
-            clip, index = place
+            clip, index = places[0]
             mask = found.export.mask(name, table.label_ids, annotated.get(clip.id))
             if other := clip.masks.get(index):
-                raise UserError(f"Frame {index} of {clip.id} has two masks, {other.name} and {mask.name}: remove one.")
+                doubtful[mask.name] = f"fits {_listed(places)}, which has the mask {other.name}"
+                continue
             clip.masks[index] = mask
     for clip in clips.all:
         # A file that cannot be read is told to whoever reads it; here it would hide everything else.
         with contextlib.suppress(UserError):
             if clip.file is not None and clip.masks:
                 unmatched += [clip.masks.pop(index).name for index in sorted(clip.masks) if index >= clip.length]
-    return unmatched
+    return unmatched, doubtful
+
+
+def _listed(places: list[tuple[Clip, int]]) -> str:
+    names = sorted(f"{clip.id} (frame {index})" for clip, index in places)
+    return listed(names if len(names) <= _SOME else [*names[:_SOME], f"{len(names) - _SOME} more"])
 
 
 def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:

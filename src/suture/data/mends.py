@@ -1,0 +1,18 @@
+"""What is told of wrong data in two places: by `suture check`, which collects it, and by whoever meets it at work."""
+
+NAME = (
+    "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
+    "or remove it"
+)
+SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
+UNPAINTED = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml; it is not guessed"
+UNKNOWN = "add them to the class table, or mend the masks"
+
+
+def on_frame(mask: tuple[int, int], frame: tuple[int, int]) -> str:
+    """The sizes (width, height) of a mask and of the frame that it should lie on.
+
+    >>> on_frame((56, 48), (64, 48))
+    '56×48 on a frame of 64×48'
+    """
+    return f"{mask[0]}×{mask[1]} on a frame of {frame[0]}×{frame[1]}"
