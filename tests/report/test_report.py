@@ -169,13 +169,15 @@ def test_figures_without_frames_are_dots_only(runs: Runs, tmp_path: Path, consol
     assert {file.name for file in folder.iterdir()} == {"embeddings-supervised.png"}
 
 
-def test_run_that_is_not_finished(runs: Runs, tmp_path: Path, console: Console) -> None:
+def test_run_that_is_not_finished(runs: Runs, tmp_path: Path) -> None:
     run = copied(runs.pgvcl, tmp_path, "half")
     for file in ("model.json", "model.safetensors", "metrics.json", "stages/3-contrast/done.json"):
         (run / file).unlink()
     shutil.rmtree(run / "stages/4-finetune")
+    console = Console(file=io.StringIO(), record=True)
     page = write_report([run, runs.supervised], tmp_path / "r.html", console=console).read_text()
-    assert "half is not finished" in page
+    assert "Not finished: half. What is not done yet is left out." in page
+    assert console.export_text().splitlines().count("Not finished: half. What is not done yet is left out.") == 1
     assert page.count(">not done yet<") == 2
     assert [panel["title"] for panel in content(page)["viewers"]["predictions"]["panels"]] == ["truth", "supervised"]
     alone = write_report([run], tmp_path / "alone.html", console=console).read_text()

@@ -24,7 +24,7 @@ from suture.report.pseudo import pseudo_labels, pseudo_pictures, pseudo_section
 from suture.report.scores import columns, percent, scored_sets, sets
 from suture.report.shots import shots_section
 from suture.report.side_by_side import side_by_side_video
-from suture.report.summary import cautions, facts_of, findings, seconds, title, unmeasured
+from suture.report.summary import cautions, facts_of, findings, seconds, title, unfinished, unmeasured
 from suture.report.training import training_section
 
 
@@ -62,6 +62,8 @@ def write_report(
     )
     environment.filters |= {"percent": percent, "seconds": seconds, "gigabytes": lambda n: f"{n / 2**30:.2f} GiB"}
     write_text(path, environment.get_template("page.html").render(_content(context, figures)))
+    if waiting := unfinished(facts):
+        context.console.print(waiting, markup=False, highlight=False, soft_wrap=True)
     return path
 
 

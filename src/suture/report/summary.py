@@ -33,10 +33,10 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             "Every run is one training with one seed: a difference between runs may be chance. Which method is better, "
             "three seeds or more of each can tell (suture compare)."
         )
+    if waiting := unfinished(runs):
+        said.append(waiting)
     for run in runs:
-        if not run.finished:
-            said.append(f"{run.name} is not finished: what it has not done yet is left out.")
-        elif not run.metrics:
+        if run.finished and not run.metrics:
             said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
         if run.videos("test").keys() != first.videos("test").keys():
             said.append(f"{run.name} was tested on other videos than {first.name}.")
@@ -59,6 +59,12 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             "so the scores say nothing about new patients."
         )
     return said
+
+
+def unfinished(runs: Sequence[RunFacts]) -> str:
+    """Which runs are not finished; nothing where all are."""
+    waiting = [run.name for run in runs if not run.finished]
+    return f"Not finished: {listed(waiting)}. What is not done yet is left out." if waiting else ""
 
 
 def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: bool) -> list[str]:
