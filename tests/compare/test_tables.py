@@ -74,6 +74,13 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     assert interval_table(board) is None
 
 
+def test_completion_is_explained_only_where_it_is(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    write_run("d__every-10__pgvcl__seed-0", {"test": scores(0.6)})
+    (board,) = read_results(tmp_path).boards
+    assert not any("ompletion" in note for table in tables_of(board) for note in table.notes)
+
+
 def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Write) -> None:
     for method, value, pa in (("supervised", 0.5, 0.75), ("uamt", 0.6, 0.70), ("dmt", 0.4, 0.75004)):
         metrics = {which: scores(value, pa=pa, pac=0.625) for which in ("test", "val", "completion")}

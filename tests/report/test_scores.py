@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 from tiny_runs import Runs
 
+from suture.files import read_json
 from suture.report import embeddings, footage, pictures, pseudo, report, scores, summary
 from suture.report.scores import scores_table, side_by_side
 
@@ -48,4 +49,15 @@ def test_table_for_the_terminal(runs: Runs) -> None:
     out.print(scores_table([runs.supervised, runs.pgvcl]))
     said = out.file.getvalue()  # type: ignore[attr-defined]
     assert [said.count(name) for name in ("supervised", "pgvcl", "│ test ", "│ completion ")] == [3, 3, 1, 1]
-    assert "test, validation: new videos" in said
+    assert "test, validation: new videos; completion: " in said
+
+
+def test_completion_is_explained_only_where_it_is(runs: Runs) -> None:
+    metrics = read_json(runs.supervised / "metrics.json")
+    captions = {
+        which: scores_table([runs.supervised], [{which: metrics[which]}]).caption for which in ("test", "completion")
+    }
+    assert captions == {
+        "test": "test, validation: new videos",
+        "completion": "completion: the unlabelled frames of labelled videos",
+    }

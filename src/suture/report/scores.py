@@ -16,7 +16,9 @@ from suture.report.facts import RunFacts, read_runs
 # The terminal's table has what 80 columns hold.
 _SHOWN = 6
 _SHORT = {"test": "test", "val": "validation", COMPLETION: COMPLETION}
-_CAPTION = f"test, validation: {NEW_VIDEOS}; {COMPLETION}: the unlabelled frames of labelled videos"
+_ON_NEW = f"test, validation: {NEW_VIDEOS}"
+_CAPTIONS = {"test": _ON_NEW, "val": _ON_NEW, COMPLETION: f"{COMPLETION}: the unlabelled frames of labelled videos"}
+"""What is said of a set below a table that has it."""
 
 
 @dataclass(frozen=True)
@@ -213,15 +215,17 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
     facts = read_runs(runs)
     if metrics is not None:
         facts = [replace(run, metrics=own) for run, own in zip(facts, metrics, strict=True)]
-    table = Table(title="Scores (%)", title_justify="left", caption=_CAPTION, caption_justify="left")
+    shown = sets(facts)
+    caption = "; ".join(dict.fromkeys(_CAPTIONS[which] for which in shown))
+    table = Table(title="Scores (%)", title_justify="left", caption=caption, caption_justify="left")
     table.add_column("scored on", no_wrap=True)
     table.add_column("run", overflow="fold")
     for score in SCORES[:_SHOWN]:
         table.add_column(score.title, justify="right")
-    for which in sets(facts):
+    for which in shown:
         for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
-            shown = [Text(cell.text, "bold" if cell.best and len(facts) > 1 else "") for cell in cells[:_SHOWN]]
+            values = [Text(cell.text, "bold" if cell.best and len(facts) > 1 else "") for cell in cells[:_SHOWN]]
             table.add_row(
-                _SHORT[which] if place == 0 else "", Text(run.name), *shown, end_section=place == len(facts) - 1
+                _SHORT[which] if place == 0 else "", Text(run.name), *values, end_section=place == len(facts) - 1
             )
     return table
