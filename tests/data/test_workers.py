@@ -1,10 +1,14 @@
 """Workers end with the process they work for."""
 
+import os
 import subprocess
 import sys
 import time
 
 import psutil
+import pytest
+
+from suture.data.workers import cores
 
 PARENT = """
 import os, time
@@ -29,3 +33,8 @@ def test_a_worker_ends_when_its_parent_is_killed() -> None:
         while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+def test_processes_share_the_cores_and_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    assert [cores(), cores(2), cores(4), cores(8)] == [6, 3, 1, 1]

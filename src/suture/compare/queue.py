@@ -58,7 +58,7 @@ class Device:
         if self.name == "cpu":
             return ["compute.accelerator=cpu"]
         if self.name != "auto" and run.config.compute.workers is None and sharing > 1:
-            return [f"compute.workers={max(1, min(8, cores() // sharing))}"]
+            return [f"compute.workers={min(8, cores(sharing))}"]
         return []
 
 
@@ -201,7 +201,7 @@ class _Queue:
             command += ["--set", override]
         environment = os.environ | {"PYTHONUNBUFFERED": "1"} | device.environment()
         if self.slots > 1:
-            environment.setdefault("OMP_NUM_THREADS", str(max(1, cores() // self.slots)))
+            environment.setdefault("OMP_NUM_THREADS", str(cores(self.slots)))
         with log.open("ab") as file:
             begins = file.tell()
             handle = subprocess.Popen(

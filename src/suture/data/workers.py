@@ -8,9 +8,10 @@ import time
 import cv2
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores(sharing: int = 1) -> int:
+    """The cores that this process may use: its part, and at least one, where so many processes share them."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, here // sharing)
 
 
 def start_worker(parent: int) -> None:

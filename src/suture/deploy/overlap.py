@@ -118,4 +118,4 @@ def several(items: Iterable[T], together: int) -> Generator[list[T], None, None]
 
 def cores() -> int:
     """The cores of this process, shared with those that torchrun started beside it."""
-    return max(1, workers.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return workers.cores(int(os.environ.get("LOCAL_WORLD_SIZE", 1)))

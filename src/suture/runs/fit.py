@@ -58,7 +58,7 @@ def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter)
     frames = processes.first_then_all(lambda: _frames(session, stages))
     workers = config.compute.workers
     if workers is None:
-        workers = min(8, cores() // processes.local_world) if processes.device.type == "cuda" else 0
+        workers = min(8, cores(processes.local_world)) if processes.device.type == "cuda" else 0
     return Job(
         frames=frames,
         segmenter=segmenter,
