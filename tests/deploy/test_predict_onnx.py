@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from predict_files import COLORS, NAMES, picture, write_model, write_video
+from predict_files import COLORS, NAMES, picture, write_images, write_model, write_video
 from rich.console import Console
 
 from suture.data.classes import IGNORE
@@ -163,6 +163,32 @@ def test_a_video_through_a_file_that_gives_decisions_only(tmp_path: Path) -> Non
     assert predict(predictor, [video], tmp_path / "out", Settings(smooth=0.5), console=quiet).problems == []
     first = (tmp_path / "out/case/frames.csv").read_text().splitlines()[1].split(",")
     assert first[3:5] == ["", ""]  # it does not say how sure it is
+
+
+@pytest.mark.parametrize("source", ["video", "images"])
+def test_frames_that_are_enlarged_in_vain_are_told_once(tmp_path: Path, source: str) -> None:
+    inputs = [
+        write_video(tmp_path / f"{name}.mp4", 2) if source == "video" else write_images(tmp_path / name, 2)
+        for name in "ab"
+    ]
+
+    def said(name: str, *export: Any, **about: Any) -> list[str]:
+        model = write_onnx(tmp_path / f"{name}.onnx", *export, **about)
+        console = Console(file=io.StringIO(), record=True, width=400)
+        assert predict(Predictor(model), inputs, tmp_path / name, console=console).clips == 2
+        return [line for line in console.export_text().splitlines() if "enlarged" in line]
+
+    assert said("large", (80, 96), "masks") == [
+        "large.onnx takes frames of 96×80: those of 48×40 are enlarged, which takes time for nothing; export it with "
+        "--frame 48x40, or with --dynamic."
+    ]
+    (line,) = said("cut", (80, 96), "masks", View(16, 8, 60, 64))
+    assert "--frame 48x40 with its --view, or with --dynamic." in line
+    assert said("same", (40, 48), "masks") == []
+    assert said("hardly", (48, 56), "masks") == []
+    assert said("smaller", (20, 24), "masks") == []
+    assert said("trained", (80, 96), "masks", size=[80, 96]) == [], "the network looks at as many pixels anyway"
+    assert said("open", None, "logits", size=[80, 96]) == []
 
 
 def test_a_file_that_was_really_exported(tmp_path: Path) -> None:

@@ -87,6 +87,11 @@ class Clip:
         return len(self.file) if self.file else len(self.images)
 
     @cached_property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of its frames, or of the first image; None where that cannot be read."""
+        return self.file.size[::-1] if self.file else self.read(0).size
+
+    @cached_property
     def nbytes(self) -> int:
         """The size of its files; one that cannot be read, which the reader will say, counts nothing."""
         return sum(os.stat(path).st_size for path in self.images or [self.path] if os.path.exists(path))

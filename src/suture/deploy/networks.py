@@ -37,6 +37,8 @@ class Network:
     classes: ClassTable
     size: tuple[int, int]
     """Height and width of the images it takes."""
+    trained: tuple[int, int]
+    """Height and width at which it was trained; an ONNX file of a fixed size resizes its images to it."""
     device: torch.device
     any_size: bool
     """Whether it takes images of other sizes too."""
@@ -70,7 +72,9 @@ def open_network(path: Path, device: str = "auto") -> Network:
     weights = path / WEIGHTS if path.is_dir() else path
     table, view = _table(model.names, model.colors), read_training_view(noted_view(weights), str(weights))
     identity = fingerprint(weights)
-    return Network(segmenter, table, model.size, where, any_size=True, scored=True, identity=identity, view=view)
+    return Network(
+        segmenter, table, model.size, model.size, where, any_size=True, scored=True, identity=identity, view=view
+    )
 
 
 def noted_view(weights: Path) -> Any:
@@ -144,10 +148,11 @@ def _open_onnx(path: Path, device: str) -> Network:
         names = tuple(str(entry["name"]) for entry in about["classes"])
         colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in about["classes"]))
         fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
-        height, width = session.get_inputs()[0].shape[1:3] if fixed else about["size"]
+        trained = int(about["size"][0]), int(about["size"][1])
+        height, width = session.get_inputs()[0].shape[1:3] if fixed else trained
         multiple = 1 if fixed else int(about["multiple"])
         view = View.parse(about["view"], str(path)) if about.get("view") else None
-        trained = "auto" if view else read_training_view(about.get("run", {}).get("view"), str(path))
+        looked_at = "auto" if view else read_training_view(about.get("run", {}).get("view"), str(path))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} was not written by `suture export`: it does not say its classes.") from error
     module = OnnxNetwork(session, len(names), multiple, scored, view)
@@ -155,11 +160,12 @@ def _open_onnx(path: Path, device: str) -> Network:
         module,
         _table(names, colors),
         (height, width),
+        trained,
         torch.device("cpu"),
         any_size=not fixed,
         scored=scored,
         identity=fingerprint(path),
-        view=trained,
+        view=looked_at,
         cuts=view is not None,
     )
 

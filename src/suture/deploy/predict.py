@@ -2,6 +2,7 @@
 
 import atexit
 import errno
+import math
 import os
 import shutil
 import time
@@ -29,6 +30,8 @@ from suture.words import number, time_left
 _RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
 _LINES = 5
 """Problems of a clip that are printed; the table has all of them."""
+_MUCH = 2
+"""So many times the pixels that a frame has, or the network looks at, are worth a word: they begin to take time."""
 
 
 @dataclass
@@ -107,6 +110,7 @@ def _one_core_each(network: bool) -> Iterator[None]:
 def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
     """This process's jobs, one after the other; why an only input fails need not be told twice."""
     summary = Summary()
+    told: set[str] = set()
     for count, job in enumerate(jobs, start=1):
         if job.record.exists():
             problems = read_json(job.record)["problems"]
@@ -116,6 +120,9 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
             _say(console, f"{job.clip.name}: done before, skipped{had}")
             continue
         try:
+            if (waste := _waste(job)) and waste not in told:
+                _say(console, waste)
+                told.add(waste)
             title = f"{job.clip.name} ({count} of {len(jobs)})" if len(jobs) > 1 else job.clip.name
             with _progress(title, len(job.clip), console) as progress:
                 began = time.perf_counter()
@@ -144,6 +151,20 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
         if len(outcome.problems) > _LINES:
             _say(console, f"  … and {len(outcome.problems) - _LINES} more, listed in {job.record}")
     return summary
+
+
+def _waste(job: Job) -> str:
+    """That frames are enlarged in vain for a file of a fixed size, and the mend; nothing where they are not."""
+    network = job.predictor.network
+    size = None if network.any_size else job.clip.size
+    if size is None or math.prod(network.size) < _MUCH * max(math.prod(size), math.prod(network.trained)):
+        return ""
+    (rows, columns), (height, width) = network.size, size
+    view = " with its --view" if network.cuts else ""
+    return (
+        f"{network.identity['name']} takes frames of {columns}×{rows}: those of {width}×{height} are enlarged, which "
+        f"takes time for nothing; export it with --frame {width}x{height}{view}, or with --dynamic."
+    )
 
 
 def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
