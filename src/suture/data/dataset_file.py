@@ -17,6 +17,8 @@ from suture.files import check_format, read_yaml
 from suture.settings import Settings
 
 FILE_NAME = "dataset.yaml"
+EXCLUDE_FILE = "exclude.csv"
+"""What a list of excluded frames is usually called; `exclude` names it."""
 BACKGROUND = "background"
 T = TypeVar("T", bound=BaseModel)
 

@@ -16,7 +16,7 @@ from suture.data.check import Summary
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors
 from suture.data.clips import Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video
-from suture.data.dataset_file import FILE_NAME, DatasetFile, parse
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
 from suture.data.exports import is_export, open_export
 from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
@@ -37,7 +37,6 @@ from suture.errors import UserError
 from suture.files import read_yaml, write_text
 from suture.words import listed, number
 
-EXCLUDE_FILE = "exclude.csv"
 ASKED = "unpainted"
 """The problem that the draft asks about: it says nothing against the data, and only the user can answer it."""
 _MOST_CLASSES = 64

@@ -161,6 +161,18 @@ def test_without_a_file(tmp_path: Path) -> None:
     assert "masks is left out" in dataset.notes[1]
 
 
+def test_a_list_of_excluded_frames_that_nothing_names_is_told(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1", "2")
+    write_text(tmp_path / "exclude.csv", "video,first,last,reason\na,0,0,out of body\n")
+    unread = load_dataset(tmp_path)
+    assert unread["a"].usable == [0, 1]
+    assert "exclude.csv is not read" in unread.notes[-1]
+    write_text(tmp_path / "dataset.yaml", "format: 1\nexclude: exclude.csv\n")
+    read = load_dataset(tmp_path)
+    assert read["a"].usable == [1]
+    assert not read.notes
+
+
 def test_without_a_file_the_usual_folder_of_videos(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos" / "a", "1", "2")
     assert [video.id for video in load_dataset(tmp_path).videos] == ["a"]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from suture.data.classes import ClassTable, Raw
 from suture.data.clips import Clip, Clips
 from suture.data.dataset import Dataset, Split, Video
-from suture.data.dataset_file import FILE_NAME, DatasetFile, nearest, read_exclusions
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
 from suture.data.images import MaskFile
 from suture.data.sources import source
@@ -44,6 +44,8 @@ def load(root: Path) -> Dataset:
         notes += [
             f"{place.name} is left out: only dataset.yaml can say what the values of masks mean." for place in skip
         ]
+    if file.exclude is None and (root / EXCLUDE_FILE).is_file():
+        notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
     clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
