@@ -396,7 +396,7 @@ def bars() -> str:
         ),
         ("6 keys → all, a step", "under 1.10×", f"{max(times) / min(times):.2f}×", None),
         (
-            f"{small['frames']:,} → {large['frames']:,} frames: start-up; private memory",
+            f"{small['frames']:,} → {large['frames']:,} frames: start-up; private memory (two CPU cores)",
             "under 2×; 200 MB",
             f"{large['seconds'] / small['seconds']:.2f}×; {more:.0f} MB",
             None,

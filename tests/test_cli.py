@@ -113,3 +113,15 @@ def test_ctrl_c_says_how_to_go_on(
     monkeypatch.setattr("suture.data.sources.load_dataset", interrupted)
     assert suture(monkeypatch, "check", str(root)) == 130
     assert capsys.readouterr().err.strip() == "Stopped; start the same command again to go on."
+
+
+def test_selecting_says_what_was_not_read_and_that_there_are_no_more(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "exclude.csv").write_text("video,first,last,reason\na,0,0,out of body\n")
+    (root / "dataset.yaml").write_text("videos: videos\n")
+    assert suture(monkeypatch, "select", str(root), "--budget", "9", "-o", str(root.with_name("label"))) == 0
+    said = capsys.readouterr()
+    assert "exclude.csv is not read" in said.err
+    assert "6 frames of 2 videos" in said.out
+    assert "; there are no more" in said.out

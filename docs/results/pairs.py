@@ -1,9 +1,9 @@
 """How far one method is above another, pair by pair: `python docs/results/pairs.py FOLDER METHOD OTHER`.
 
-A pair is two runs of one dataset, labelling and seed. For every score (of the sets, their classes and their videos) it
-prints the mean difference in percent points with its 95 % interval (Student's t over the pairs, taken as independent;
-of these runs on these videos, not of other videos), how many pairs are ahead, and the pairs: of each labelling, and of
-all together.
+A pair is two runs of one dataset, labelling and seed; a method that has all labels meets every labelling. For every
+score (of the sets, their classes and their videos) it prints the mean difference in percent points with its 95 %
+interval (Student's t over the pairs, taken as independent; of these runs on these videos, not of other videos), how
+many pairs are ahead, and the pairs: of each labelling, and of all together.
 """
 
 import argparse
@@ -52,7 +52,8 @@ def main() -> None:
     runs = {run.place: dict(scores(run.metrics)) for board in found.boards for run in board.runs}
     apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for place, ours in runs.items():
-        theirs = runs.get(place._replace(method=said.other), {})
+        same = place._replace(method=said.other)
+        theirs = runs.get(same) or runs.get(same._replace(labelling="all"), {})
         if place.method == said.method:
             for name in ours.keys() & theirs.keys():
                 for where in (place.labelling, "all"):

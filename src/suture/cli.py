@@ -170,6 +170,9 @@ def select(
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
     masked = sum(len(video.with_mask) for video in dataset)
     left = f", none of the {number(masked, 'frame')} that have a mask" if masked and list is None else ""
+    left += "; there are no more" if budget is not None and chosen.count < budget else ""
+    for note in dataset.notes:
+        _say(err, note)
     _say(out, f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}{left}")
     folder = path if path.is_dir() else path.parent
     _say(out, f"Next: label them; their masks, or the labelling tool's export, go into {folder / 'masks'}")

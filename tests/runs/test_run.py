@@ -26,13 +26,20 @@ from suture.runs.run import evaluate_run, train
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_says_stage_k_of_n(terminal: bool, supervised: Callable[..., Config], tmp_path: Path) -> None:
-    """On a terminal with a bar; in a log file with lines, from the first step on."""
+def test_progress_says_stage_k_of_n(
+    terminal: bool, dataset: Path, supervised: Callable[..., Config], tmp_path: Path
+) -> None:
+    """On a terminal with a bar; in a log file with lines, from the first step on. First what the source has to say."""
     text = io.StringIO()
-    config = supervised("evaluation.splits=[test]")
-    train(config, tmp_path, Console(file=text, force_terminal=terminal, width=100, color_system=None))
+    shutil.copytree(dataset, tmp_path / "mine")
+    (tmp_path / "mine/exclude.csv").write_text("video,first,last,reason\n")
+    described = tmp_path / "mine/dataset.yaml"
+    described.write_text(re.sub(r"(?m)^exclude:.*\n", "", described.read_text()))
+    config = supervised("evaluation.splits=[test]", f"data.root={tmp_path / 'mine'}")
+    train(config, tmp_path / "run", Console(file=text, force_terminal=terminal, width=100, color_system=None))
     labelled = "9 labelled (25.0%, by data.labelling, of 36 with masks)"
     assert f"3 training videos of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
+    assert text.getvalue().startswith("exclude.csv is not read")
     assert "stage 1 of 1: train" in text.getvalue()
     assert "4/4 loss " in text.getvalue()
     assert "img/s" in text.getvalue()

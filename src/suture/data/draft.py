@@ -324,14 +324,14 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
     painted = [value for value, _ in found.pixels.most_common() if value not in empty and value not in known]
     values = sorted(painted[:_MOST_CLASSES], key=lambda value: value if isinstance(value, tuple) else (value,))
     kind = "colours" if any(isinstance(value, tuple) for value in found.pixels) else "ids"
-    lines = [f"classes:  # the {kind} found in {found.count:,} masks", *kept]
+    lines = [f"classes:  # the {kind} found in {number(found.count, 'mask')}", *kept]
     if len(painted) > len(values):
         lines.append(
             f"  # There are {len(painted):,} {kind}, too many for classes: the masks look anti-aliased or compressed. "
             f"Listed are the {_MOST_CLASSES} most frequent ones."
         )
     if found.unread:
-        lines.append(f"  # {found.unread:,} masks could not be read.")
+        lines.append(f"  # {number(found.unread, 'mask')} could not be read.")
     names = [f"class_{value}" if isinstance(value, int) else f"class_{i}" for i, value in enumerate(values, start=1)]
     for name, value, color in zip(names, values, map(list, _colors_after(kept, names)), strict=True):
         share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"

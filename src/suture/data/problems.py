@@ -201,6 +201,10 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     places = [f"{evidence.relative(name)} {fits}" for name, fits in dataset.doubtful_masks.items()]
     what = f"{number(len(places), 'mask')} left out: the name fits several frames, or one that has a mask already"
     yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.NAME)
+    masked = [mask.name for video in evidence.dataset for i, mask in video.masks.items() if i in video.excluded]
+    what = f"{number(len(masked), 'mask')} on excluded frames: left out with them"
+    mend = "take the frames off the list of excluded ones if they are to be learnt from"
+    yield from evidence.problem("mask-on-excluded", "note", what, masked, mend)
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:

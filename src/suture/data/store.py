@@ -34,6 +34,7 @@ from suture.data.view import View
 from suture.data.workers import cores, start_worker
 from suture.errors import UserError
 from suture.files import check_format, read_json, write_json
+from suture.words import number
 
 FORMAT = 1
 """The newest store this version reads."""
@@ -328,7 +329,8 @@ def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console
     frames = sum(len(part.indices) for part in missing if part.is_frames)
     videos = len({part.video for part in missing})
     free = shutil.disk_usage(cache).free
-    what = f"{frames:,} frames and {sum(len(part.indices) for part in missing) - frames:,} masks of {videos:,} videos"
+    masks = sum(len(part.indices) for part in missing) - frames
+    what = f"{number(frames, 'frame')} and {number(masks, 'mask')} of {number(videos, 'video')}"
     console.print(f"Frame store: {what} need {_size(needed)} in {cache} ({_size(free)} free).", highlight=False)
     if needed > 0.95 * free:
         raise UserError(

@@ -207,6 +207,8 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     frames = sum(len(video.usable) for video in videos)
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
+    for note in dataset.notes:
+        session.console.print(note, markup=False, highlight=False, soft_wrap=True)
     session.console.print(
         f"{dataset.name}: {len(videos)} training videos of {number(cases, 'case')}, {frames} frames, "
         f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
