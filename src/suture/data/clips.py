@@ -16,6 +16,8 @@ from suture.errors import UserError
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
 """Label Studio puts eight digits before the name of a file that is uploaded."""
+RECORD = "prediction.json"
+"""What a folder of a prediction's results holds when it is done: they are no videos of a dataset."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
@@ -165,6 +167,9 @@ def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
         raise UserError(f"{place}, the folder of the videos, does not exist.")
     endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in walk(place):
+        if RECORD in files:
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if folder / name not in skip]
         parts = folder.relative_to(place).parts
         if images := images_of(folder, files):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from suture.data.clips import RECORD
 from suture.data.dataset import Video
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.planes import Colours, frame_size
@@ -23,8 +24,6 @@ from suture.data.walk import images_of, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 
-RECORD = "prediction.json"
-"""What a folder of results holds when it is done."""
 AS_TRAINED = "as in training"
 _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from suture.data.classes import IGNORE
+from suture.data.clips import RECORD
 from suture.data.planes import Colours
 from suture.data.video import Planes
 from suture.data.view import View
@@ -36,7 +37,7 @@ from suture.deploy.clipfiles import (
     with_the_one_before,
 )
 from suture.deploy.flow import Small
-from suture.deploy.inputs import RECORD, Clip, ClipView, Shown, fill
+from suture.deploy.inputs import Clip, ClipView, Shown, fill
 from suture.deploy.outputs import Journal, Masks, Table, areas, count_pixels, number, table_columns, write_table
 from suture.deploy.overlap import TOGETHER, ahead, cores, in_order
 from suture.deploy.predictor import Pending, Predictor, Prepared

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from suture.deploy.inputs import RECORD, find_clips, shared_out
+from suture.data.clips import RECORD
+from suture.deploy.inputs import find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from source_tester import SourceTester, write_image, write_text
 
 from suture.data.classes import IGNORE
+from suture.data.clips import RECORD
 from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset
 from suture.data.view import View
@@ -171,6 +172,14 @@ def test_a_list_of_excluded_frames_that_nothing_names_is_told(tmp_path: Path) ->
     read = load_dataset(tmp_path)
     assert read["a"].usable == [1]
     assert not read.notes
+
+
+def test_results_of_a_prediction_are_no_videos(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4")
+    write_image(tmp_path / "predictions/a/masks/a__frame_000000.png")
+    write_video(tmp_path / "predictions/a/overlay.mp4")
+    write_text(tmp_path / "predictions/a" / RECORD, "{}")
+    assert [video.id for video in load_dataset(tmp_path)] == ["a"]
 
 
 def test_without_a_file_the_usual_folder_of_videos(tmp_path: Path) -> None:
