@@ -360,6 +360,12 @@ def test_excluded_frames_are_not_complained_about(root: Path) -> None:
     assert run(root).problems == []
 
 
+def test_a_video_with_every_frame_excluded(root: Path) -> None:
+    (root / "exclude.csv").write_text("video,first,last,reason\nbob,0,5,no signal\n")
+    describe(root, exclude="exclude.csv")
+    assert only(root, "all-excluded").first == "bob"
+
+
 def test_frozen_stretches(root: Path) -> None:
     replace_frames(root, "bob", [picture("bob", min(i, 4)) for i in range(12)])
     problem = only(root, "frozen")
@@ -446,6 +452,9 @@ def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:
     problem = only(root, "no-masks")
     assert problem.severity == "note"
     assert "suture select" in problem.mend
+    (root / "masks").mkdir()
+    describe(root)
+    assert only(root, "no-masks") == problem  # an empty folder holds no masks that nothing explains
 
 
 def encode(path: Path, frames: Iterable[np.ndarray]) -> None:

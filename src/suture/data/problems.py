@@ -15,6 +15,7 @@ from suture.data.dataset import SPLITS, Dataset
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
+from suture.data.walk import listing
 from suture.words import number
 
 Severity = Literal["fatal", "warning", "note"]
@@ -387,7 +388,7 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
         for video, frames in evidence.facts.items():
             if video in evidence.mask_like:
                 continue
-            befores: Sequence[FrameFacts | None] = [None, *frames[:-1]]
+            befores: Sequence[FrameFacts | None] = [None, *frames][:-1]
             marked = [frame.index for frame, before in zip(frames, befores, strict=True) if holds(frame, before)]
             found += [(video, run[0], run[-1]) for run in _runs(marked, gap) if len(run) >= shortest]
         if code == "frozen":
@@ -432,11 +433,11 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
 
 
 def _unused_masks(dataset: Dataset) -> list[str]:
-    """Folders of masks that nothing explains."""
+    """Folders of masks that nothing explains; an empty one waits for them."""
     placed = any(video.with_mask for video in dataset) or dataset.unmatched_masks or dataset.doubtful_masks
     if placed or not dataset.root.is_dir():
         return []
-    return sorted(str(place) for place in guess(dataset.root)[1])
+    return sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place)))
 
 
 def _is_grey(value: Raw) -> bool:

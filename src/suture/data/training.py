@@ -73,7 +73,7 @@ class TrainingFrames:
     """Every usable frame of the training videos, numbered 0…n−1."""
 
     def __init__(self, dataset: Dataset, labelling: Labelling, pixels: Pixels) -> None:
-        self.videos: list[Video] = dataset.split("train")
+        self.videos: list[Video] = [video for video in dataset.split("train") if video.usable]
         self.classes = dataset.classes
         self.pixels = pixels
         self.places = Places(self.videos)
