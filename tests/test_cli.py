@@ -1,5 +1,6 @@
 """The command line of the data commands: what is printed, and the exit codes."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,40 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
     assert "Traceback" not in said.err
     assert suture(monkeypatch, "check", str(root / "[/none]")) == 2
     assert "[/none] does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("synthetic FILE/made", "cannot be read or written (Not a directory): check the path"),
+        ("check ROOT --pictures FILE", "cannot be read or written (Not a directory): check the path"),
+        ("train ROOT --preset demo -o FILE", "cannot be read or written (File exists): check the path"),
+        ("synthetic ROOT/made --frames 3", "make no video: frames: Input should be greater than or equal to 4."),
+        ("synthetic ROOT/made --frames 5", "make no video: frames is 5, expected at least 4 for each of the 3 shots."),
+    ],
+)
+def test_what_the_system_or_a_model_refuses_is_one_sentence_too(
+    words: str, sentence: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "file").write_text("")
+    given = [word.replace("ROOT", str(root)).replace("FILE", str(root / "file")) for word in words.split()]
+    assert suture(monkeypatch, *given) == 2
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert told.startswith("error: ")
+    assert sentence in told
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        assert suture(monkeypatch, "check", str(root), "--write") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert f"error: The disk is full ({root / 'dataset.yaml'}): make room, then" in capsys.readouterr().err
+    assert sorted(path.name for path in root.iterdir()) == ["masks", "videos"]
 
 
 @pytest.mark.parametrize(

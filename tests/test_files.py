@@ -1,11 +1,11 @@
-"""YAML files: a mapping, whole, and without a key that occurs twice."""
+"""YAML files: a mapping, whole, and without a key that occurs twice. JSON files: whole."""
 
 from pathlib import Path
 
 import pytest
 
 from suture.errors import UserError
-from suture.files import read_yaml
+from suture.files import read_json, read_yaml
 
 
 def test_a_mapping(tmp_path: Path) -> None:
@@ -22,6 +22,7 @@ def test_a_mapping(tmp_path: Path) -> None:
         ("a: [1,", "line 1"),
         ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' occurs twice"),
         ("split: {train: [x], test: [y], train: [z]}", "'train' occurs twice"),
+        ("name: 2024-31-12", "month must be in 1..12.*put quotes around it"),
         ("a: !!python/object:os.system {}", "not valid YAML"),
     ],
 )
@@ -32,3 +33,10 @@ def test_anything_else_is_one_sentence(tmp_path: Path, text: str, message: str) 
         read_yaml(path)
     assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)
+
+
+def test_a_json_file_that_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1, "b')
+    with pytest.raises(UserError, match=r"a\.json is not valid JSON at line 1, column 10 .*: it is damaged or cut off"):
+        read_json(path)

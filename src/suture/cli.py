@@ -12,9 +12,9 @@ from rich.progress import Progress
 from rich.text import Text
 
 from suture import __version__
-from suture.errors import UserError
+from suture.errors import UserError, is_full, what_failed
 from suture.runs.presets import presets
-from suture.words import number
+from suture.words import number, reason
 
 # OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
 # times slower. This has to be said before torch is imported, which the commands do themselves.
@@ -85,6 +85,8 @@ def synthetic(
     container: Annotated[Literal["mp4", "png"], typer.Option(help="Video files, or folders of frames.")] = "mp4",
 ) -> None:
     """Generate surgical-looking video with masks, to try everything without data."""
+    from pydantic import ValidationError
+
     from suture.data.render import SyntheticSettings
     from suture.data.sources.synthetic import write_synthetic
     from suture.data.workers import cores
@@ -95,8 +97,9 @@ def synthetic(
         raise UserError(f"--size is {size}, expected WIDTHxHEIGHT such as 256x256.") from None
     try:
         settings = SyntheticSettings(seed=seed, cases=cases, frames=frames, width=width, height=height, fps=fps)
-    except ValueError as error:
-        raise UserError(f"These settings make no video: {error}") from None
+    except ValidationError as error:
+        wrong = "; ".join(": ".join([*map(str, one["loc"]), reason(one)]) for one in error.errors())
+        raise UserError(f"These settings make no video: {wrong}.") from None
     write_synthetic(folder, settings, container=container, workers=cores())
     _say(out, f"Written: {folder}. Next: suture check {folder}")
 
@@ -387,7 +390,7 @@ def compare(
         outcome = comparisons.compare(file, output, devices, jobs, minutes, err)
     if collect is not None:
         copied = collect_runs(folder, collect)
-        _say(out, f"{len(copied)} runs collected in {collect}")
+        _say(out, f"{number(len(copied), 'run')} collected in {collect}")
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 
@@ -428,13 +431,17 @@ def _first() -> bool:
 
 
 def main() -> None:
-    """The command line: a user's mistake is one sentence and exit code 2."""
+    """The command line: a user's mistake, or a file that the system refuses, is one sentence and exit code 2."""
     try:
         app()
-    except UserError as error:
+    except (UserError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
+        sentence = str(error)
+        if isinstance(error, OSError):
+            mend = "make room" if is_full(error) else "check the path, and whether you may read and write there"
+            sentence = f"{what_failed(error)}: {mend}, then start the same command again."
+        err.print(Text.assemble(("error: ", "red"), sentence), soft_wrap=True)
         sys.exit(2)
     except SystemExit as end:
         if end.code in (130, 143):  # Typer's answer to Ctrl-C, a training's to SIGTERM

@@ -5,7 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,12 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # where nothing can be written, nothing is left
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, temporary, str(temporary)):
+            with suppress(AttributeError):  # PyAV's errors keep theirs
+                error.filename = str(path)  # what a message names: nobody knows the temporary file
         raise
 
 
@@ -61,7 +65,8 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 JSON file.") from error
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{path} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}."
+            f"{path} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}): it is damaged or "
+            "cut off; put back a whole copy, or make it again."
         ) from error
 
 
@@ -75,6 +80,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise UserError(f"{path} is not valid YAML{place}: {_one_line(error)}.") from error
+    except ValueError as error:  # such as what looks like a date and is none
+        raise UserError(f"{path} holds a value that YAML cannot read ({error}): put quotes around it.") from error
     if not isinstance(value, dict):
         found = "nothing" if value is None else f"a {type(value).__name__}"
         raise UserError(f"{path} holds {found}, expected a mapping of keys to values.")

@@ -1,7 +1,9 @@
 """Words for people."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 
 def number(count: int, noun: str, plural: str | None = None) -> str:
@@ -30,3 +32,14 @@ def time_left(remaining: float, done: float, seconds: float) -> str:
     '0:01:20 left'
     """
     return f"{timedelta(seconds=round(remaining * seconds / max(done, 1)))} left"
+
+
+def reason(mistake: Mapping[str, Any]) -> str:
+    """What pydantic says against a value, in the words of who wrote YAML, not Python.
+
+    >>> reason({"msg": "Value error, crop is too small"}), reason({"msg": "Input should be a valid tuple"})
+    ('crop is too small', 'Input should be a valid list')
+    """
+    text = str(mistake["msg"]).removeprefix("Value error, ").removesuffix(" for <class 'pathlib.Path'>")
+    text = re.sub("dictionary( or instance of [A-Za-z]+)?", "mapping of keys to values", text)
+    return text.replace("tuple", "list").replace("Tuple", "List").replace(" after validation", "")

@@ -120,7 +120,10 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"methods": ["a/b"]}, "use letters, digits"),
         ({"methods": ["a__b"]}, "use letters, digits"),
         ({"methods": ["supervisd"]}, r"there is no 'supervisd' \(did you mean supervised\?\); the methods are"),
+        ({"methods": ["supervised", "supervised"]}, "supervised stands twice"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
+        ({"seeds": 0}, "seeds: Input should be a valid list"),
+        ({"sweep": {"data.size": 64}}, "sweep: data.size is 64, expected a list of values"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (
             {"set": {"model.encodr": "resnet18"}},

@@ -127,7 +127,9 @@ def test_overrides_are_yaml_and_go_over_preset_and_file(tmp_path: Path) -> None:
     assert load_config(file, "vocalfolds").model.encoder == "resnet50"  # --preset goes before the file's
 
 
-@pytest.mark.parametrize("override", ["seed", "=3", "a..b=3", ".a=3", "seed.x=3", "data.size=[", "data.root.x=1"])
+@pytest.mark.parametrize(
+    "override", ["seed", "=3", "a..b=3", ".a=3", "seed.x=3", "data.size=[", "a=2024-31-12", "data.root.x=1"]
+)
 def test_a_malformed_override_is_refused(override: str) -> None:
     with pytest.raises(UserError, match=re.escape(f"the settings given: found '{override}', ")):
         load_config(Path("x"), overrides=["seed=0", override])
@@ -284,3 +286,11 @@ def test_every_setting_is_in_the_reference() -> None:
     known = mentioned | sections | ends
     assert not {place for place in places if place not in known and place.rpartition(".")[2] not in known}
     assert set(presets()) <= mentioned
+
+
+def test_mistakes_are_told_in_the_words_of_yaml() -> None:
+    root = {"root": "x"}
+    assert refused(data=root | {"validation": "a"}) == "c.yaml: data.validation is 'a': Input should be a valid list."
+    assert refused(data="x") == "c.yaml: data is 'x': Input should be a valid mapping of keys to values."
+    assert refused(data={"root": None}) == "c.yaml: data.root is None: Input is not a valid path."
+    assert "seed is 99999999999999999999: Input should be less than" in refused(data=root, seed=99999999999999999999)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from suture.errors import UserError
+from suture.files import read_json
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, load_config
 from suture.runs.run import Run, evaluate_run
@@ -208,6 +209,9 @@ def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, fini
     shutil.copy(finished / "config.yaml", tmp_path)
     with pytest.raises(UserError, match="has no finished model yet"):
         evaluate_run(tmp_path)
+    shutil.copy(finished / "model.json", tmp_path)  # and without its weights
+    with pytest.raises(UserError, match="has no finished model yet"):
+        evaluate_run(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "key"), [("config.yaml", "format: 1"), ("model.json", '"format": 1')])
@@ -217,3 +221,25 @@ def test_newer_formats_are_refused(name: str, key: str, finished: Path, tmp_path
     file.write_text(file.read_text().replace(key, key.replace("1", "2")))
     with pytest.raises(UserError, match=f"{name} has format 2, but this version of Suture reads up to 1"):
         evaluate_run(tmp_path / "run")
+
+
+def test_lost_weights_of_a_stage_are_told_with_the_way_to_make_them_again(
+    begun: Any, train_quietly: Callable[..., Any]
+) -> None:
+    folder, config = begun
+    stage, model = folder / "stages/1-train", (folder / "model.safetensors").read_bytes()
+    (stage / "weights.safetensors").unlink()
+    with pytest.raises(UserError, match=r"weights\.safetensors is gone, .* remove done\.json beside it"):
+        train_quietly(config(), folder)
+    (stage / "done.json").unlink()
+    train_quietly(config(), folder)
+    assert (folder / "model.safetensors").read_bytes() == model
+
+
+def test_a_training_video_with_every_frame_excluded_is_passed_over(
+    begun: Any, train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    _, config = begun
+    (tmp_path / "data/exclude.csv").write_text("video,first,last,reason\ncase01a,0,11,out of body\n")
+    train_quietly(config(), tmp_path / "other")
+    assert "case01a" not in read_json(tmp_path / "other/shots.json")

@@ -18,6 +18,7 @@ from suture.compare.tables import Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.runs.folder import Run
+from suture.words import number
 
 
 def compare(
@@ -51,7 +52,7 @@ def compare(
         console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
     if outcome.left:
         console.print(
-            f"{len(outcome.left)} runs are left for want of time; start the same command again to go on.",
+            f"Left for want of time: {number(len(outcome.left), 'run')}; start the same command again to go on.",
             highlight=False,
             soft_wrap=True,
         )
@@ -65,7 +66,7 @@ def default_folder(file: Path) -> Path:
 
 def listing(plan: Plan, out: Path) -> Listing:
     """The runs of a plan and how far they are, for the terminal."""
-    table = Listing("run", "state", title=f"{len(plan.runs)} runs", title_justify="left")
+    table = Listing("run", "state", title=number(len(plan.runs), "run"), title_justify="left")
     for run in plan.runs:
         begun = (out / "runs" / run.name / "config.yaml").exists()
         state = "finished" if is_finished(out, run.name) else "begun" if begun else "–"

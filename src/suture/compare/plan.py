@@ -15,6 +15,7 @@ from suture.files import check_format, read_yaml, write_json
 from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
 from suture.runs.folder import Run
 from suture.settings import Settings
+from suture.words import reason
 
 FORMAT = 1
 """The newest comparison file this version reads."""
@@ -87,6 +88,8 @@ class Comparison(Settings):
     @classmethod
     def _names_alone(cls, methods: Any) -> Any:
         if isinstance(methods, list):
+            if twice := [name for place, name in enumerate(methods) if name in methods[:place]]:
+                raise ValueError(f"{twice[0]} stands twice: name each method once")
             return {name: {"method": name} for name in methods}
         if isinstance(methods, Mapping):
             return {name: {"method": name} if said is None else said for name, said in methods.items()}
@@ -96,6 +99,14 @@ class Comparison(Settings):
     @classmethod
     def _one_labelling(cls, labelling: Any) -> Any:
         return [labelling] if isinstance(labelling, Mapping) else labelling
+
+    @field_validator("sweep", mode="before")
+    @classmethod
+    def _several_values(cls, sweep: Any) -> Any:
+        for key, values in sweep.items() if isinstance(sweep, Mapping) else ():
+            if not isinstance(values, list | Mapping):
+                raise ValueError(f"{key} is {values!r}, expected a list of values")
+        return sweep
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Comparison":
@@ -293,5 +304,4 @@ def _sentence(mistake: Any) -> str:
         return f"there is no key {place}."
     if mistake["type"] == "missing":
         return f"{place} is missing."
-    message = mistake["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}." if place else f"{message}."
+    return f"{place}: {reason(mistake)}." if place else f"{reason(mistake)}."

@@ -15,6 +15,7 @@ from suture.data.dataset import FORMAT, Split
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
 from suture.settings import Settings
+from suture.words import reason
 
 FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"
@@ -222,9 +223,9 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
         return f"there is no key {where!r}{nearest(key, known)}; the keys are {', '.join(known)}"
     if error["type"] == "missing":
         return f"the key {where!r} is missing"
-    reason = error["msg"].removeprefix("Value error, ")
+    why = reason(error)
     hint = "; names that look like numbers need quotes" if error["type"] == "string_type" else ""
-    return f"{where} is {error['input']!r}: {reason[0].lower()}{reason[1:]}{hint}"
+    return f"{where} is {error['input']!r}: {why[0].lower()}{why[1:]}{hint}"
 
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

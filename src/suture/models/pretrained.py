@@ -87,7 +87,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        # PyTorch goes on with advice for programmers, which would let any code in the file run.
+        reason = str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
         raise UserError(
             f"weights: {path} cannot be read ({reason}); expected a whole .safetensors file, or one that "
             "torch.load(weights_only=True) reads: tensors under their names and nothing else."

@@ -42,12 +42,13 @@ class Model:
         """The model of a run folder, or of a weights file with its description beside it; on the CPU, in eval mode."""
         weights = path / WEIGHTS if path.is_dir() else path
         described = weights.with_suffix(".json")
-        if not described.exists():
+        missing = next((file for file in (described, weights) if not file.is_file()), None)
+        if missing:
             if path.is_dir() and (path / "config.yaml").exists():
                 raise UserError(f"{path} has no finished model yet: run `suture train` on it to the end.")
             found = "holds no" if path.is_dir() else "has no"
             raise UserError(
-                f"{path} {found} {described.name}{'' if path.is_dir() else ' beside it'}: give a run's folder."
+                f"{path} {found} {missing.name}{'' if path.is_dir() else ' beside it'}: give a run's folder."
             )
         content = read_json(described)
         check_format(described, content.get("format") if isinstance(content, dict) else None, MODEL_FORMAT)

@@ -50,6 +50,7 @@ def write_report(
     path = out or (folder if len(facts) == 1 else folder.parent) / "report.html"
     if path.is_dir():
         raise UserError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}.")
+    path.parent.mkdir(parents=True, exist_ok=True)  # a slip is told before the models look at anything
     if figures is not None:
         refuse_used(figures)
     context = Context(facts, frames, console or Console(stderr=True), read_footage(videos))

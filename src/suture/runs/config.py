@@ -19,6 +19,7 @@ from suture.models.weight_files import is_file
 from suture.runs.overrides import set_value
 from suture.runs.presets import preset_text, presets
 from suture.settings import Settings
+from suture.words import reason
 
 if TYPE_CHECKING:
     from suture.methods.method import Method
@@ -149,7 +150,7 @@ class Config(Settings):
     """All of it. `method` holds the method's name and all its settings."""
 
     format: int = FORMAT
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     method: dict[str, Any] = Field(default_factory=lambda: {"name": DEFAULT_METHOD})
     data: DataSettings
     model: ModelSettings = ModelSettings()
@@ -354,7 +355,7 @@ def _explained(error: ValidationError, model: type[BaseModel], at: str, where: s
     sentences: dict[str, str] = {}
     for mistake in error.errors():
         place = _place(model, mistake["loc"])
-        message = mistake["msg"].removeprefix("Value error, ")
+        message = reason(mistake)
         if mistake["type"] == "extra_forbidden":
             near = _nearest(place, known)
             sentence = f"there is no setting {at}{place}" + (f"; did you mean {at}{near}?" if near else ".")

@@ -1,13 +1,12 @@
 """What can go wrong in a long training, told in one sentence; what was computed so far is kept."""
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from suture.errors import UserError
+from suture.errors import UserError, is_full, what_failed
 
 
 @contextmanager
@@ -22,9 +21,9 @@ def explained(folder: Path) -> Iterator[None]:
             "batch or data.size, or with more accumulate in that stage."
         ) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(f"The disk is full ({error.filename or folder}): make room, then {go_on}.") from error
-        what = f"{error.filename} cannot be read or written ({error.strerror})" if error.filename else _message(error)
+        if is_full(error):
+            raise UserError(f"{what_failed(error, folder)}: make room, then {go_on}.") from error
+        what = _message(error) if _of_worker(error) else what_failed(error)
         raise UserError(f"{what}: mend it, then {go_on}.") from error
     except UserError as error:
         if not _of_worker(error):

@@ -6,6 +6,7 @@ A stage is done when its `done.json` is there; an unfinished one goes on from it
 import importlib
 import signal
 import time
+import zipfile
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -114,8 +115,16 @@ def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
     latest, labels = START, None
 
     def take(origin: str) -> None:
-        found = start if origin == START else load_model(weights[origin], job.segmenter.describe()).state_dict()
-        job.segmenter.load_state_dict(found)
+        if origin == START:
+            job.segmenter.load_state_dict(start)
+            return
+        path = weights[origin]
+        if not path.is_file():
+            raise UserError(
+                f"{path} is gone, though its stage is done: put it back, or remove done.json beside it to train the "
+                "stage again."
+            )
+        job.segmenter.load_state_dict(load_model(path, job.segmenter.describe()).state_dict())
 
     for number, stage in enumerate(stages, 1):
         folder = session.run.stage_folder(number, stage.name)
@@ -189,6 +198,11 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         **processes.trainer_options(compute),
     )
     begun = processes.agreed(checkpoint.exists())
+    if begun and not zipfile.is_zipfile(checkpoint):
+        raise UserError(
+            f"{checkpoint} is damaged or cut off, so that no training can go on from it: put back a whole copy, or "
+            "remove it to begin the stage again."
+        )
     try:
         # Several processes would have to agree on the step to stop at: there Ctrl-C ends at once.
         with saving.hearing_interrupts() if processes.world == 1 else nullcontext():

@@ -29,7 +29,7 @@ def set_value(said: dict[str, Any], override: str, origin: str) -> None:
             raise UserError(f"{origin}: found {override!r}, but {section} is a value, not a section.")
     try:
         parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # or what looks like a date and is none
         raise UserError(f"{origin}: found {override!r}, whose value is not valid YAML.") from error
     if key == "method" and isinstance(parsed, str) and isinstance(said.get("method"), dict):
         said["method"]["name"] = parsed  # naming a method takes nothing back of what was set for it before
