@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 from common import CUDA, DEVICE, captured, flops, gpu_seconds, matrix_pace, parser, report, table
-from latency import CLASSES, NETWORKS
+from latency import make_network
 from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck
 
 from suture.models.folded import fold_batch_norms
-from suture.models.segmenter import build_segmenter
 
 BATCHES = (1, 16) if CUDA else (1,)
 WAYS = ("apart", "folded", "one kernel") if CUDA else ("apart", "folded")
@@ -45,9 +44,8 @@ def block(self: Bottleneck, images: Tensor) -> Tensor:
 
 def network(way: str) -> tuple[nn.Module, int]:
     """It, and the side of its images."""
-    architecture, encoder, stride, side = NETWORKS[DEVICE.type]
-    torch.manual_seed(0)
-    made = build_segmenter(architecture, encoder, CLASSES, stride).to(DEVICE).eval()
+    made, side, _ = make_network(DEVICE.type)
+    made.to(DEVICE).eval()
     if way != "apart":
         fold_batch_norms(made, torch.zeros(1, 3, side, side, device=DEVICE))
     if way == "one kernel":
@@ -90,9 +88,7 @@ def main() -> None:
     )
     print(table(cells, ("frames", *(f"{way}, ms" for way in WAYS), "by FLOPs, ms")))
     print(f"by FLOPs: at {ceiling / 1e12:.3g} TFLOP/s, a matrix product's pace; in brackets what ours reaches of it")
-    architecture, encoder, stride, side = NETWORKS[DEVICE.type]
-    named = f"{architecture}, {encoder}, output stride {stride}, {side}×{side}"
-    report("folded", {"rows": rows, "network": named, "ours": OURS}, said.json)
+    report("folded", {"rows": rows, "network": make_network(DEVICE.type)[2], "ours": OURS}, said.json)
 
 
 if __name__ == "__main__":

@@ -42,14 +42,20 @@ def frames(width: int, height: int, count: int = 8) -> list[np.ndarray]:
     return [cv2.resize(one, (width, height), interpolation=cv2.INTER_CUBIC) for one in coarse]
 
 
-def write_network(folder: Path, device: str) -> str:
-    """A model with random weights, which take as long as trained ones; what it is, in words."""
+def make_network(device: str) -> tuple[Segmenter, int, str]:
+    """A network with random weights, which take as long as trained ones; its side; what it is, in words."""
     architecture, encoder, stride, size = NETWORKS[device]
     torch.manual_seed(0)
+    words = f"{architecture}, {encoder}, output stride {stride}, {size}×{size}"
+    return build_segmenter(architecture, encoder, CLASSES, stride), size, words
+
+
+def write_network(folder: Path, device: str) -> str:
+    """That as a finished model; what it is, in words."""
+    segmenter, size, words = make_network(device)
     names = tuple(f"class {number}" for number in range(CLASSES))
-    segmenter = build_segmenter(architecture, encoder, CLASSES, stride)
     Model(segmenter, names, tuple(default_colors(names)), (size, size)).save(folder)
-    return f"{architecture}, {encoder}, output stride {stride}, {size}×{size}"
+    return words
 
 
 def milliseconds(predict: Callable[[np.ndarray], np.ndarray], inputs: list[np.ndarray], count: int) -> np.ndarray:

@@ -332,27 +332,26 @@ def film(facts: Facts) -> str:
     return table(rows, ("x264", "ms of a core", "ratio", "kB a frame", "ratio", "PSNR, dB"))
 
 
+def ways(row: Facts, ours: str) -> Sequence[Any]:
+    """What each way takes, with its ratio to the first; and the floor, with what ours reaches of it."""
+    (_, plain), *others = row["ms"].items()
+    shown = [f"{show(value)} ({ratio(plain, value)})" for _, value in others]
+    floor = row.get("floor_ms")
+    return plain, *shown, floor and f"{show(floor)} ({percent(floor, row['ms'][ours])})"
+
+
 def atrous(facts: Facts) -> str:
     def cells(row: Facts) -> Sequence[Any]:
-        (_, plain), *others = row["ms"].items()
-        shown = [f"{show(value)} ({ratio(plain, value)})" for _, value in others]
-        floor = row.get("floor_ms")
-        reached = floor and f"{show(floor)} ({percent(floor, row['ms']['ours'])})"
-        return f"{row['side']}×{row['side']}", row["frames"], row["dilation"], plain, *shown, reached
+        return f"{row['side']}×{row['side']}", row["frames"], row["dilation"], *ways(row, "ours")
 
     head = ("grid", "frames", "cells between taps", *(f"{way}, ms" for way in facts["rows"][0]["ms"]))
     return table(map(cells, facts["rows"]), (*head, "by FLOPs, ms"))
 
 
 def folded(facts: Facts) -> str:
-    def cells(row: Facts) -> Sequence[Any]:
-        (_, plain), *others = row["ms"].items()
-        shown = [f"{show(value)} ({ratio(plain, value)})" for _, value in others]
-        reached = f"{show(row['floor_ms'])} ({percent(row['floor_ms'], row['ms'][facts['ours']])})"
-        return row["batch"], plain, *shown, reached
-
+    rows = ((row["batch"], *ways(row, facts["ours"])) for row in facts["rows"])
     head = ("frames", *(f"{way}, ms" for way in facts["rows"][0]["ms"]), "by FLOPs, ms")
-    return f"{facts['network']}; ours: {facts['ours']}.\n\n{table(map(cells, facts['rows']), head)}"
+    return f"{facts['network']}; ours: {facts['ours']}.\n\n{table(rows, head)}"
 
 
 def bars() -> str:

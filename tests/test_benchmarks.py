@@ -245,7 +245,7 @@ def test_folded_batch_norms_are_held_against_those_apart(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folded, plot = load("folded"), load("plot")
-    monkeypatch.setitem(folded.NETWORKS, "cpu", ("deeplabv3plus", "mobilenet_v2", 16, 64))
+    monkeypatch.setitem(load("latency").NETWORKS, "cpu", ("deeplabv3plus", "mobilenet_v2", 16, 64))
     monkeypatch.setattr(folded, "matrix_pace", lambda: 1e9)
     facts = run(folded, monkeypatch, "", tmp_path, data=False)
     (row,) = facts["rows"]
