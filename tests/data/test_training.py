@@ -57,6 +57,19 @@ def test_numbers_every_usable_training_frame(frames: TrainingFrames) -> None:
     assert [frames.image(n)[0, 0, 0] for n in range(8)] == [0, 1, 2, 1, 3, 4, 0, 1]
 
 
+def test_a_view_without_a_circle_is_one_pixel() -> None:
+    class HalfInside(Counted):
+        def inside(self, video: str) -> np.ndarray:
+            inside = super().inside(video)
+            inside[:, 5:] = video == "whole"
+            return inside
+
+    videos = (video("whole", 2), video("half", 2))
+    frames = TrainingFrames(dataset(*videos), Labelling({"half": [0]}), HalfInside())
+    assert frames.in_view(1).tolist() == [[0]]
+    assert frames.in_view(2).tolist() == [[0] * 5 + [IGNORE] * 5] * 8
+
+
 def test_an_excluded_frame_is_not_labelled_either(frames: TrainingFrames) -> None:
     assert frames.labelled.tolist() == [0, 3]
     assert frames.unlabelled.tolist() == [1, 2, 4, 5, 6, 7]

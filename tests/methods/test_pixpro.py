@@ -60,9 +60,11 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
     stage.eval()
     batch = stage.render(stage.draw(WHOLE))
     with torch.no_grad():
-        x, keys = stage.online(batch.images), stage.momentum(batch.images)
+        x, keys = stage.online.projector.layers(stage.segmenter.features(batch.images)), stage.momentum(batch.images)
+        g = F.normalize(stage.transform(x), dim=1)  # of the projection as it is, then of unit length
+        x = F.normalize(x, dim=1)
         assert not torch.allclose(x, keys)
-        x, g, keys = (y.flatten(2).double() for y in (x, stage.transform(x), keys))
+        x, g, keys = (y.flatten(2).double() for y in (x, g, keys))
         losses = []
         for frame in range(4):
             for a, b in ((frame, frame + 4), (frame + 4, frame)):

@@ -3,11 +3,13 @@
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from suture.data.augment import Patches, ViewDraw, collate
+from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
 from suture.errors import UserError
@@ -107,6 +109,16 @@ class TrainingFrames:
         if self.is_labelled[number]:
             return self.pixels.labels(video.id, index)
         return self.pseudo.get(number)
+
+    def in_view(self, number: int) -> np.ndarray:
+        """0 for pixels in the view, `IGNORE` for the others, uint8; a single 0 where all are, as in most videos."""
+        return self._in_view[self.places[number][0].id]
+
+    @cached_property
+    def _in_view(self) -> dict[str, np.ndarray]:
+        inside = {video.id: self.pixels.inside(video.id) for video in self.videos}
+        everything = np.zeros((1, 1), np.uint8)
+        return {v: everything if i.all() else np.where(i, 0, IGNORE).astype(np.uint8) for v, i in inside.items()}
 
     def collate(self, numbers: Iterable[int], draws: Sequence[ViewDraw], confidence: bool = False) -> Patches:
         """Cut the drawn boxes out of the frames, their labels and, if asked, the labels' confidence."""

@@ -42,9 +42,11 @@ def cells(boxes: Tensor, flip: Tensor, size: tuple[int, int], stride: int) -> Ce
 
 def positive_pairs(a: Cells, b: Cells, distance: float = 0.7) -> Tensor:
     """B N N: which cells of the views `a` show the same place as which of the views `b`."""
-    # Not by matrix products, which lose the small differences between large coordinates.
-    apart = torch.cdist(a.centres, b.centres, compute_mode="donot_use_mm_for_euclid_dist")
-    return apart < distance * torch.maximum(a.diagonal, b.diagonal)[:, None, None]
+    # Not by matrix products, which lose the small differences between large coordinates; nor by torch.cdist, which
+    # gives each of these many short distances a block of threads of its own.
+    x, y = (a.centres[:, :, None, axis] - b.centres[:, None, :, axis] for axis in (0, 1))
+    limit = distance * torch.maximum(a.diagonal, b.diagonal)
+    return x.square_().add_(y.square_()) < limit.square()[:, None, None]
 
 
 def propagate(pixels: Tensor, values: Tensor, sharpness: float = 2.0) -> Tensor:

@@ -23,7 +23,7 @@ from suture.methods.semi import UnlabelledFrames
 from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.momentum import MomentumCopy
-from suture.models.projector import Projector
+from suture.models.projector import Projector, unit
 from suture.models.segmenter import set_dropout
 from suture.settings import Settings
 
@@ -128,8 +128,9 @@ class Propagation(Stage):
     def loss(self, batch: Views) -> Total:
         """−cos(z_i, x'_j) over the pairs of each frame: the first view's z with the second's x', and the reverse."""
         s = self.settings
-        pixels = self.online(batch.images)
-        propagated = propagate(pixels, self.transform(pixels), s.sharpness)
+        # As in the authors' code: g is of the projections as they are, and its values too have unit length.
+        projections = self.online.projector.layers(self.segmenter.features(batch.images))
+        propagated = propagate(unit(projections), unit(self.transform(projections)), s.sharpness)
         keys = _other_view(self.momentum(batch.images))
         loss, views = propagation_loss(propagated, keys, self.pairs(batch))
         return Total(loss, views / 2)  # per frame: its two directions are added

@@ -9,7 +9,6 @@ from pydantic import Field
 from torch import Tensor
 
 from suture.data.augment import Patches, ViewDraw, collate, draw_view
-from suture.data.classes import IGNORE
 from suture.data.training import Epochs, TrainingFrames
 from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_sum
 
@@ -27,21 +26,16 @@ class UnlabelledFrames:
 
     def __init__(self, frames: TrainingFrames) -> None:
         self.frames = frames
-        self.in_view = {
-            video.id: np.where(frames.pixels.inside(video.id), 0, IGNORE).astype(np.uint8) for video in frames.videos
-        }
+        frames.in_view(0)  # found here, and not once more in each of the loader's workers
 
     def collate(self, numbers: Sequence[int], draws: Sequence[ViewDraw]) -> Patches:
         """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
-        return collate(draws, [self.frames.image(n) for n in numbers], [self._in_view(n) for n in numbers])
+        return collate(draws, [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers])
 
     def box(self, number: int, draw: ViewDraw) -> np.ndarray:
         """The box of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
-        height, width = self._in_view(number).shape
+        height, width, _ = self.frames.image(number).shape
         return draw.box * (width, height, width, height)
-
-    def _in_view(self, number: int) -> np.ndarray:
-        return self.in_view[self.frames.places[number][0].id]
 
 
 class SemiSupervised(Stage):

@@ -72,8 +72,8 @@ class StrongBatch(NamedTuple):
     """Labelled views as the loader gives them."""
 
     views: Patches
-    inside: Layer
-    """Which pixels are inside the view of their video."""
+    in_view: Layer
+    """0 for pixels in the view of their video, `IGNORE` for the others."""
     donors: Tensor
     """B: whose colour statistics each view takes, as a place in the batch of all processes; mostly its own."""
     boxes: Tensor
@@ -86,7 +86,7 @@ class StrongViews:
     def __init__(self, stage: Stage, settings: StrongSettings) -> None:
         self.stage, self.settings, self.frames = stage, settings, stage.job.frames
         self.cases = self.frames.cases
-        self.inside = {v.id: self.frames.pixels.inside(v.id).astype(np.uint8) for v in self.frames.videos}
+        self.frames.in_view(0)  # found here, and not once more in each of the loader's workers
         self.order = Epochs(self.frames.labelled, stage.job.seed, stage.name)
         self.showing = self._by_class() if settings.rare else {}
 
@@ -131,7 +131,7 @@ class StrongViews:
             boxes.append(draw_patch(rng, s.cutmix))
         return StrongBatch(
             self.frames.collate(own, draws),
-            layer(draws, [self.inside[self.frames.places[number][0].id] for number in own]),
+            layer(draws, [self.frames.in_view(number) for number in own]),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
         )
@@ -139,7 +139,7 @@ class StrongViews:
     def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
         """Images and labels."""
         size, rank = self.stage.job.size, self.stage.job.rank
-        inside = nearest(batch.inside, batch.views.flip, size) > 0
+        inside = nearest(batch.in_view, batch.views.flip, size) != IGNORE
         images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
         patched = in_boxes(batch.boxes, size)
         return cut_mix(images, patched, rank), cut_mix(render_labels(batch.views, size), patched, rank)

@@ -22,5 +22,10 @@ class Projector(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """B D h w -> B out h w of unit vectors, always fp32: bf16 has too few digits for a length."""
-        return F.normalize(self.layers(features).float(), dim=1, eps=1e-6)
+        """B D h w -> B out h w of unit vectors."""
+        return unit(self.layers(features))
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """B D h w of unit length per pixel, always fp32: bf16 has too few digits for a length."""
+    return F.normalize(vectors.float(), dim=1, eps=1e-6)
