@@ -57,6 +57,8 @@ class StitchSettings(StrongSettings, SemiSettings):
     """The weight of what the teacher says, beside 1 of the labels."""
     confidence: float = Field(0.98, ge=0, le=1)
     """How sure a target must be of its class."""
+    drop_channels: float = Field(0, ge=0, le=1)
+    """The share of strong views of unlabelled frames of which a random half of the feature channels is dropped."""
     propagate: float = Field(0.8, ge=0, le=1)
     """How likely a label that was carried from the next frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
@@ -86,6 +88,8 @@ class StitchBatch(NamedTuple):
     """B · K, cut as the frames they belong to; None where nobody needs them."""
     nearness: Tensor
     """B K: the say of each neighbour, by its distance; 0 where there is none."""
+    channels: Tensor
+    """B D: the factor of each feature channel of the strong views, 0, 1 or 2."""
 
 
 class Neighbours(NamedTuple):
@@ -113,6 +117,7 @@ class StitchViews(NamedTuple):
     patched: Tensor
     """B H W: where that is another frame."""
     neighbours: Neighbours | None
+    channels: Tensor
 
 
 class Stitch(SemiSupervised):
@@ -140,12 +145,14 @@ class Stitch(SemiSupervised):
         s, step, frames = self.settings, part.step, self.job.frames
         own, everyone = self.unlabelled_places(part.own), self.unlabelled_places(part.all)
         cases = frames.cases[self.unlabelled_numbers(step, everyone)]
-        draws, donors, boxes = [], [], []
+        draws, donors, boxes, channels = [], [], [], []
         for place in own:
             rng = self.rng(step, f"unlabelled {place}")
             draws.append(draw_view(rng, s.strong))
             donors.append(draw_donor(rng, place - everyone.start, cases, s.restyle))
             boxes.append(draw_patch(rng, s.cutmix))
+            kept = 2 * rng.integers(2, size=self.segmenter.features_channels)
+            channels.append(kept if rng.random() < s.drop_channels else np.ones_like(kept))
 
         numbers = self.unlabelled_numbers(step, own)
         count = s.correspondence.neighbours if s.propagate else 0
@@ -159,6 +166,7 @@ class Stitch(SemiSupervised):
             torch.from_numpy(np.array(boxes, np.float32)),
             frames.collate([neighbour for neighbour, _ in found], alike) if count else None,
             torch.tensor(nearness).view(len(numbers), count),
+            torch.from_numpy(np.array(channels, np.float32)),
         )
 
     def render(self, batch: StitchBatch) -> StitchViews:
@@ -173,6 +181,7 @@ class Stitch(SemiSupervised):
             cut_mix(strong, patched, self.job.rank),
             patched,
             None if near is None else Neighbours(resample(near, size), render_labels(near, size), batch.nearness),
+            batch.channels,
         )
 
     # What is learnt
@@ -180,7 +189,11 @@ class Stitch(SemiSupervised):
     def loss(self, batch: StitchViews) -> Total:
         s = self.settings
         target, sure = (cut_mix(x, batch.patched, self.job.rank) for x in self.teach(batch))
-        logits = self.segmenter(torch.cat([batch.images, batch.strong]))
+        features = self.segmenter.features(torch.cat([batch.images, batch.strong]))
+        if s.drop_channels:
+            factors = torch.cat([torch.ones_like(batch.channels[:1]).expand(len(batch.images), -1), batch.channels])
+            features = features * factors[..., None, None]
+        logits = self.segmenter.classify(features, batch.images.shape[-2:])
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         return self.weighted_sum(
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
