@@ -128,6 +128,21 @@ def test_which_architectures_have_dropout(architecture: str) -> None:
     assert segmenter.has_active_dropout == (architecture in WITH_DROPOUT)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "encoder"),
+    [
+        ("segformer", "mit_b0"),  # stochastic depth, and dropout that is switched off
+        ("unet", "efficientnet-b0"),  # stochastic depth, and dropout of a classifier that is not there
+        ("upernet", "tu-convnext_atto"),
+        ("unet", "tu-sam2_hiera_tiny"),
+    ],
+)
+def test_what_encoders_hold_is_no_active_dropout(architecture: str, encoder: str) -> None:
+    segmenter = build_segmenter(architecture, encoder, classes=2)
+    assert any(isinstance(module, torch.nn.Dropout) for module in segmenter.modules())
+    assert not segmenter.has_active_dropout
+
+
 def test_ramp() -> None:
     assert ramp(torch.tensor([0.0, 0.5, 1.0])).tolist() == pytest.approx([math.exp(-5), math.exp(-1.25), 1])
 
