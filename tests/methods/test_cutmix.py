@@ -29,6 +29,20 @@ def test_half_of_the_views_get_a_patch() -> None:
     assert in_boxes(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), (4, 4)).all()
 
 
+@given(seed=st.integers(0, 2**31), batch=st.integers(1, 4), height=st.integers(1, 6), width=st.integers(1, 6))
+def test_mixes_as_the_slow_version(seed: int, batch: int, height: int, width: int) -> None:
+    """Pixel by pixel: that of the frame before where the pixel's middle lies in the box, else its own."""
+    rng = np.random.default_rng(seed)
+    boxes = torch.from_numpy(np.stack([draw_patch(rng, 0.7) for _ in range(batch)]).astype(np.float32))
+    images = torch.rand(batch, 3, height, width, generator=torch.Generator().manual_seed(seed))
+    mixed = cut_mix(images, in_boxes(boxes, (height, width)), rank=0)
+    for i, (left, top, right, bottom) in enumerate(boxes.tolist()):
+        for y in range(height):
+            for x in range(width):
+                inside = left <= (x + 0.5) / width < right and top <= (y + 0.5) / height < bottom
+                assert torch.equal(mixed[i, :, y, x], images[i - 1 if inside else i, :, y, x])
+
+
 @pytest.mark.parametrize("batch", [2, 3, 4, 7])
 def test_everyone_gives_a_patch_and_gets_one_of_another(batch: int) -> None:
     numbers = torch.arange(batch).view(-1, 1, 1).expand(-1, 2, 2)
