@@ -117,9 +117,11 @@ def test_draws_labelled_frames_as_the_baseline_and_only_unlabelled_beside_them(t
     assert sorted(unlabelled) == job.frames.unlabelled.tolist()
 
 
-def test_is_refused_without_dropout(tiny_job: Callable[..., Job]) -> None:
+def test_is_refused_without_dropout() -> None:
+    stage = UncertaintyAware("train", UncertaintySettings())
+    stage.refuse(build_segmenter("deeplabv3", "tu-test_resnet"))
     with pytest.raises(UserError, match=r"unet with tu-test_resnet has none: set model.architecture to .*deeplabv3"):
-        begun(tiny_job(architecture="unet"))
+        stage.refuse(build_segmenter("unet", "tu-test_resnet"))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
