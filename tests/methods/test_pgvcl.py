@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from stage_tester import EASY, QUICK, stages_of, train_accuracy
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
@@ -458,6 +459,22 @@ def test_learns_and_leaves_the_classifier_alone(tiny_job: Build, fit: Any, mode:
     assert job.segmenter.has_active_dropout
     assert all(p.requires_grad for p in job.segmenter.parameters())
     assert all(module.training for module in job.segmenter.modules())
+
+
+def test_overfits_a_few_frames(tiny_job: Build, fit: Any) -> None:
+    """All four stages: fine-tuning finds in the contrasted features what it needs, and the others learn it too."""
+    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="deeplabv3plus")
+    before = train_accuracy(job.segmenter, job)
+    supervised = {"steps": 20, "batch": 4, "optimizer": QUICK, "augment": EASY}
+    said = {"pretrain": supervised, "contrast": settings(steps=10), "finetune": supervised}
+    names = []
+    for stage in stages_of("pgvcl", said, job):
+        fit(stage, job)
+        names.append(stage.name)
+    assert names == ["pretrain", "contrast", "finetune"]
+    assert sorted(job.frames.pseudo) == job.frames.unlabelled.tolist()
+    assert before < 0.8
+    assert train_accuracy(job.segmenter, job) > 0.9
 
 
 def test_the_state_holds_all_that_a_resumed_stage_needs(tiny_job: Build) -> None:

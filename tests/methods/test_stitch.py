@@ -90,7 +90,7 @@ def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:
         for i in range(4):
             for y in range(32):
                 for x in range(32):
-                    source = 3 - i if batch.patched[i, y, x] else i
+                    source = i - 1 if batch.patched[i, y, x] else i
                     if batch.in_view[source, y, x]:
                         pixels += 1
                         sure, label = belief[source, :, y, x].max(0)

@@ -58,7 +58,7 @@ def test_patches_come_with_their_labels(tiny_job: Callable[..., Job]) -> None:
     for i, (left, top, right, bottom) in enumerate((batch.boxes * 32).tolist()):
         for y in range(32):
             for x in range(32):
-                source = 3 - i if left <= x + 0.5 < right and top <= y + 0.5 < bottom else i
+                source = i - 1 if left <= x + 0.5 < right and top <= y + 0.5 < bottom else i
                 assert found[1][i, y, x] == labels[source, y, x]
                 torch.testing.assert_close(found[0][i, :, y, x], images[source, :, y, x])
 

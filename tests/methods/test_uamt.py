@@ -117,15 +117,32 @@ def test_draws_labelled_frames_as_the_baseline_and_only_unlabelled_beside_them(t
     assert sorted(unlabelled) == job.frames.unlabelled.tolist()
 
 
-def test_is_refused_without_dropout(tiny_job: Callable[..., Job]) -> None:
+def test_is_refused_without_dropout() -> None:
+    stage = UncertaintyAware("train", UncertaintySettings())
+    stage.refuse(build_segmenter("deeplabv3", "tu-test_resnet"))
     with pytest.raises(UserError, match=r"unet with tu-test_resnet has none: set model.architecture to .*deeplabv3"):
-        begun(tiny_job(architecture="unet"))
+        stage.refuse(build_segmenter("unet", "tu-test_resnet"))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_which_architectures_have_dropout(architecture: str) -> None:
     segmenter = build_segmenter(architecture, "tu-test_resnet", classes=2)
     assert segmenter.has_active_dropout == (architecture in WITH_DROPOUT)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "encoder"),
+    [
+        ("segformer", "mit_b0"),  # stochastic depth, and dropout that is switched off
+        ("unet", "efficientnet-b0"),  # stochastic depth, and dropout of a classifier that is not there
+        ("upernet", "tu-convnext_atto"),
+        ("unet", "tu-sam2_hiera_tiny"),
+    ],
+)
+def test_what_encoders_hold_is_no_active_dropout(architecture: str, encoder: str) -> None:
+    segmenter = build_segmenter(architecture, encoder, classes=2)
+    assert any(isinstance(module, torch.nn.Dropout) for module in segmenter.modules())
+    assert not segmenter.has_active_dropout
 
 
 def test_ramp() -> None:

@@ -3,16 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
 from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
-from suture.methods.cutmix import draw_patch, in_boxes
 from suture.methods.stage import Job, Part
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
 from suture.models.segmenter import set_dropout
@@ -65,9 +60,9 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
                 for y in range(32):
                     for x in range(32):
                         if left <= x + 0.5 < right and top <= y + 0.5 < bottom:
-                            image[:, y, x] = batch.strong[view, 3 - i, :, y, x]
-                            belief[:, y, x] = probabilities[3 - i, :, y, x]
-                            seen[y, x] = in_view[3 - i, y, x]
+                            image[:, y, x] = batch.strong[view, i - 1, :, y, x]
+                            belief[:, y, x] = probabilities[i - 1, :, y, x]
+                            seen[y, x] = in_view[i - 1, y, x]
                 features = stage.segmenter.features(image[None]) * batch.channels[view, i][:, None, None]
                 losses = -stage.segmenter.classify(features, (32, 32))[0].log_softmax(0)
                 losses = losses.gather(0, belief.argmax(0)[None])[0]
@@ -122,22 +117,6 @@ def test_the_teacher_is_an_average_that_predicts_as_in_inference(tiny_job: Calla
     norm, student = (module.classifier.bn.running_mean for module in (stage.average.module, job.segmenter))
     assert not torch.equal(norm, student)  # buffers are averaged too
     assert norm.abs().sum() > 0
-
-
-@given(seed=st.integers(0, 2**31))
-def test_patches_lie_in_the_view(seed: int) -> None:
-    left, top, right, bottom = draw_patch(np.random.default_rng(seed), 1.0)
-    assert 0 <= left < right <= 1 + 1e-12
-    assert 0 <= top < bottom <= 1 + 1e-12
-    assert (right - left) * (bottom - top) <= 0.4 + 1e-12
-    assert not draw_patch(np.random.default_rng(seed), 0.0).any()
-
-
-def test_half_of_the_views_get_a_patch() -> None:
-    patches = np.stack([draw_patch(np.random.default_rng(seed), 0.5) for seed in range(400)])
-    assert np.any(patches, 1).mean() == pytest.approx(0.5, abs=0.08)
-    assert not in_boxes(torch.zeros(1, 4), (4, 4)).any()
-    assert in_boxes(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), (4, 4)).all()
 
 
 def test_has_as_many_supervised_steps_as_the_baseline() -> None:

@@ -222,17 +222,26 @@ def test_dropout_can_be_switched() -> None:
         assert not torch.equal(segmenter(images), segmenter(images))
 
 
-def test_stochastic_depth_is_dropout_too() -> None:
-    segmenter = build_segmenter("segformer", "mit_b0", classes=2).train()
-    assert segmenter.has_active_dropout
-    assert not build_segmenter("unet", "resnet18", classes=2).has_active_dropout
-    set_dropout(segmenter, active=False)
+@pytest.mark.parametrize(("architecture", "encoder"), [("segformer", "mit_b0"), ("unet", "efficientnet-b0")])
+def test_stochastic_depth_is_switched_with_dropout_but_is_none(architecture: str, encoder: str) -> None:
+    segmenter = build_segmenter(architecture, encoder, classes=2).train()
+    assert not segmenter.has_active_dropout
     images = torch.rand(2, 3, 32, 32)
-    for module in segmenter.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.eval()
-    with torch.no_grad():
-        assert torch.equal(segmenter(images), segmenter(images))
+    norms = [module for module in segmenter.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+
+    def differ() -> bool:
+        for norm in norms:
+            norm.eval()
+        with torch.no_grad():
+            first = segmenter(images)
+            return not all(torch.equal(segmenter(images), first) for _ in range(10))
+
+    torch.manual_seed(0)
+    assert differ()
+    segmenter.train()
+    set_dropout(segmenter, active=False)
+    assert all(norm.training for norm in norms)
+    assert not differ()
 
 
 @pytest.mark.parametrize(

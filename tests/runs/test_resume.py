@@ -1,12 +1,9 @@
 """A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
 
 import io
-import multiprocessing
 import os
-import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -18,12 +15,12 @@ import psutil
 import pytest
 import torch
 import yaml
+from resume_tester import begin, same
 from rich.console import Console
 
 from suture.errors import UserError
 from suture.files import read_json, write_json
 from suture.methods.pseudo import PseudoLabels
-from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import Bar, Checkpoint, read_curve
 from suture.runs.config import Config
 from suture.runs.run import train
@@ -49,20 +46,6 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(Bar, "on_train_batch_end", or_crash)
     return places
-
-
-def same(one: Path, other: Path) -> bool:
-    """Whether two runs ended with the same weights and saw the same losses on the way, each once."""
-    a, b = (read_tensors(folder / "model.safetensors") for folder in (one, other))
-    assert all(torch.equal(a[name], b[name]) for name in a | b)
-    for curve in sorted(one.glob("stages/*/metrics.csv")):
-        rows, others = (
-            [(row["step"], row["loss"], row["lr"]) for row in read_curve(folder / curve.relative_to(one))]
-            for folder in (one, other)
-        )
-        assert rows == others
-        assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
-    return True
 
 
 def finish(config: Config, folder: Path, crashes: list[tuple[str, int]], train: Callable[..., Any]) -> int:
@@ -148,22 +131,6 @@ def test_contrast_with_a_bank_crashed_after_every_batch(
     crashes += [("pretrain", 2), *(("contrast", batches) for batches in range(1, 7)), ("finetune", 1)]
     finish(config, tmp_path / "crashed", crashes, train_quietly)
     assert not crashes
-    assert same(tmp_path / "whole", tmp_path / "crashed")
-
-
-def test_stages_that_start_from_an_earlier_one_crashed_in_each_round(
-    small: Callable[..., Config],
-    crashes: list[tuple[str, int]],
-    train_quietly: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
-    """DMT goes back to the other model's weights, and its rounds replace each other's pseudo labels."""
-    lengths = ("method.pretrain.steps=1", "method.round.steps=2", "method.rates=[0.5, 1.0]")
-    batches = ("method.pretrain.batch=4", "method.round.batch=4", "compute.checkpoint_every=1")
-    config = small("method=dmt", *lengths, *batches)
-    train_quietly(config, tmp_path / "whole")
-    crashes += [("pretrain-b", 1), ("round-1-b", 1), ("round-1-a", 2), ("round-2-a", 1)]
-    assert finish(config, tmp_path / "crashed", crashes, train_quietly) == 5
     assert same(tmp_path / "whole", tmp_path / "crashed")
 
 
@@ -360,51 +327,56 @@ def test_ctrl_c_while_it_is_asked_whether_to_save_ends_a_step_later(
     assert steps_kept(tmp_path) == 3
 
 
-SLOWLY = """
-import sys, time
+WAITING = """
 from suture.cli import main
 from suture.runs.callbacks import Bar
 
 at_end = Bar.on_train_batch_end
 
-def slowly(*arguments):
+def wait(*arguments):
     at_end(*arguments)
     print("a batch", flush=True)
-    time.sleep(SECONDS)
+    input()
 
-Bar.on_train_batch_end = slowly
+Bar.on_train_batch_end = wait
 main()
 """
 
 
-@pytest.mark.parametrize(("times", "seconds", "step"), [(1, 3, 1), (2, 100, None)])
-def test_ctrl_c_of_a_terminal(
-    times: int, seconds: int, step: int | None, supervised: Callable[..., Config], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("times", "step"), [(1, 1), (2, None)])
+def test_ctrl_c_of_a_terminal(times: int, step: int | None, supervised: Callable[..., Config], tmp_path: Path) -> None:
     """It reaches the loader's processes too: they go on until the training ends, and end with it."""
-    file, folder = tmp_path / "config.yaml", tmp_path / "run"
+    file, folder, said = tmp_path / "config.yaml", tmp_path / "run", tmp_path / "said"
     file.write_text(yaml.safe_dump(supervised("compute.workers=2").model_dump(mode="json")))
-    command = [sys.executable, "-c", SLOWLY.replace("SECONDS", str(seconds)), "train", str(file), "-o", str(folder)]
+    command = [sys.executable, "-c", WAITING, "train", str(file), "-o", str(folder)]
+    pipe = subprocess.PIPE
+    heard = "\nEnds after this step; Ctrl-C again ends at once.\n"
     with (
-        (tmp_path / "said").open("w") as said,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, start_new_session=True) as training,
+        said.open("w") as errors,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True) as training,
     ):
         try:
+            assert training.stdin is not None
             assert training.stdout is not None
             assert training.stdout.readline() == b"a batch\n"
             loaders = psutil.Process(training.pid).children()
             assert len(loaders) == 2
-            for _ in range(times):
+            os.killpg(training.pid, signal.SIGINT)
+            while heard not in said.read_text():
+                time.sleep(0.01)
+            if times == 2:
                 os.killpg(training.pid, signal.SIGINT)
-                time.sleep(1)
-            assert training.wait(60) == 130
-            assert not psutil.wait_procs(loaders, timeout=10)[1]
+            else:
+                training.stdin.write(b"\n")  # the step comes to its end
+                training.stdin.flush()
+            assert training.wait() == 130
+            assert not psutil.wait_procs(loaders, timeout=60)[1]
         finally:
             training.kill()
     assert steps_kept(folder) == step
-    text = (tmp_path / "said").read_text()
+    text = said.read_text()
     assert f"asked to end; kept are {step or 0} steps" in text
-    assert text.count("\nEnds after this step; Ctrl-C again ends at once.\n") == 1
+    assert text.count(heard) == 1
     assert "Traceback" not in text
 
 
@@ -414,95 +386,13 @@ def steps_kept(folder: Path) -> int | None:
     return torch.load(checkpoint, weights_only=True)["global_step"] if checkpoint.exists() else None
 
 
-class Killer:
-    """Starts a run in a process of its own and kills it (SIGKILL) in a given stage, at a random moment."""
-
-    def __init__(self, config: Config, folder: Path, seed: int = 0) -> None:
-        self.config = config
-        self.folder = folder
-        self.random = random.Random(seed)
-        # Forked from a server that has imported everything once: a real process, without ten seconds of imports.
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["suture.runs.run"])
-
-    def start(self) -> Any:
-        process = self.context.Process(target=train, args=(self.config, self.folder))
-        process.start()
-        return process
-
-    def kill_in(self, stage: str, ready: Callable[[Path], bool], within: float, latest: Callable[[Path], bool]) -> bool:
-        """Kill once it is ready and a random moment later, at the latest then; give whether it was in that stage."""
-        process = self.start()
-        deadline = time.monotonic() + 120
-        while not ready(self.folder):
-            assert time.monotonic() < deadline, f"{stage} was never reached"
-            assert process.is_alive(), f"{stage} was missed"
-            time.sleep(0.001)
-        moment = time.monotonic() + self.random.uniform(0, within)
-        while time.monotonic() < moment and not latest(self.folder):
-            time.sleep(0.001)
-        process.kill()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-        return not (self.folder / "stages" / stage / "done.json").exists()
-
-
-def file(name: str) -> Callable[[Path], bool]:
-    """Whether a file or folder of the run is there."""
-    return lambda folder: (folder / name).exists()
-
-
-def rows(stage: str, count: int) -> Callable[[Path], bool]:
-    """Whether a stage's curve has so many lines."""
-    return lambda folder: len(read_curve(folder / "stages" / stage / "metrics.csv")) >= count
-
-
-def test_killed_in_every_stage_at_random_moments(
-    pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
-) -> None:
-    config = pgvcl(
-        "method.pretrain.steps=6",
-        "method.contrast.steps=6",
-        "method.finetune.steps=6",
-        "method.pseudo.batch=1",
-        "method.pseudo.flip=true",
-        "compute.checkpoint_every=2",
-        "evaluation.completion=true",
-    )
-    train_quietly(config, tmp_path / "whole")
-    curve = read_curve(tmp_path / "whole/stages/1-pretrain/metrics.csv")
-    step = 4 / statistics.median(row["images_per_second"] for row in curve[1:])
-    folder = tmp_path / "killed"
-    killer = Killer(config, folder)
-    hit = {
-        "start": killer.kill_in("1-pretrain", file(".lock"), 2 * step, rows("1-pretrain", 3)),
-        "pretrain": killer.kill_in("1-pretrain", rows("1-pretrain", 1), 2 * step, rows("1-pretrain", 3)),
-        "pretrain again": killer.kill_in("1-pretrain", rows("1-pretrain", 3), step, rows("1-pretrain", 5)),
-        "pseudo": killer.kill_in("2-pseudo", file("pseudo"), step, file("stages/2-pseudo/done.json")),
-        "contrast": killer.kill_in("3-contrast", rows("3-contrast", 2), 2 * step, rows("3-contrast", 4)),
-        "finetune": killer.kill_in("4-finetune", rows("4-finetune", 2), 2 * step, rows("4-finetune", 4)),
-    }
-    assert all(hit.values()), hit
-    last = killer.start()
-    while not (folder / "model.safetensors").exists():
-        assert last.is_alive()
-        time.sleep(0.001)
-    last.kill()  # in the evaluation
-    last.join()
-    train_quietly(config, folder)
-    assert same(tmp_path / "whole", folder)
-    assert (tmp_path / "whole/metrics.json").read_text() == (folder / "metrics.json").read_text()
-    assert not [path for path in folder.rglob(".*") if path.name != ".lock"], "what kills left behind is removed"
-
-
 def test_a_second_process_on_one_folder_is_refused_and_a_killed_one_is_no_hindrance(
     supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
     """With loader processes, which outlive a killed parent for a moment."""
     config = supervised("method.train.steps=1000", "compute.workers=1")
-    killer = Killer(config, tmp_path / "run")
-    first = killer.start()
-    while not rows("1-train", 1)(tmp_path / "run"):
+    first = begin(config, tmp_path / "run")
+    while not read_curve(tmp_path / "run/stages/1-train/metrics.csv"):
         time.sleep(0.01)
     try:
         with pytest.raises(UserError) as caught:

@@ -168,6 +168,16 @@ def test_without_unlabelled_frames_it_is_refused_before_they_are_stored(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_segmenter_that_a_method_cannot_use_is_refused_before_frames_are_stored(
+    small: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """And before the run is begun: with the architecture changed, it could not go on in the same folder."""
+    settings = ("method=uamt", "model.architecture=unet", f"data.cache={tmp_path / 'cache'}")
+    with pytest.raises(UserError, match="uamt measures uncertainty by dropout and unet with tu-test_resnet has none"):
+        train_quietly(small(*settings), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_batch_that_cannot_be_divided_is_refused(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],

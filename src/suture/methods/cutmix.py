@@ -32,7 +32,11 @@ def in_boxes(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
 def cut_mix(x: Tensor, patched: Tensor, rank: int) -> Tensor:
     """Put another sample where `patched` (B H W) says, in images (B 3 H W) or in what belongs to them (B H W).
 
-    The other one is as far from the end of the whole batch, of all processes, as this one is from its start.
+    The other one is the one before it in the whole batch, of all processes: then frames that come round again in a
+    batch, because few are labelled, meet themselves least, and nobody stays alone in an odd one.
+
+    >>> cut_mix(torch.tensor([[[1, 1]], [[2, 2]], [[3, 3]]]), torch.tensor([[[True, False]]] * 3), rank=0).tolist()
+    [[[3, 1]], [[1, 2]], [[2, 3]]]
     """
-    others = all_gather(x).flip(0)[rank * len(x) :][: len(x)]
+    others = all_gather(x).roll(1, 0)[rank * len(x) :][: len(x)]
     return torch.where(patched[:, None] if x.ndim == 4 else patched, others, x)

@@ -5,18 +5,18 @@ The plainest use of unlabelled frames, and what PGV-CL argues against: errors of
 
 from collections.abc import Iterator
 
-from suture.methods import stage
 from suture.methods.method import Method, method
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
 from suture.methods.stage import Stage, TrainingSettings
 from suture.methods.supervised import Supervised
+from suture.settings import Settings
 
 
 @method("selftraining")
 class SelfTraining(Method):
     """Pre-train, pseudo labels, go on with all frames alike."""
 
-    class Settings(stage.Settings):
+    class Settings(Settings):
         pretrain: TrainingSettings = TrainingSettings()
         pseudo: PseudoSettings = PseudoSettings()
         train: TrainingSettings = TrainingSettings()

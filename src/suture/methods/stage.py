@@ -151,6 +151,9 @@ class Stage(L.LightningModule, ABC):
         """The settings that say how many frames a step has: processes and accumulated parts share each of them."""
         return {"batch": self.settings.batch}
 
+    def refuse(self, segmenter: Segmenter) -> None:
+        """Raise `UserError` where the segmenter is none for this stage: asked before anything is written."""
+
     @abstractmethod
     def prepare(self) -> int:
         """Set up networks and pools from `self.job`; give the number of frames that make an epoch."""

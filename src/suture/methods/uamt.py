@@ -22,6 +22,7 @@ from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Part, Stage, Total
 from suture.models.momentum import MomentumCopy
+from suture.models.segmenter import Segmenter
 from suture.settings import Settings
 
 WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "dpt", "fpn", "pspnet")
@@ -68,12 +69,14 @@ class UncertaintyAware(SemiSupervised):
 
     settings: UncertaintySettings
 
-    def prepare(self) -> int:
-        if not self.segmenter.has_active_dropout:
+    def refuse(self, segmenter: Segmenter) -> None:
+        if not segmenter.has_active_dropout:
             raise UserError(
-                f"method: uamt measures uncertainty by dropout and {self.segmenter.architecture} with "
-                f"{self.segmenter.encoder_name} has none: set model.architecture to one of {', '.join(WITH_DROPOUT)}."
+                f"method: uamt measures uncertainty by dropout and {segmenter.architecture} with "
+                f"{segmenter.encoder_name} has none: set model.architecture to one of {', '.join(WITH_DROPOUT)}."
             )
+
+    def prepare(self) -> int:
         # Of the parameters only: in train mode, for its dropout, the teacher uses the statistics of its own batches.
         self.teacher = MomentumCopy(self.segmenter, buffers="keep")
         return super().prepare()

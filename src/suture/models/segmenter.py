@@ -7,6 +7,7 @@ from typing import Any
 
 import segmentation_models_pytorch as smp
 import torch
+from segmentation_models_pytorch.encoders._efficientnet import MBConvBlock
 from timm.layers import DropPath
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -76,7 +77,7 @@ class Segmenter(nn.Module):
         self.register_buffer("std", torch.tensor(normalise[1]).view(1, -1, 1, 1))
         # Sides are padded to a multiple of this, the coarsest grid inside; DPT's decoder halves its encoder's again.
         self.multiple = int(model.encoder.output_stride) * (2 if architecture == "dpt" else 1)
-        self.features_channels, self.stride = self._probe()
+        self.features_channels, self.stride, self.has_active_dropout = self._probe()
 
     def forward(self, images: Tensor) -> Tensor:
         """B 3 H W -> logits, B classes H W."""
@@ -98,11 +99,6 @@ class Segmenter(nn.Module):
             covered = [side * self.stride for side in logits.shape[-2:]]
             logits = F.interpolate(logits, covered, mode="bilinear", align_corners=False)
         return logits[..., : size[0], : size[1]]
-
-    @property
-    def has_active_dropout(self) -> bool:
-        """Whether some dropout has an effect in train mode."""
-        return any(_rate(module) > 0 for module in self.modules())
 
     def describe(self) -> dict[str, Any]:
         """All but the weights, as plain values for a JSON file; `from_description` builds the same again."""
@@ -129,17 +125,27 @@ class Segmenter(nn.Module):
         segmenter, _ = _assemble(**settings, normalise=normalise)
         return segmenter
 
-    def _probe(self) -> tuple[int, int]:
-        """Channels of the features and their stride, from a look at them."""
+    def _probe(self) -> tuple[int, int, bool]:
+        """Channels of the features, their stride, and whether some dropout acts in train mode, from a look at them.
+
+        Only dropout that images pass through counts: encoders hold some that was for classifying whole images. And
+        stochastic depth is none: it leaves out layers as a whole.
+        """
+        met: list[float] = []
+        dropouts = [module for module in self.modules() if isinstance(module, _DropoutNd)]
+        hooks = [module.register_forward_hook(lambda module, *_: met.append(module.p)) for module in dropouts]
         side = self.multiple * (8 if self.architecture == "pan" else 2)  # PAN pools thrice more
         self.eval()
         with torch.no_grad():
             features = self.backbone(torch.zeros(1, 3, side, side))
+            self.classifier(features)
         self.train()
+        for hook in hooks:
+            hook.remove()
         stride = side // features.shape[-1]
         if self.multiple % stride:  # an encoder of timm that takes the output stride, but not to heart
             raise ValueError(f"its features come at stride {stride}")
-        return features.shape[1], stride
+        return features.shape[1], stride, any(rate > 0 for rate in met)
 
 
 def build_segmenter(
@@ -182,8 +188,8 @@ def build_segmenter(
 def set_dropout(module: nn.Module, active: bool) -> None:
     """Switch all dropout and stochastic depth below `module` on or off, until its next `train()` or `eval()`."""
     for part in module.modules():
-        if isinstance(part, _DropoutNd | DropPath):
-            part.train(active)
+        if isinstance(part, _DropoutNd | DropPath | MBConvBlock):
+            part.training = active  # not of what is below: EfficientNet's blocks hold batch norms too
 
 
 class Backbone(nn.Module):
@@ -275,12 +281,6 @@ def _output_stride(architecture: str, asked: int | None) -> int | None:
     if asked not in offered:
         raise UserError(f"output_stride: {asked} found, expected {offered[0]} or {offered[1]} for {architecture}.")
     return asked
-
-
-def _rate(module: nn.Module) -> float:
-    if isinstance(module, DropPath):
-        return module.drop_prob or 0.0
-    return module.p if isinstance(module, _DropoutNd) else 0.0
 
 
 def _first_line(error: Exception) -> str:

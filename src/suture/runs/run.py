@@ -61,6 +61,9 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
+        for stage in stages:
+            if isinstance(stage, Stage):
+                stage.refuse(segmenter)
         processes.first_only(
             lambda: run.begin(
                 config,

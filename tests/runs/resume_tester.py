@@ -1,0 +1,65 @@
+"""What the tests of runs that end early share: a process that kills itself at a given place, and how ends compare."""
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from suture.models.pretrained import read_tensors
+from suture.runs.callbacks import read_curve
+from suture.runs.config import Config
+from suture.runs.run import train
+
+# Forked from a server that has imported everything once: real processes, without ten seconds of imports for each.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["suture.runs.run", "torch.utils.tensorboard"])
+
+
+def begin(config: Config, folder: Path, pattern: str | None = None, count: int = 1) -> Any:
+    """Start a run, or go on with it, in a process of its own.
+
+    It kills itself (SIGKILL) where the n-th file of a pattern is written but not yet renamed: always at the same place.
+    """
+    process = _context.Process(target=_train, args=(config, folder, pattern, count))
+    process.start()
+    return process
+
+
+def killed(config: Config, folder: Path, pattern: str, count: int = 1) -> bool:
+    """Start a run and wait for its end; give whether it was killed there."""
+    process = begin(config, folder, pattern, count)
+    process.join()
+    return process.exitcode == -signal.SIGKILL
+
+
+def _train(config: Config, folder: Path, pattern: str | None, count: int) -> None:
+    replace, left = os.replace, count
+
+    def replace_or_die(temporary: Path, path: Path) -> None:
+        nonlocal left
+        if pattern and path.is_relative_to(folder) and path.relative_to(folder).match(pattern):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+        replace(temporary, path)
+
+    os.replace = replace_or_die  # type: ignore[assignment]
+    train(config, folder, Console(quiet=True))
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two runs ended with the same weights and saw the same losses on the way, each once."""
+    a, b = (read_tensors(folder / "model.safetensors") for folder in (one, other))
+    assert all(torch.equal(a[name], b[name]) for name in a | b)
+    for curve in sorted(one.glob("stages/*/metrics.csv")):
+        rows, others = (
+            [(row["step"], row["loss"], row["lr"]) for row in read_curve(folder / curve.relative_to(one))]
+            for folder in (one, other)
+        )
+        assert rows == others
+        assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
+    return True
