@@ -146,6 +146,24 @@ def test_one_lucky_seed_is_not_the_best_beside_means_of_several(tmp_path: Path, 
     assert "and has 3 seeds or more" in table.notes[0]
 
 
+def test_a_row_of_which_one_seed_can_be_compared_is_not_the_best(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(3):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)})
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+        write_run(f"d__every-10__mixed__seed-{seed}", {"test": scores(0.9)}, size=128 if seed else 64)
+    (board,) = read_results(tmp_path).boards
+    assert [row[0].text for row in score_table(board).groups[0] if row[3].bold] == ["pgvcl"]
+
+
+def test_few_seeds_are_not_the_best_beside_several_that_cannot_be_compared(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    write_run("d__every-10__lucky__seed-0", {"test": scores(0.9)})
+    for seed in range(3):
+        write_run(f"d__every-10__larger__seed-{seed}", {"test": scores(0.6)}, size=128)
+    (board,) = read_results(tmp_path).boards
+    assert not any(cell.bold for row in score_table(board).groups[0] for cell in row)
+
+
 def test_seeds_of_one_row_that_differ_are_marked(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     write_run("d__every-10__supervised__seed-1", {"test": scores(0.5)}, size=128)

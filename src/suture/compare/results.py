@@ -169,8 +169,9 @@ class Group:
 
     @property
     def peers(self) -> list[Row]:
-        """The rows that can be compared with the group's reference: only among them is there a best one."""
-        return [row for row in self.rows if not differences(self.reference.runs[0], row.runs[0])]
+        """The rows of which every seed can be compared with the group's reference: only among them is there a best."""
+        first = self.reference.runs[0]
+        return [row for row in self.rows if not any(differences(first, run) for run in row.runs)]
 
 
 @dataclass

@@ -113,10 +113,11 @@ def _title(board: Board, column: Column) -> str:
 def best_rows(group: Group, column: Column) -> list[Row]:
     """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared.
 
-    One lucky seed does not win over means of several: rows of fewer than `ENOUGH` take part where none has so many.
+    One lucky seed does not win beside means of several: rows of fewer than `ENOUGH` take part where no row, comparable
+    or not, has so many.
     """
+    enough = min(ENOUGH, max(len(_values(row, column)) for row in group.rows))
     filled = [(row, values) for row in group.peers if (values := _values(row, column))]
-    enough = min(ENOUGH, max((len(values) for _, values in filled), default=0))
     means = [(row, round(100 * float(np.mean(values)), 2)) for row, values in filled if len(values) >= enough]
     found = {mean for _, mean in means}
     return [row for row, mean in means if mean == max(found)] if len(found) > 1 else []
