@@ -1,6 +1,7 @@
 """Tables of runs written by hand, against numbers worked out by hand."""
 
 import csv
+import io
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from by_hand import scores
+from rich.console import Console
 
-from suture.compare.compare import write_tables
+from suture.compare.compare import print_scores, write_tables
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
 from suture.compare.tables import cost_table, interval_table, paired_table, pooled_table, score_table, tables_of
@@ -238,6 +240,7 @@ def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_r
     table = interval_table(board)
     assert table is not None
     assert table.columns == ["Method", "Labelled", "Test (5 cases)"]
+    assert "that of a row's own score on d (hands): the cases of the set are drawn again" in table.notes[0]
     # the mean of the two seeds' lower ends, 0.4 and 0.5
     assert texts(table.groups[0])[0] == ["better", "10.0%", "60.00 [45.00, 80.00]"]
     assert "(validation has 4)" in "\n".join(score_table(board).notes)
@@ -246,6 +249,7 @@ def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_r
     assert paired.columns[2:] == ["per seed", "mean", "wins", "per seed", "mean", "wins", "over cases"]
     # every case gains the same: however cases are drawn, so does their mean
     assert texts(paired.groups[0])[0][-1] == "+10.00 [+10.00, +10.00]"
+    assert "difference between the row's two methods" in paired.notes[1]
 
 
 def test_cost(tmp_path: Path, write_run: Write) -> None:
@@ -325,6 +329,46 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     assert (float(line["mean"]), float(line["std"]), line["seeds"], line["best"]) == (0.56, 0.0, "2", "1")
     with written["runs.csv"].open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 6 * 2
+
+
+def test_a_terminal_gets_the_columns_it_can_hold_and_the_marks_explained(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(3):
+        for method, size in (("supervised", 64), ("without-unlabelled-frames", 64), ("larger", 128)):
+            metrics = {which: per_sequence(0.5 + 0.1 * seed, 0.6, 0.4, 0.8)["test"] for which in ("val", "test")}
+            metrics["completion"] = scores(0.9, per_sequence=True)
+            write_run(f"d__every-10__{method}__seed-{seed}", metrics, size=size)
+    (board,) = read_results(tmp_path).boards
+
+    def printed(width: int) -> str:
+        console = Console(file=io.StringIO(), record=True, width=width)
+        print_scores(board, console)
+        return console.export_text()
+
+    narrow = printed(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.count("60.00 ± 10.00 │ 60.00 ± 10.00 │ 90.00 ± 0.00 │") == 3, "no number is broken"
+    assert not any(title in narrow for title in ("per frame", "seqA", "Unlabelled"))
+    assert "† not comparable with supervised: size 128×128 instead of 64×64." in " ".join(narrow.split())
+    assert narrow.index("† not comparable") > narrow.index("larger†")
+    assert "per frame" in printed(160)
+    assert "seqA" not in printed(160)
+    assert "seqA" in printed(200)
+
+
+def test_why_a_run_failed_stands_above_the_tables(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    done, failed, left = "d__every-10__pgvcl__seed-0", "d__every-10__pgvcl__seed-2", "d__every-10__pgvcl__seed-3"
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "pgvcl", "runs": [done, failed, left]})
+    reason = "/data/Doe, John/case01.mp4 is cut off: copy it again."
+    write_json(tmp_path / "failed.json", {done: "of an earlier start", failed: reason})
+    for path in write_tables(tmp_path):
+        if path.suffix in (".md", ".tex", ".html"):
+            text = path.read_text(encoding="utf-8")
+            said = f"Failed: {failed}: case01.mp4 is cut off: copy it again."
+            assert text.index(said) < text.index("scores ("), "above the first table"
+            assert text.count("Failed: ") == 1
+            assert f"Not finished: 2 of 3 runs ({failed}, {left})." in text
+            assert "Doe" not in text, "folders can tell a patient's name"
 
 
 def test_a_sweep_becomes_a_picture(tmp_path: Path, write_run: Write) -> None:

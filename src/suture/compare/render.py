@@ -9,6 +9,7 @@ from importlib.resources import files
 from string import Template
 
 from rich.table import Table as Listing
+from rich.text import Text
 
 from suture.compare.tables import Cell, Table
 
@@ -67,7 +68,7 @@ def terminal(table: Table) -> Listing:
         listing.add_column(name, justify="right" if right else "left", overflow="fold")
     for group in table.groups:
         for row in group:
-            cells = [f"[bold]{cell.text}[/bold]" if cell.bold else f"{cell.text}{cell.mark}" for cell in row]
+            cells = [Text(f"{cell.text}{cell.mark}", "bold" if cell.bold else "") for cell in row]
             listing.add_row(*cells, end_section=row is group[-1])
     return listing
 
