@@ -228,6 +228,17 @@ def test_the_proposed_method_is_held_against_each_other_over_all_labellings(tmp_
     assert "of these runs on these videos" in table.notes[0]
 
 
+def test_a_pair_carries_the_marks_of_both(tmp_path: Path, write_run: Write) -> None:
+    names = []
+    for method, size in (("twice", 64), ("ours", 128), ("other", 256)):
+        names.append(f"d__every-10__{method}__seed-0")
+        write_run(names[-1], {"test": scores(0.5)}, size=size)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "proposed": "ours", "runs": names})
+    table = pooled_table(read_results(tmp_path).boards[0])
+    assert table is not None
+    assert [row[0] for row in texts(table.groups[0])] == ["ours − twice†", "ours − other‡†"]
+
+
 def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_run: Write) -> None:
     for seed in (0, 1):
         for method, gain in (("supervised", 0.0), ("better", 0.1)):
@@ -310,6 +321,8 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     assert "| **53.00 ± 0.00** |" in text
 
     text = latex(table)
+    begun, ended = (re.findall(rf"\\{word}{{([a-z*]+)}}", text) for word in ("begin", "end"))
+    assert begun == ["table*", "adjustbox", "tabular"] == ended[::-1]
     assert r"\multicolumn{2}{c}{Frames used}" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-7}\cmidrule(lr){8-9}" in text
     assert r"a\_b (1 of 2 seeds)\textsuperscript{$\dagger$} & 10.0\% &" in text

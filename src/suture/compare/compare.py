@@ -105,7 +105,7 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     texts = {
         "tables.md": "\n".join([*text, *(f"![{one.caption}]({one.name}.png)\n" for one in pictures)]),
         "tables.tex": "\n".join(
-            ["% needs \\usepackage{booktabs}", *(f"% {said}" for said in remarks), *map(latex, tables)]
+            ["% needs \\usepackage{booktabs,adjustbox}", *(f"% {said}" for said in remarks), *map(latex, tables)]
         ),
         "scores.csv": _csv(record for board in results.boards for record in tidy_scores(board)),
         "runs.csv": _csv(record for board in results.boards for record in _run_records(board)),

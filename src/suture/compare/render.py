@@ -43,11 +43,11 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table*` for the package booktabs; groups of rows are ruled off."""
+    """A `table*` for the packages booktabs and adjustbox, no wider than the page; groups of rows are ruled off."""
     lines = [r"\begin{table*}", r"\centering", rf"\caption{{{_latex_text(table.title)}}}"]
     lines += [rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', table.label)}}}"]
     alignment = "".join("r" if right else "l" for right in _right_aligned(table))
-    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+    lines += [r"\begin{adjustbox}{max width=\textwidth}", rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
     if table.heads:
         lines.append(_latex_row([rf"\multicolumn{{{span}}}{{c}}{{{_latex_text(head)}}}" for head, span in table.heads]))
         lines.append("".join(rf"\cmidrule(lr){{{first}-{last}}}" for first, last in _spans(table)))
@@ -55,7 +55,7 @@ def latex(table: Table) -> str:
     for group in table.groups:
         lines.append(r"\midrule")
         lines += [_latex_row([_latex_cell(cell) for cell in row]) for row in group]
-    lines += [r"\bottomrule", r"\end{tabular}", ""]
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", ""]
     lines += [rf"{{\footnotesize {_latex_text(note)}\par}}" for note in table.notes]
     return "\n".join([*lines, r"\end{table*}", ""])
 

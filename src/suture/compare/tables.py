@@ -155,7 +155,10 @@ def paired_table(board: Board) -> Table | None:
     groups = [rows for rows in groups if rows]
     if not groups:
         return None
-    notes = ["Difference of the overall mIoU in percent points; wins: seeds in which it is above zero."]
+    notes = [
+        "Difference of the overall mIoU in percent points, in the order of the seeds that both have; wins: seeds in "
+        "which it is above zero."
+    ]
     if resampled:
         notes.append(
             "Over cases: mean over a set's cases of the difference between the row's two methods (in each case the "
@@ -185,7 +188,7 @@ def pooled_table(board: Board) -> Table | None:
         pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
         if not pairs:
             continue
-        mark = next((row.mark for pair in pairs for row in pair if row.mark), "")
+        mark = "".join(_distinct(row.mark for pair in pairs for row in pair))
         cells = [Cell(f"{board.proposed} − {other}", mark=mark)]
         for which, key in itertools.product(board.sets, keys):
             apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
