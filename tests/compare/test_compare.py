@@ -1,6 +1,7 @@
 """A whole small comparison: killed, with a run that fails, gone on with, and tabulated."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,15 +76,21 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     assert list(outcome.failed) == [busy]
     assert "is in use by process" in outcome.failed[busy]
     assert len(outcome.finished) == 3
-    assert f"{busy} failed:" in console.export_text()
-    assert "Not finished: 1 of 4 runs" in (out / "tables.md").read_text()
+    printed = console.export_text(clear=False)
+    assert f"{busy} failed:" in printed
+    assert printed.index(f"failed: {busy}: ") < printed.index("scores (%)"), "above the tables"
+    written = (out / "tables.md").read_text()
+    assert "Not finished: 1 of 4 runs" in written
+    assert re.search(rf"Failed: {busy}: .*is in use by process", written)
 
     outcome = compare(file, out, devices="cpu", jobs=2, minutes=0, console=console)
     assert outcome.left == [busy]  # no time, so nothing is started
+    assert "Failed: " in (out / "tables.md").read_text(), "as it was when it was last started"
     outcome = compare(file, out, devices="cpu", console=console)
     assert (len(outcome.finished), outcome.failed, outcome.left) == (4, {}, [])
     assert {path: path.stat().st_mtime_ns for path in done} == done, "what was finished is left alone"
 
+    assert "ailed" not in (out / "tables.md").read_text()
     (board,) = read_results(out).boards
     supervised, pgvcl = board.rows
     assert (supervised.title, len(supervised.runs), supervised.labelled) == ("supervised", 2, "25.0%")

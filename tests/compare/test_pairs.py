@@ -1,8 +1,11 @@
 """The paired differences that docs/results.md states are those of the committed runs."""
 
+import io
 import re
+import runpy
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -16,16 +19,19 @@ ROW = re.compile(r"^\| (\S+) − (\S+) \| (every 20th|every 10th|both) \| (.*) \
 
 
 @cache
-def pairs(method: str, other: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "docs/results/pairs.py", FOLDER, method, other]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def pairs(method: str, other: str) -> str:
+    """What the script prints; in this process, as another one would load the libraries anew for every pair."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr("sys.argv", ["pairs.py", str(ROOT / FOLDER), method, other])
+        runpy.run_path(str(ROOT / "docs/results/pairs.py"), run_name="__main__")
+    return printed.getvalue()
 
 
 def test_the_stated_differences_are_those_of_the_runs() -> None:
     rows = ROW.findall((ROOT / "docs/results.md").read_text(encoding="utf-8"))
     assert len(rows) > 5
     for method, other, place, stated in rows:
-        printed = pairs(method, other).stdout
+        printed = pairs(method, other)
         for score, cell in zip(SCORES, stated.split(" | "), strict=True):
             found = re.search(rf": {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed)
             assert found, (method, other, score)
@@ -33,11 +39,12 @@ def test_the_stated_differences_are_those_of_the_runs() -> None:
 
 
 def test_methods_without_a_pair_are_told() -> None:
-    done = pairs("stitch", "nothing")
+    command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch", "nothing"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no dataset, labelling and seed of both stitch and nothing" in done.stderr
 
 
 @pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
-    assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice").stdout
+    assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice")

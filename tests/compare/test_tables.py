@@ -1,6 +1,7 @@
 """Tables of runs written by hand, against numbers worked out by hand."""
 
 import csv
+import io
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from by_hand import scores
+from rich.console import Console
 
-from suture.compare.compare import write_tables
+from suture.compare.compare import print_scores, write_tables
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
 from suture.compare.tables import cost_table, interval_table, paired_table, pooled_table, score_table, tables_of
@@ -146,6 +148,24 @@ def test_one_lucky_seed_is_not_the_best_beside_means_of_several(tmp_path: Path, 
     assert "and has 3 seeds or more" in table.notes[0]
 
 
+def test_a_row_of_which_one_seed_can_be_compared_is_not_the_best(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(3):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)})
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+        write_run(f"d__every-10__mixed__seed-{seed}", {"test": scores(0.9)}, size=128 if seed else 64)
+    (board,) = read_results(tmp_path).boards
+    assert [row[0].text for row in score_table(board).groups[0] if row[3].bold] == ["pgvcl"]
+
+
+def test_few_seeds_are_not_the_best_beside_several_that_cannot_be_compared(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    write_run("d__every-10__lucky__seed-0", {"test": scores(0.9)})
+    for seed in range(3):
+        write_run(f"d__every-10__larger__seed-{seed}", {"test": scores(0.6)}, size=128)
+    (board,) = read_results(tmp_path).boards
+    assert not any(cell.bold for row in score_table(board).groups[0] for cell in row)
+
+
 def test_seeds_of_one_row_that_differ_are_marked(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     write_run("d__every-10__supervised__seed-1", {"test": scores(0.5)}, size=128)
@@ -208,6 +228,17 @@ def test_the_proposed_method_is_held_against_each_other_over_all_labellings(tmp_
     assert "of these runs on these videos" in table.notes[0]
 
 
+def test_a_pair_carries_the_marks_of_both(tmp_path: Path, write_run: Write) -> None:
+    names = []
+    for method, size in (("twice", 64), ("ours", 128), ("other", 256)):
+        names.append(f"d__every-10__{method}__seed-0")
+        write_run(names[-1], {"test": scores(0.5)}, size=size)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "proposed": "ours", "runs": names})
+    table = pooled_table(read_results(tmp_path).boards[0])
+    assert table is not None
+    assert [row[0] for row in texts(table.groups[0])] == ["ours − twice†", "ours − other‡†"]
+
+
 def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_run: Write) -> None:
     for seed in (0, 1):
         for method, gain in (("supervised", 0.0), ("better", 0.1)):
@@ -220,6 +251,7 @@ def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_r
     table = interval_table(board)
     assert table is not None
     assert table.columns == ["Method", "Labelled", "Test (5 cases)"]
+    assert "that of a row's own score on d (hands): the cases of the set are drawn again" in table.notes[0]
     # the mean of the two seeds' lower ends, 0.4 and 0.5
     assert texts(table.groups[0])[0] == ["better", "10.0%", "60.00 [45.00, 80.00]"]
     assert "(validation has 4)" in "\n".join(score_table(board).notes)
@@ -228,6 +260,7 @@ def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_r
     assert paired.columns[2:] == ["per seed", "mean", "wins", "per seed", "mean", "wins", "over cases"]
     # every case gains the same: however cases are drawn, so does their mean
     assert texts(paired.groups[0])[0][-1] == "+10.00 [+10.00, +10.00]"
+    assert "difference between the row's two methods" in paired.notes[1]
 
 
 def test_cost(tmp_path: Path, write_run: Write) -> None:
@@ -288,6 +321,8 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     assert "| **53.00 ± 0.00** |" in text
 
     text = latex(table)
+    begun, ended = (re.findall(rf"\\{word}{{([a-z*]+)}}", text) for word in ("begin", "end"))
+    assert begun == ["table*", "adjustbox", "tabular"] == ended[::-1]
     assert r"\multicolumn{2}{c}{Frames used}" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-7}\cmidrule(lr){8-9}" in text
     assert r"a\_b (1 of 2 seeds)\textsuperscript{$\dagger$} & 10.0\% &" in text
@@ -307,6 +342,46 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     assert (float(line["mean"]), float(line["std"]), line["seeds"], line["best"]) == (0.56, 0.0, "2", "1")
     with written["runs.csv"].open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 6 * 2
+
+
+def test_a_terminal_gets_the_columns_it_can_hold_and_the_marks_explained(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(3):
+        for method, size in (("supervised", 64), ("without-unlabelled-frames", 64), ("larger", 128)):
+            metrics = {which: per_sequence(0.5 + 0.1 * seed, 0.6, 0.4, 0.8)["test"] for which in ("val", "test")}
+            metrics["completion"] = scores(0.9, per_sequence=True)
+            write_run(f"d__every-10__{method}__seed-{seed}", metrics, size=size)
+    (board,) = read_results(tmp_path).boards
+
+    def printed(width: int) -> str:
+        console = Console(file=io.StringIO(), record=True, width=width)
+        print_scores(board, console)
+        return console.export_text()
+
+    narrow = printed(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.count("60.00 ± 10.00 │ 60.00 ± 10.00 │ 90.00 ± 0.00 │") == 3, "no number is broken"
+    assert not any(title in narrow for title in ("per frame", "seqA", "Unlabelled"))
+    assert "† not comparable with supervised: size 128×128 instead of 64×64." in " ".join(narrow.split())
+    assert narrow.index("† not comparable") > narrow.index("larger†")
+    assert "per frame" in printed(160)
+    assert "seqA" not in printed(160)
+    assert "seqA" in printed(200)
+
+
+def test_why_a_run_failed_stands_above_the_tables(tmp_path: Path, write_run: Write) -> None:
+    two_methods(write_run)
+    done, failed, left = "d__every-10__pgvcl__seed-0", "d__every-10__pgvcl__seed-2", "d__every-10__pgvcl__seed-3"
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "pgvcl", "runs": [done, failed, left]})
+    reason = "/data/Doe, John/case01.mp4 is cut off: copy it again."
+    write_json(tmp_path / "failed.json", {done: "of an earlier start", failed: reason})
+    for path in write_tables(tmp_path):
+        if path.suffix in (".md", ".tex", ".html"):
+            text = path.read_text(encoding="utf-8")
+            said = f"Failed: {failed}: case01.mp4 is cut off: copy it again."
+            assert text.index(said) < text.index("scores ("), "above the first table"
+            assert text.count("Failed: ") == 1
+            assert f"Not finished: 2 of 3 runs ({failed}, {left})." in text
+            assert "Doe" not in text, "folders can tell a patient's name"
 
 
 def test_a_sweep_becomes_a_picture(tmp_path: Path, write_run: Write) -> None:

@@ -1,6 +1,7 @@
 """Which frames and pixels are embedded, and that their features are the network's own."""
 
 import shutil
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -19,21 +20,23 @@ from suture.report.embeddings import FRAMES, covering, embeddings, pixel_feature
 from suture.report.facts import read_runs
 
 PLACES = st.dictionaries(
-    st.tuples(st.sampled_from("abc"), st.integers(0, 9)), st.sets(st.integers(0, 5)), min_size=1, max_size=20
+    st.tuples(st.sampled_from("abc"), st.integers(0, 9)), st.sets(st.integers(0, 7), max_size=4), min_size=1, max_size=9
 )
 
 
-@given(PLACES)
-def test_frames_cover_what_can_be_covered(shown: dict[tuple[str, int], set[int]]) -> None:
-    chosen = covering(shown, len(shown))
-    assert sorted(chosen) == sorted(shown), "asked for all of them"
-    five = covering(shown, FRAMES)
-    assert len(five) == min(FRAMES, len(shown))
-    covered = set().union(*(shown[place] for place in five))
-    if len(shown) <= FRAMES:
-        assert covered == set().union(*shown.values())
-    most = max(len(classes) for classes in shown.values())
-    assert len(covered) >= most
+@given(PLACES, st.integers(1, 4))
+def test_frames_show_every_class_whenever_so_many_can(shown: dict[tuple[str, int], set[int]], count: int) -> None:
+    """Against the plain way: every choice of so many frames."""
+    chosen = covering(shown, count)
+    assert len(set(chosen)) == min(count, len(shown))
+    every = set().union(*shown.values())
+    they_can = any(set().union(*one) == every for one in combinations(shown.values(), min(count, len(shown))))
+    assert (set().union(*(shown[place] for place in chosen)) == every) == they_can
+
+
+def test_the_frame_that_shows_most_may_be_the_wrong_one() -> None:
+    shown = {("a", 0): {0, 1, 2, 3}, ("a", 1): {0, 1, 4}, ("b", 0): {2, 3, 5}, ("b", 1): {0}}
+    assert covering(shown, 2) == [("a", 1), ("b", 0)]
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -79,8 +82,8 @@ def test_before_and_after(context: Context) -> None:
     found = embeddings(context)
     assert found is not None
     assert len(found.places) == FRAMES
-    labelled = {(video, index) for video in context.first.videos("train") for index in context.first.labelled(video)}
-    assert set(found.places) <= labelled
+    assert found.new
+    assert {video for video, _ in found.places} <= {"case03", "case04"}, "nothing that was learnt from"
     supervised, pgvcl = found.runs
     assert (supervised.before.title, supervised.after.title) == ("starting weights", "final model")
     assert (pgvcl.before.title, pgvcl.after.title) == ("before contrast (after pretrain)", "after contrast")
@@ -92,6 +95,27 @@ def test_before_and_after(context: Context) -> None:
     again = embeddings(Context(context.runs[1:], frames=False, console=context.console))
     assert again is not None
     assert np.array_equal(again.runs[0].after.points, pgvcl.after.points), "the same every time"
+
+
+def test_without_masks_of_new_videos_it_is_labelled_frames(runs: Runs, console: Console) -> None:
+    context = Context(read_runs([runs.unmasked]), frames=False, console=console)
+    found = embeddings(context)
+    assert found is not None
+    assert not found.new
+    run = context.first
+    assert set(found.places) <= {(name, index) for name in run.videos("train") for index in run.labelled(name)}
+
+
+def test_all_frames_are_looked_at_where_some_do_not_show_every_class(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = embeddings(context)
+    monkeypatch.setattr("suture.report.embeddings._LOOKED_AT", 1)
+    again = embeddings(context)
+    assert every is not None
+    assert again is not None
+    assert len(again.places) == FRAMES
+    assert again.missing == every.missing
 
 
 def test_weights_that_are_gone(runs: Runs, tmp_path: Path, console: Console) -> None:

@@ -55,6 +55,7 @@ def test_two_runs_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> 
     assert sum(worst["scores"][1:]) < sum(best["scores"][1:])
     titles = [panel["title"] for panel in viewers["pseudo"]["panels"]]
     assert titles == ["truth", "pseudo label of pgvcl", "supervised, final", "pgvcl, final"]
+    assert "5 frames of new videos that together show" in page
     assert "before contrast (after pretrain)" in page
     assert "starting weights" in page
     assert page.count('class="scatter"') == 4
@@ -93,7 +94,8 @@ def test_where_it_goes(runs: Runs, console: Console) -> None:
 
 def test_without_masks_it_says_what_can_be_said(runs: Runs, tmp_path: Path, console: Console) -> None:
     page = write_report([runs.unmasked], tmp_path / "r.html", console=console).read_text()
-    assert "No new video has masks" in page
+    assert "No new video has masks: how good" in page
+    assert "labelled training frames that together show" in page
     assert "Completion was not measured" in page
     assert "only their confidence is known" in page
     assert "Confidence over the distance" in page

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from rich.table import Table as Listing
 from suture.compare.plan import Plan, read_plan, refuse_changed
 from suture.compare.queue import Outcome, devices_of, is_finished, train_all
 from suture.compare.render import Section, latex, markdown, page, terminal
-from suture.compare.results import OVERALL, Board, read_results
+from suture.compare.results import OVERALL, Board, Results, read_results
 from suture.compare.sweep import sweep_pictures
-from suture.compare.tables import Record, score_table, tables_of, tidy_scores
+from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.runs.folder import Run
@@ -43,13 +44,14 @@ def compare(
         refuse_changed(plan, out)
         plan.write(out)
         outcome = train_all(plan, out, chosen, jobs, minutes, console)
+        # Above the tables, which lack what failed.
+        for name, error in outcome.failed.items():
+            console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
         if outcome.finished:
             write_tables(out)
             for board in read_results(out).boards:
-                console.print(terminal(score_table(board, videos=False)))
+                print_scores(board, console)
             console.print(f"Tables: {out / 'tables.html'}, .md, .tex; scores.csv", highlight=False, soft_wrap=True)
-    for name, error in outcome.failed.items():
-        console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
     if outcome.left:
         console.print(
             f"Left for want of time: {number(len(outcome.left), 'run')}; start the same command again to go on.",
@@ -74,6 +76,17 @@ def listing(plan: Plan, out: Path) -> Listing:
     return table
 
 
+def print_scores(board: Board, console: Console) -> None:
+    """The scores in as much detail as the terminal is wide, and below them what their marks mean."""
+    tables = [score_table(board, detail) for detail in DETAILS]
+    unlimited = console.options.update(width=10_000)
+    fitting = (one for one in tables if console.measure(terminal(one), options=unlimited).maximum <= console.width)
+    table = next(fitting, tables[-1])
+    console.print(terminal(table))
+    for note in table.notes:
+        console.print(note, markup=False, highlight=False)
+
+
 def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     """Write the tables of all finished runs in a folder: Markdown, LaTeX, CSV, pictures of sweeps, and one page.
 
@@ -81,10 +94,7 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     """
     out = out or folder
     results = read_results(folder)
-    remarks = []
-    if results.missing:
-        total = len(results.missing) + sum(len(board.runs) for board in results.boards)
-        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({', '.join(results.missing)}).")
+    remarks = _remarks(results)
     sections, pictures = [], []
     for board in results.boards:
         of_board = list(sweep_pictures(board))
@@ -94,7 +104,9 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     text = [f"## {results.title}\n", *(f"{remark}\n" for remark in remarks), *map(markdown, tables)]
     texts = {
         "tables.md": "\n".join([*text, *(f"![{one.caption}]({one.name}.png)\n" for one in pictures)]),
-        "tables.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(map(latex, tables)),
+        "tables.tex": "\n".join(
+            ["% needs \\usepackage{booktabs,adjustbox}", *(f"% {said}" for said in remarks), *map(latex, tables)]
+        ),
         "scores.csv": _csv(record for board in results.boards for record in tidy_scores(board)),
         "runs.csv": _csv(record for board in results.boards for record in _run_records(board)),
         "tables.html": page(results.title, remarks, sections),
@@ -105,6 +117,26 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
         with replacing(out / f"{one.name}.png") as temporary:
             temporary.write_bytes(one.png)
     return [out / name for name in (*texts, *(f"{one.name}.png" for one in pictures))]
+
+
+def _remarks(results: Results) -> list[str]:
+    """What stands above the tables: which runs failed, and why, and which are not there."""
+    remarks = [f"Failed: {name}: {_without_folders(reason)}" for name, reason in results.failed.items()]
+    if results.missing:
+        total = len(results.missing) + sum(len(board.runs) for board in results.boards)
+        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({', '.join(results.missing)}).")
+    return remarks
+
+
+def _without_folders(sentence: str) -> str:
+    """A sentence for a page that is passed on: of a path only its last part, since folders can tell a patient's name.
+
+    These may hold blanks, so everything up to the last separator goes; the terminal and the log have the whole.
+
+    >>> _without_folders("cannot read /data/Doe, John/videos/case01.mp4: mend it.")
+    'cannot read case01.mp4: mend it.'
+    """
+    return re.sub(r"\S*[/\\](.*[/\\])?", "", sentence)
 
 
 def _run_records(board: Board) -> Iterator[Record]:

@@ -21,6 +21,8 @@ FORMAT = 1
 """The newest comparison file this version reads."""
 PLAN = "plan.json"
 """What a comparison's folder says about the order of its runs, and which method the others are compared with."""
+FAILED = "failed.json"
+"""Why runs failed when they were last started, by their names."""
 _NAME = re.compile(r"[A-Za-z0-9.+-]+(_[A-Za-z0-9.+-]+)*")
 _ANY_LABELLING = {"every": None, "ratio": None, "list": None}
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from suture.compare.plan import Place, Plan, Planned
+from suture.compare.plan import FAILED, Place, Plan, Planned
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
@@ -140,6 +140,7 @@ class _Queue:
         self.free = [device for _ in range(jobs) for device in devices]
         self.slots = len(self.free)
         self.times = Times(out / TIMES)
+        self.reasons: dict[str, str] = read_json(out / FAILED) if (out / FAILED).exists() else {}
         self.console = console
 
     def work(self) -> Outcome:
@@ -189,6 +190,8 @@ class _Queue:
             self.running.append(self._start(run, self.free.pop(0)))
 
     def _start(self, run: Planned, device: Device) -> _Process:
+        if self.reasons.pop(run.name, None):
+            write_json(self.out / FAILED, self.reasons)
         config = self.out / "configs" / f"{run.name}.yaml"
         said = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
         write_text(config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
@@ -227,6 +230,7 @@ class _Queue:
                 self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
             else:
                 self.failed[name] = last_error(process.handle.returncode, process.log, process.log_begins)
+                write_json(self.out / FAILED, self.reasons | self.failed)
                 self._say(f"[red]{name} failed:[/red] {escape(self.failed[name])} ({process.log})")
 
     def _give_up(self) -> None:

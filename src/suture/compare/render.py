@@ -9,6 +9,7 @@ from importlib.resources import files
 from string import Template
 
 from rich.table import Table as Listing
+from rich.text import Text
 
 from suture.compare.tables import Cell, Table
 
@@ -42,11 +43,11 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table*` for the package booktabs; groups of rows are ruled off."""
+    """A `table*` for the packages booktabs and adjustbox, no wider than the page; groups of rows are ruled off."""
     lines = [r"\begin{table*}", r"\centering", rf"\caption{{{_latex_text(table.title)}}}"]
     lines += [rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', table.label)}}}"]
     alignment = "".join("r" if right else "l" for right in _right_aligned(table))
-    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+    lines += [r"\begin{adjustbox}{max width=\textwidth}", rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
     if table.heads:
         lines.append(_latex_row([rf"\multicolumn{{{span}}}{{c}}{{{_latex_text(head)}}}" for head, span in table.heads]))
         lines.append("".join(rf"\cmidrule(lr){{{first}-{last}}}" for first, last in _spans(table)))
@@ -54,7 +55,7 @@ def latex(table: Table) -> str:
     for group in table.groups:
         lines.append(r"\midrule")
         lines += [_latex_row([_latex_cell(cell) for cell in row]) for row in group]
-    lines += [r"\bottomrule", r"\end{tabular}", ""]
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", ""]
     lines += [rf"{{\footnotesize {_latex_text(note)}\par}}" for note in table.notes]
     return "\n".join([*lines, r"\end{table*}", ""])
 
@@ -67,7 +68,7 @@ def terminal(table: Table) -> Listing:
         listing.add_column(name, justify="right" if right else "left", overflow="fold")
     for group in table.groups:
         for row in group:
-            cells = [f"[bold]{cell.text}[/bold]" if cell.bold else f"{cell.text}{cell.mark}" for cell in row]
+            cells = [Text(f"{cell.text}{cell.mark}", "bold" if cell.bold else "") for cell in row]
             listing.add_row(*cells, end_section=row is group[-1])
     return listing
 

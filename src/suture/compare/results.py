@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from suture.compare.plan import PLAN, Place, labelling_name
+from suture.compare.plan import FAILED, PLAN, Place, labelling_name
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.files import read_json, read_yaml
@@ -169,8 +169,9 @@ class Group:
 
     @property
     def peers(self) -> list[Row]:
-        """The rows that can be compared with the group's reference: only among them is there a best one."""
-        return [row for row in self.rows if not differences(self.reference.runs[0], row.runs[0])]
+        """The rows of which every seed can be compared with the group's reference: only among them is there a best."""
+        first = self.reference.runs[0]
+        return [row for row in self.rows if not any(differences(first, run) for run in row.runs)]
 
 
 @dataclass
@@ -219,6 +220,8 @@ class Results:
     title: str
     boards: list[Board]
     missing: list[str]
+    failed: dict[str, str]
+    """Why runs that are missing failed, as far as that is known."""
 
 
 def read_results(folder: Path) -> Results:
@@ -243,7 +246,10 @@ def read_results(folder: Path) -> Results:
         of_dataset = [run for run in runs if run.place.dataset == dataset]
         if of_dataset:
             boards.append(_board(dataset, of_dataset, order, reference, plan.get("proposed", "")))
-    return Results(plan.get("title", folder.name), boards, [name for name in planned if name not in found])
+    missing = [name for name in planned if name not in found]
+    reasons = _read_if_there(folder / FAILED)
+    failed = {name: reasons[name] for name in missing if name in reasons}
+    return Results(plan.get("title", folder.name), boards, missing, failed)
 
 
 def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], reference: str, proposed: str) -> Board:

@@ -6,7 +6,7 @@ A table is titles, cells and notes; `render` turns it into Markdown, LaTeX and H
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -23,6 +23,10 @@ MINIMUM_CASES = Protocol.minimum_cases
 ENOUGH = 3
 """With fewer seeds a difference may be chance."""
 GIB = 2**30
+
+Detail = Literal["videos", "sets", "primary"]
+"""The scores of single videos too; those of the sets; or only each set's primary one, as 80 columns hold."""
+DETAILS: tuple[Detail, ...] = get_args(Detail)
 
 Record = dict[str, Any]
 """A line of a CSV file."""
@@ -83,22 +87,28 @@ def score_columns(board: Board) -> list[Column]:
     return columns
 
 
-def score_table(board: Board, videos: bool = True) -> Table:
-    """Mean ± deviation over seeds of every method, the best of each labelling in bold; also of single videos."""
-    columns = [column for column in score_columns(board) if videos or column.where == OVERALL]
+def score_table(board: Board, detail: Detail = "videos") -> Table:
+    """Mean ± deviation over seeds of every method, the best of each labelling in bold."""
+    columns = score_columns(board)
+    shares = ["Labelled", "Unlabelled"]
+    if detail != "videos":
+        columns = [column for column in columns if column.where == OVERALL]
+    if detail == "primary":
+        columns = [column for column in columns if column.key == board.primary]
+        shares = ["Labelled"]
     per_sequence = board.runs[0].per_sequence
-    heads = [("", 1), ("Frames used", 2)]
+    heads = [("", 1), ("Frames used", len(shares))]
     for which in board.sets:
         span = sum(column.which == which for column in columns)
         heads.append((f"{SETS[which]} mIoU" if per_sequence and span > 1 else SETS[which], span))
-    titles = [_title(board, column) for column in columns]
+    titles = [column.title if detail == "primary" else _title(board, column) for column in columns]
     seeds = max(len(row.runs) for row in board.rows)
-    groups = [_score_rows(group, columns, seeds) for group in board.groups]
+    groups = [_score_rows(group, columns, shares, seeds) for group in board.groups]
     return Table(
         title=f"{board.title}: scores (%)",
         label=f"scores-{board.dataset}",
         heads=heads,
-        columns=["Method", "Labelled", "Unlabelled", *titles],
+        columns=["Method", *shares, *titles],
         groups=groups,
         notes=_score_notes(board),
     )
@@ -113,10 +123,11 @@ def _title(board: Board, column: Column) -> str:
 def best_rows(group: Group, column: Column) -> list[Row]:
     """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared.
 
-    One lucky seed does not win over means of several: rows of fewer than `ENOUGH` take part where none has so many.
+    One lucky seed does not win beside means of several: rows of fewer than `ENOUGH` take part where no row, comparable
+    or not, has so many.
     """
+    enough = min(ENOUGH, max(len(_values(row, column)) for row in group.rows))
     filled = [(row, values) for row in group.peers if (values := _values(row, column))]
-    enough = min(ENOUGH, max((len(values) for _, values in filled), default=0))
     means = [(row, round(100 * float(np.mean(values)), 2)) for row, values in filled if len(values) >= enough]
     found = {mean for _, mean in means}
     return [row for row, mean in means if mean == max(found)] if len(found) > 1 else []
@@ -144,11 +155,15 @@ def paired_table(board: Board) -> Table | None:
     groups = [rows for rows in groups if rows]
     if not groups:
         return None
-    notes = ["Difference of the overall mIoU in percent points; wins: seeds in which it is above zero."]
+    notes = [
+        "Difference of the overall mIoU in percent points, in the order of the seeds that both have; wins: seeds in "
+        "which it is above zero."
+    ]
     if resampled:
         notes.append(
-            "Over cases: mean of the differences per case (mean over seeds) and the 95 % interval of that mean when "
-            "cases are resampled."
+            "Over cases: mean over a set's cases of the difference between the row's two methods (in each case the "
+            "mean over seeds), and the 95 % interval of that mean when these cases are drawn again with replacement: "
+            "of these trainings on other cases, not of other trainings."
         )
     return Table(
         title=f"{board.title}: paired differences",
@@ -173,7 +188,7 @@ def pooled_table(board: Board) -> Table | None:
         pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
         if not pairs:
             continue
-        mark = next((row.mark for pair in pairs for row in pair if row.mark), "")
+        mark = "".join(_distinct(row.mark for pair in pairs for row in pair))
         cells = [Cell(f"{board.proposed} − {other}", mark=mark)]
         for which, key in itertools.product(board.sets, keys):
             apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
@@ -220,7 +235,10 @@ def interval_table(board: Board) -> Table | None:
         columns=["Method", "Labelled", *(f"{SETS[which]} ({board.cases(which)} cases)" for which in resampled)],
         groups=groups,
         notes=[
-            "Cases are resampled, 2000 times; mean over seeds of the score and of the interval's ends.",
+            f"The interval is that of a row's own score on {board.title}: the cases of the set are drawn again with "
+            "replacement, 2000 times, and the training stays as it is. It is of these trainings on other cases, not of "
+            "other trainings, nor of a difference between rows. Mean over seeds of the score and of the interval's "
+            "ends.",
             *_mark_notes(board),
         ],
     )
@@ -299,12 +317,12 @@ def tidy_scores(board: Board) -> Iterator[Record]:
                     }
 
 
-def _score_rows(group: Group, columns: Sequence[Column], seeds: int) -> list[list[Cell]]:
+def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str], seeds: int) -> list[list[Cell]]:
     best = [best_rows(group, column) for column in columns]
     rows = []
     for row in group.rows:
         title = row.title if len(row.runs) == seeds else f"{row.title} ({len(row.runs)} of {seeds} seeds)"
-        cells = [Cell(title, mark=row.mark), Cell(row.labelled), Cell(row.unlabelled)]
+        cells = [Cell(title, mark=row.mark), *[Cell(row.labelled), Cell(row.unlabelled)][: len(shares)]]
         for column, winners in zip(columns, best, strict=True):
             values = [100 * value for value in _values(row, column)]
             cells.append(Cell(_spread(values, 2), bold=any(row is winner for winner in winners)))

@@ -1,7 +1,11 @@
-"""How features of pixels lie to each other before and after contrast: t-SNE on a few frames that show every class."""
+"""How features of pixels lie to each other before and after contrast: t-SNE on a few frames that show every class.
+
+The frames are of new videos: where the labels were learnt, classes lie further apart than they do where it matters.
+"""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,9 +27,8 @@ from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model
 from suture.report.charts import scatter
 from suture.report.context import Context
-from suture.report.facts import RunFacts
 from suture.report.models import FinishedModel, Place
-from suture.report.pictures import data_uri, sample, scene
+from suture.report.pictures import Frames, data_uri, sample, scene
 from suture.runs.callbacks import bar
 from suture.runs.fit import starting_segmenter
 
@@ -34,7 +37,7 @@ _POINTS = 500
 """Pixels that are shown, over all classes."""
 _PER_CLASS = 100
 _LOOKED_AT = 150
-"""Labelled frames among which those that show every class are sought."""
+"""Frames among which those that show every class are sought first; all of them where these do not do."""
 _LEAST_PIXELS = 20
 """A frame with fewer pixels of a class does not show it."""
 _SIDE = 200
@@ -77,6 +80,8 @@ class Embeddings:
     """What the section shows."""
 
     places: list[Place]
+    new: bool
+    """Whether the frames are of new videos; else they are labelled ones that were learnt from."""
     pixels: Pixels
     runs: list[RunEmbeddings]
     missing: list[str]
@@ -93,17 +98,17 @@ class _Pair:
 
 
 def embeddings(context: Context) -> Embeddings | None:
-    """The features of labelled training frames in every finished run; None where there are none to look at."""
+    """The features of a few frames in every finished run; None where there are none to look at."""
     dataset = context.dataset
     if dataset is None or not context.models:
         return None
-    masks = _labelled_masks(context.first, dataset)
-    shown = {place: _shown(mask) for place, mask in masks.items()}
+    new = {video.id: video.with_mask for video in context.new_videos if video.with_mask}
+    shown = _classes_shown(context, dataset, new or _labelled(context, dataset))
     places = covering(shown, FRAMES)
     if not places:
         return None
-    size = context.first.config.data.height_width
-    pixels = sample_pixels([_at_size(masks[place], size) for place in places], len(dataset.classes))
+    masks = [_mask(context, dataset, place) for place in places]
+    pixels = sample_pixels(masks, len(dataset.classes))
     if len(pixels.classes) < 4:
         return None
     found = []
@@ -119,9 +124,9 @@ def embeddings(context: Context) -> Embeddings | None:
                 both.append(Embedding(title, *_reduced(features, pixels.classes)))
                 progress.advance(task)
             found.append(RunEmbeddings(number, pair.about, *both))
-    covered = set().union(*(shown[place] for place in places))
+    covered = _together(shown, places)
     missing = [name for number, name in enumerate(dataset.classes.names) if number not in covered]
-    return Embeddings(places, pixels, found, missing) if found else None
+    return Embeddings(places, bool(new), pixels, found, missing) if found else None
 
 
 def embeddings_section(context: Context, found: Embeddings | None) -> dict[str, Any] | None:
@@ -138,6 +143,7 @@ def embeddings_section(context: Context, found: Embeddings | None) -> dict[str, 
             }
             for name, index in found.places
         ],
+        "new": found.new,
         "missing": found.missing,
         "points": len(found.pixels.classes),
         "classes": np.unique(found.pixels.classes).tolist(),
@@ -164,13 +170,24 @@ def embeddings_section(context: Context, found: Embeddings | None) -> dict[str, 
 
 
 def covering(shown: Mapping[Place, set[int]], count: int) -> list[Place]:
-    """So many frames that together show as many classes as can be; then those that show the rarest ones again.
+    """So many frames that together show every class, if so many can, and else as many classes as one after the other
+    adds; the frames that are left to choose show the rarest ones again.
 
     >>> covering({("a", 0): {0, 1}, ("a", 1): {0}, ("a", 2): {0, 2}, ("b", 0): {0, 1}}, 3)
     [('a', 0), ('a', 2), ('b', 0)]
     """
-    seen: dict[int, int] = {}
-    chosen: list[Place] = []
+    every = _together(shown, shown)
+    chosen = _one_by_one(shown, [], count)
+    # The frame that shows most may be the wrong one to begin with.
+    if _together(shown, chosen) != every and (found := _showing(shown, every, count)):
+        chosen = _one_by_one(shown, found, count)
+    return sorted(chosen)
+
+
+def _one_by_one(shown: Mapping[Place, set[int]], chosen: Sequence[Place], count: int) -> list[Place]:
+    """The chosen frames, and one more at a time: that which adds the most classes, of another video if it can be."""
+    chosen = list(chosen)
+    seen = Counter(number for place in chosen for number in shown[place])
 
     def gain(place: Place) -> tuple[int, int, float]:
         new = sum(number not in seen for number in shown[place])
@@ -180,9 +197,33 @@ def covering(shown: Mapping[Place, set[int]], count: int) -> list[Place]:
     while len(chosen) < min(count, len(shown)):
         best = max((place for place in shown if place not in chosen), key=gain)
         chosen.append(best)
-        for number in shown[best]:
-            seen[number] = seen.get(number, 0) + 1
-    return sorted(chosen)
+        seen.update(shown[best])
+    return chosen
+
+
+def _showing(shown: Mapping[Place, set[int]], wanted: set[int], count: int) -> list[Place] | None:
+    """At most `count` frames that together show all that is wanted; None where there are none.
+
+    Tries the frames that show the rarest class, each with what it leaves to the others.
+    """
+    if not wanted:
+        return []
+    # Of frames that show the same of it, one is enough: there are few kinds of frames.
+    kinds = {frozenset(classes & wanted): place for place, classes in shown.items()}
+    if not count or len(wanted) > count * max(map(len, kinds)):
+        return None
+    rarest = min(sorted(wanted), key=lambda number: sum(number in kind for kind in kinds))
+    others = {place: set(kind) for kind, place in kinds.items()}
+    for kind in sorted((kind for kind in kinds if rarest in kind), key=lambda kind: (-len(kind), kinds[kind])):
+        rest = _showing(others, wanted - kind, count - 1)
+        if rest is not None:
+            return [kinds[kind], *rest]
+    return None
+
+
+def _together(shown: Mapping[Place, set[int]], places: Iterable[Place]) -> set[int]:
+    """The classes that frames show together."""
+    return set().union(*(shown[place] for place in places))
 
 
 def sample_pixels(masks: Sequence[np.ndarray], classes: int) -> Pixels:
@@ -272,22 +313,33 @@ def _before_and_after(model: FinishedModel, classes: int, context: Context) -> _
     return _Pair("it has no contrast stage, so its starting weights and the end", ("starting weights", start), final)
 
 
-def _labelled_masks(run: RunFacts, dataset: Dataset) -> dict[Place, np.ndarray]:
-    """The class ids in the view of labelled frames, of some where there are many."""
-    labelled = {name: run.labelled(name) for name in run.videos("train")}
-    masks = {}
-    for name, indices in sample(labelled, _LOOKED_AT).items():
-        video = dataset[name]
-        for index in indices:
-            if video.frames[index].mask is not None:
-                masks[name, index] = video.view.crop(dataset.read_mask(video, index))
-    return masks
+def _labelled(context: Context, dataset: Dataset) -> dict[str, list[int]]:
+    """The labelled frames of the first run whose masks are still there."""
+    run = context.first
+    return {name: [i for i in run.labelled(name) if i in dataset[name].masks] for name in run.videos("train")}
 
 
-def _shown(mask: np.ndarray) -> set[int]:
-    numbers, counts = np.unique(mask[mask != IGNORE], return_counts=True)
-    return set(numbers[counts >= _LEAST_PIXELS].tolist())
+def _classes_shown(context: Context, dataset: Dataset, frames: Frames) -> dict[Place, set[int]]:
+    """The classes that frames show: of some frames, and of all where five of these do not show every class."""
+    some = sample(frames, _LOOKED_AT)
+    shown = dict(_look(context, dataset, some))
+    rest = {name: [i for i in indices if i not in some.get(name, ())] for name, indices in frames.items()}
+    if any(rest.values()) and len(_together(shown, covering(shown, FRAMES))) < len(dataset.classes):
+        shown |= _look(context, dataset, rest)
+    return shown
 
 
-def _at_size(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    return cv2.resize(mask, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+def _look(context: Context, dataset: Dataset, frames: Frames) -> Iterator[tuple[Place, set[int]]]:
+    with bar("look for classes", sum(map(len, frames.values())), context.console) as (progress, task):
+        for name, indices in frames.items():
+            for index in indices:
+                numbers, counts = np.unique(_mask(context, dataset, (name, index)), return_counts=True)
+                yield (name, index), set(numbers[counts >= _LEAST_PIXELS].tolist()) - {IGNORE}
+                progress.advance(task)
+
+
+def _mask(context: Context, dataset: Dataset, place: Place) -> np.ndarray:
+    """The class ids of a frame in its view, at the size that the first run computes in."""
+    video = dataset[place[0]]
+    mask = video.view.crop(dataset.read_mask(video, place[1]))
+    return cv2.resize(mask, context.first.config.data.height_width[::-1], interpolation=cv2.INTER_NEAREST_EXACT)

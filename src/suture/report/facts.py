@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from suture.runs.config import Config, differences
 from suture.runs.effort import effort
 from suture.runs.fit import AnyStage
 from suture.runs.folder import Run
+from suture.words import number
+
+_LONGEST = 20
+"""Characters of a name that stand over a panel or a column without running into its neighbour."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class RunFacts:
     """One run, as its folder tells it."""
 
     name: str
+    """Its folder's, or what sets it apart from the runs beside it."""
     run: Run
     config: Config
     data: dict[str, Any]
@@ -122,6 +127,7 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
         raise UserError("A report needs at least one run folder.")
     folders = [Path(os.path.abspath(folder)) for folder in folders]
     runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    runs = [replace(run, name=name) for run, name in zip(runs, _told_apart(runs), strict=True)]
     first = runs[0]
     for other in runs[1:]:
         for what in ("dataset", "protocol", "classes"):
@@ -150,8 +156,8 @@ def _read(folder: Path, name: str) -> RunFacts:
     starts = read_json(folder / "environment.json")["starts"]
     shots = folder / "shots.json"
     stages = []
-    for number, stage in enumerate(config.build_method().stages(), 1):
-        of_stage = run.stage_folder(number, stage.name)
+    for place, stage in enumerate(config.build_method().stages(), 1):
+        of_stage = run.stage_folder(place, stage.name)
         done = of_stage / "done.json"
         stages.append(
             StageFacts(
@@ -178,3 +184,27 @@ def _names(folders: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     raise UserError(f"{folders[0]} is given twice: name each run once.")
+
+
+def _told_apart(runs: Sequence[RunFacts]) -> list[str]:
+    """What differs between the runs, where the folders' names are too long to stand side by side and it is enough.
+
+    A comparison's folders say it themselves, `DATASET__LABELLING__METHOD__seed-0`, with the comparison's own names of
+    methods; of others the configs tell.
+    """
+    names = [run.name for run in runs]
+    if len(runs) == 1 or max(map(len, names)) <= _LONGEST:
+        return names
+    said = [name.split("__") for name in names]
+    if min(map(len, said)) < 4:
+        said = [_told(run) for run in runs]
+    common = set(said[0]).intersection(*said[1:])
+    short = [" · ".join(part for part in parts if part not in common) for parts in said]
+    return short if all(short) and len(set(short)) == len(short) else names
+
+
+def _told(run: RunFacts) -> list[str]:
+    """What runs side by side may differ in, as a reader would say it."""
+    height, width = run.config.data.height_width
+    labels = number(len(run.data["labelled"]), "label")
+    return [run.config.method["name"], labels, run.config.model.encoder, f"{height}×{width}", f"seed {run.config.seed}"]

@@ -1,7 +1,9 @@
 """The figures of a paper as files: comparison grids, pseudo labels beside the truth, embeddings, the video."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,6 +20,8 @@ from suture.report.side_by_side import SideBySide, painted
 _DPI = 200
 _CELL = 1.7
 """Inches."""
+_TITLE = 24
+"""Characters that stand over a cell."""
 
 
 def write_figures(
@@ -37,8 +41,8 @@ def write_figures(
         drawn["pseudo-labels.png"] = grid(context, pseudo, list(pseudo.chosen))
     if embedded is not None:
         for one in embedded.runs:
-            name = f"embeddings-{context.runs[one.number].name}.png".replace("/", "-")
-            drawn[name] = _embeddings(context, one, embedded.pixels.classes)
+            name = re.sub(r"[^\w.,+=-]+", "-", context.runs[one.number].name)
+            drawn[f"embeddings-{name}.png"] = _embeddings(context, one, embedded.pixels.classes)
     written = []
     for name, figure in drawn.items():
         written.append(folder / name)
@@ -71,7 +75,7 @@ def grid(context: Context, gallery: Gallery, places: Sequence[Place]) -> Figure:
             axes.set(xticks=[], yticks=[])
         row[0].set_ylabel(f"{place[0]}, {place[1]}", fontsize=6)
     for axes, title in zip(cells[0], ["frame", *(panel.title for panel in gallery.panels)], strict=True):
-        axes.set_title(title, fontsize=8)
+        axes.set_title(fill(title, _TITLE), fontsize=8)
     _legend(figure, context, range(len(context.classes)))
     return figure
 

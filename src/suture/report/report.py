@@ -96,7 +96,7 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
         "classes": context.classes,
         "palettes": {"dataset": context.colors.tolist(), "safe": default_colors(context.classes)},
         "findings": findings(context, sets(context.runs)),
-        "facts": [facts_of(run) for run in context.runs],
+        "facts": facts_of(context.runs),
         "sets": scored,
         "set_titles": [(one["key"], one["title"]) for one in scored],
         "columns": columns(scored),

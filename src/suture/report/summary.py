@@ -92,8 +92,13 @@ def title(runs: Sequence[RunFacts]) -> str:
     return f"{runs[0].data['dataset']}: {named}"
 
 
-def facts_of(run: RunFacts) -> dict[str, str]:
-    """A run in a few lines."""
+def facts_of(runs: Sequence[RunFacts]) -> list[dict[str, str]]:
+    """Each run in a few lines; with its folder where the page has another name for it."""
+    renamed = any(run.run.folder.name not in run.name for run in runs)
+    return [({"folder": run.run.folder.name} if renamed else {}) | _facts(run) for run in runs]
+
+
+def _facts(run: RunFacts) -> dict[str, str]:
     config, environment = run.config, run.environment
     train = run.videos("train")
     usable = sum(video["frames"] - len(video["excluded"]) for video in train.values())
