@@ -100,6 +100,25 @@ def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:
     torch.testing.assert_close(total.loss / total.weight, supervised + 0.7 * loss / pixels, rtol=1e-4, atol=1e-5)
 
 
+def test_channels_of_strong_views_are_dropped(tiny_job: Callable[..., Job]) -> None:
+    """A half of them in a share of the views; the others, and all labelled ones, keep theirs."""
+    stage = still(begun(tiny_job(), drop_channels=0.5, confidence=0))
+    drawn = torch.cat([stage.draw(WHOLE._replace(step=step)).channels for step in range(8)])
+    dropped = (drawn == 0).any(1)
+    assert 0 < dropped.sum() < len(drawn)
+    assert (drawn[~dropped] == 1).all()
+    assert set(drawn[dropped].unique().tolist()) == {0, 2}
+
+    batch = stage.render(stage.draw(WHOLE))._replace(channels=torch.zeros(4, stage.segmenter.features_channels))
+    seen: list[Tensor] = []
+    classify = stage.segmenter.classify
+    stage.segmenter.classify = lambda x, size: (seen.append(x), classify(x, size))[1]  # type: ignore[method-assign]
+    stage.loss(batch)
+    student = seen[-1]  # after its teacher
+    assert student[:4].any(1).all()
+    assert not student[4:].any()
+
+
 def moved(cells: int, nearness: float = 1.0) -> tuple[Tensor, Neighbours]:
     """A scene that moved `cells` to the left between the labelled frame and the unlabelled one.
 

@@ -118,6 +118,7 @@ class StitchViews(NamedTuple):
     """B H W: where that is another frame."""
     neighbours: Neighbours | None
     channels: Tensor
+    """As in `StitchBatch`."""
 
 
 class Stitch(SemiSupervised):
@@ -191,8 +192,7 @@ class Stitch(SemiSupervised):
         target, sure = (cut_mix(x, batch.patched, self.job.rank) for x in self.teach(batch))
         features = self.segmenter.features(torch.cat([batch.images, batch.strong]))
         if s.drop_channels:
-            factors = torch.cat([torch.ones_like(batch.channels[:1]).expand(len(batch.images), -1), batch.channels])
-            features = features * factors[..., None, None]
+            features = features * F.pad(batch.channels, (0, 0, len(batch.images), 0), value=1)[..., None, None]
         logits = self.segmenter.classify(features, batch.images.shape[-2:])
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         return self.weighted_sum(
