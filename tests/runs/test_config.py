@@ -43,12 +43,17 @@ def test_every_preset_fits_every_method(preset: str, method: str) -> None:
 
 
 def test_a_section_of_a_preset_is_undone_by_null() -> None:
-    assert load_config(Path("x"), "demo").data.labelling.every == 10
+    assert load_config(Path("x"), "vocalfolds").data.labelling.every == 10
     for override in ("data.labelling=null", "data.labelling.every=null"):
-        config = load_config(Path("x"), "demo", [override])
+        config = load_config(Path("x"), "vocalfolds", [override])
         assert config.data.labelling == LabellingSettings()
-        assert config.data.size == 96
+        assert config.data.size == 256
     assert load_config(Path("x"), overrides=["data.labelling=null"]).data.labelling == LabellingSettings()
+
+
+@pytest.mark.parametrize("preset", ["demo", "fast"])
+def test_a_preset_for_any_dataset_takes_all_its_labels(preset: str) -> None:
+    assert load_config(Path("x"), preset).data.labelling == LabellingSettings()
 
 
 def test_the_paper_presets_say_what_the_paper_says() -> None:
