@@ -1,6 +1,7 @@
 """Every command, thin: parse, call, print."""
 
 import os
+import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -167,12 +168,15 @@ def select(
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
+    from suture.data.labelling import from_list
     from suture.data.sources import load_dataset
 
     dataset = load_dataset(path, source, **_options(option))
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
     masked = sum(len(video.with_mask) for video in dataset)
     left = f", none of the {number(masked, 'frame')} that have a mask" if masked and list is None else ""
+    if list is not None and (excluded := from_list(list, dataset).count - chosen.count):
+        left = f"; {number(excluded, 'frame')} of {list} left out, as excluded"
     left += "; there are no more" if budget is not None and chosen.count < budget else ""
     for note in dataset.notes:
         _say(err, note)
@@ -425,6 +429,12 @@ def _say(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _same_command() -> str:
+    """The command that goes on with what this one has begun, to be copied: by force `predict` would begin anew."""
+    words = sys.argv[1:]
+    return shlex.join(["suture", *(word for word in words if not (word == "--force" and "predict" in words))])
+
+
 def _first() -> bool:
     """Whether this process prints, of those that torchrun started."""
     return os.environ.get("RANK", "0") == "0"
@@ -445,7 +455,7 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code in (130, 143):  # Typer's answer to Ctrl-C, a training's to SIGTERM
-            err.print("Stopped; start the same command again to go on.")
+            _say(err, f"Stopped; to go on: {_same_command()}")
         raise
 
 

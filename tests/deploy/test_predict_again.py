@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -173,7 +174,7 @@ def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment:
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert said.endswith("Stopped; start the same command again to go on.\n")
+    assert said.endswith(f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}\n")
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
     assert left == {"masks", ".journal.jsonl"}  # nothing half-written, and what is done is known
 

@@ -187,6 +187,17 @@ def test_run_that_is_not_finished(runs: Runs, tmp_path: Path) -> None:
     assert "Completion was not measured" not in alone
 
 
+def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console) -> None:
+    """Killed while its frames were stored: there is nothing to say of it."""
+    run = copied(runs.pgvcl, tmp_path, "begun")
+    for file in ("model.json", "model.safetensors", "metrics.json"):
+        (run / file).unlink()
+    shutil.rmtree(run / "stages")
+    with pytest.raises(UserError, match="has not a single step of training yet: go on with `suture train`"):
+        write_report([run], console=console)
+    assert not (run / "report.html").exists()
+
+
 def without_data(runs: Runs, tmp_path: Path) -> Path:
     """A run whose dataset is not there any more."""
     run = copied(runs.supervised, tmp_path, "orphan")

@@ -169,6 +169,23 @@ def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("lr=0.1", "method.train.optimizer.lr"),
+        ("steps=5", "method.train.steps"),
+        ("train.steps=5", "method.train"),
+        ("batch=4", "method.train.batch or evaluation.batch"),
+        ("encoder=resnet18", "model.encoder"),
+    ],
+)
+def test_a_short_key_names_the_whole_ones_that_it_may_mean(override: str, meant: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_config(Path("x"), overrides=["method=supervised", override], origin="the command line")
+    key = re.split("[.=]", override)[0]
+    assert str(caught.value) == f"the command line: there is no setting {key}; did you mean {meant}?"
+
+
 def test_impossible_values_are_refused_by_name() -> None:
     assert refused(data={"root": "x", "size": "big"}).startswith("c.yaml: data.size is 'big': Input should be")
     assert "data.size is [8, 64]: sides below 16" in refused(data={"root": "x", "size": [8, 64]})

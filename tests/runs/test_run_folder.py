@@ -105,6 +105,12 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
     )
 
 
+def test_a_forgotten_preset_is_told_before_weights_are_fetched(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    with pytest.raises(UserError, match=r"was begun with another config \(model\.encoder: .*model\.weights: "):
+        train_quietly(config("model.encoder=resnet50", "model.weights=imagenet"), folder)
+
+
 def test_a_run_of_an_earlier_version_goes_on(begun: Any, train_quietly: Callable[..., Any]) -> None:
     """Its config says what is no setting any more, and what was begun with it is the same."""
     folder, config = begun

@@ -28,7 +28,7 @@ from suture.data.sources import load_dataset
 from suture.data.view import View
 from suture.data.workers import cores
 from suture.errors import UserError
-from suture.words import number
+from suture.words import listed, number
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part."""
@@ -374,12 +374,12 @@ def _kind(view: Mapping[str, Any] | None) -> str:
 
 
 def _shares(counts: Counter[str]) -> str:
-    """`512×512`, or `512×512 in 3 videos, 640×480 in 1`."""
+    """`512×512`, or `512×512 in 3 videos and 640×480 in 1`."""
     if len(counts) == 1:
         return next(iter(counts))
-    parts = [f"{name} in {count:,}" for name, count in counts.most_common(3)]
+    parts = [f"{name} in {count:,}" for name, count in counts.most_common()]
     parts[0] += " videos" if counts.most_common(1)[0][1] > 1 else " video"
-    return ", ".join(parts) + (f" and {len(counts) - 3} more" if len(counts) > 3 else "")
+    return listed(parts, 3)
 
 
 def _class_table(rows: Mapping[str, Mapping[str, ClassCount]], width: int) -> Table:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from suture.errors import UserError
+from suture.words import listed
 
 IGNORE = 255
 """The id of pixels that take no part in any loss or score."""
@@ -157,7 +158,7 @@ def renamed(before: Sequence[str], after: Sequence[str]) -> str:
     >>> renamed(("background", "liver", "fat"), ("background", "spleen", "fat"))
     'liver is now spleen'
     >>> renamed(("liver", "fat"), ("liver", "needle", "clip"))
-    'fat is gone, needle is new, clip is new'
+    'fat is gone, needle is new and clip is new'
     """
     changed = [(old, new) for old, new in zip(before, after, strict=False) if old != new]
     if len(before) == len(after) and not {old for old, _ in changed} & {new for _, new in changed}:
@@ -166,7 +167,7 @@ def renamed(before: Sequence[str], after: Sequence[str]) -> str:
         words = [f"{name} is gone" for name in before if name not in after]
         words += [f"{name} is new" for name in after if name not in before]
         words = words or [f"{old} is now where {new} was" for old, new in zip(after, before, strict=True) if old != new]
-    return ", ".join(words[:_FEW]) + (f" and {len(words) - _FEW} more" if len(words) > _FEW else "")
+    return listed(words, _FEW)
 
 
 def default_colors(names: Sequence[str]) -> list[Color]:

@@ -158,6 +158,8 @@ def _read(folder: Path, name: str) -> RunFacts:
                 stage, of_stage, read_json(done) if done.exists() else None, read_curve(of_stage / "metrics.csv")
             )
         )
+    if not any(stage.done or stage.curve for stage in stages):
+        raise UserError(f"{folder} has not a single step of training yet: go on with `suture train`, then report.")
     return RunFacts(
         name=name,
         run=run,

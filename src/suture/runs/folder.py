@@ -97,8 +97,9 @@ class Run:
 
         Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
         """
-        if any(self.folder.glob("stages/*/*")):
-            self._refuse_changes(config, data)
+        if self.begun:
+            self.refuse_other_config(config)
+            self._refuse_other_data(data)
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
@@ -109,9 +110,14 @@ class Run:
         starts = read_json(path)["starts"] if path.exists() else []
         write_json(path, {"starts": [*starts, machine]})
 
-    def _refuse_changes(self, config: Config, data: dict[str, Any]) -> None:
-        path = self.folder / "config.yaml"
-        if path.exists():
+    @property
+    def begun(self) -> bool:
+        """Whether a stage has begun: its config and data may not change any more."""
+        return any(self.folder.glob("stages/*/*"))
+
+    def refuse_other_config(self, config: Config) -> None:
+        """Where a stage has begun, only the same config goes on."""
+        if self.begun and (self.folder / "config.yaml").exists():
             # What it means, not what it says: an earlier version may have said it otherwise.
             before = relocated(self.config.model_dump(mode="json"), Path(), None)
             after = relocated(config.model_dump(mode="json"), Path(), None)
@@ -120,6 +126,8 @@ class Run:
                     f"{self.folder} was begun with another config ({_some(changed)}): "
                     "start the same config again to go on, or give another folder."
                 )
+
+    def _refuse_other_data(self, data: dict[str, Any]) -> None:
         path = self.folder / "data.json"
         if path.exists() and (changed := _changed_data(read_json(path), data)):
             raise UserError(

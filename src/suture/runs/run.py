@@ -57,6 +57,8 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     stages = list(config.build_method().stages())
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
     with _locked(run, processes), explained(run.folder):
+        # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
+        processes.first_only(lambda: run.refuse_other_config(config))
         opened = processes.first_then_all(lambda: open_data(config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)

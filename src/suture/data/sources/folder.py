@@ -179,14 +179,14 @@ def _match(
             if len(places) != 1:
                 mask = found.export.mask(name, table.label_ids, None)
                 if places:
-                    doubtful[mask.name] = f"fits {_listed(places)}"
+                    doubtful[mask.name] = f"fits {_fitting(places)}"
                 else:
                     unmatched.append(mask.name)
                 continue
             clip, index = places[0]
             mask = found.export.mask(name, table.label_ids, annotated.get(clip.id))
             if other := clip.masks.get(index):
-                doubtful[mask.name] = f"fits {_listed(places)}, which has the mask {other.name}"
+                doubtful[mask.name] = f"fits {_fitting(places)}, which has the mask {other.name}"
                 continue
             clip.masks[index] = mask
     for clip in clips.all:
@@ -197,9 +197,8 @@ def _match(
     return unmatched, doubtful
 
 
-def _listed(places: list[tuple[Clip, int]]) -> str:
-    names = sorted(f"{clip.id} (frame {index})" for clip, index in places)
-    return listed(names if len(names) <= _SOME else [*names[:_SOME], f"{len(names) - _SOME} more"])
+def _fitting(places: list[tuple[Clip, int]]) -> str:
+    return listed(sorted(f"{clip.id} (frame {index})" for clip, index in places), _SOME)
 
 
 def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:
