@@ -126,6 +126,10 @@ def check(
     from suture.data.draft import ASKED, kept_aside, write_draft
     from suture.data.sources import load_dataset
 
+    if pictures is not None:
+        from suture.data.pictures import refuse_used, write_pictures
+
+        refuse_used(pictures)  # told before all is read
     if write:
         kept = (
             " What it said before is kept, but not its comments, except that a guess stays one."
@@ -143,8 +147,6 @@ def check(
     if write and (sentence := kept_aside(report.summary, path / FILE_NAME)):
         _say(err, sentence)
     if pictures is not None:
-        from suture.data.pictures import write_pictures
-
         with Progress(console=err, transient=True) as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))

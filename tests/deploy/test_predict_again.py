@@ -163,6 +163,15 @@ def test_other_frames_of_the_same_names_and_sizes_are_told_apart(folder: Path, t
         go(Predictor(folder, "cpu"), other, tmp_path / "out")
 
 
+def test_no_prediction_goes_among_the_videos_of_a_dataset(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_text("videos: videos\n")
+    given = write_video(tmp_path / "videos/case.mp4", 3)
+    with pytest.raises(UserError, match=r"lies in .*videos, where .*dataset\.yaml has its videos"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "videos/out")
+    assert [path.name for path in (tmp_path / "videos").iterdir()] == ["case.mp4"]
+    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+
+
 def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     given = write_video(tmp_path / "case.mp4", 3000)
     command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]

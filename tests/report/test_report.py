@@ -198,6 +198,15 @@ def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console)
     assert not (run / "report.html").exists()
 
 
+def test_neither_page_nor_figures_go_among_the_data(runs: Runs, console: Console) -> None:
+    data = runs.supervised.parents[1] / "data"
+    with pytest.raises(UserError, match="has its masks, and would become one of them"):
+        write_report([runs.supervised], data / "masks/report.html", console=console)
+    with pytest.raises(UserError, match="has its videos, and would become one of them"):
+        write_report([runs.supervised], figures=data / "videos/figures", console=console)
+    assert not list(data.rglob("report.html"))
+
+
 def without_data(runs: Runs, tmp_path: Path) -> Path:
     """A run whose dataset is not there any more."""
     run = copied(runs.supervised, tmp_path, "orphan")

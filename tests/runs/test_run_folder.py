@@ -105,6 +105,14 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
     )
 
 
+def test_no_run_goes_among_the_masks(
+    supervised: Callable[..., Config], dataset: Path, train_quietly: Callable[..., Any]
+) -> None:
+    with pytest.raises(UserError, match=r"lies in .*masks, where .*dataset\.yaml has its masks"):
+        train_quietly(supervised(), dataset / "masks/run")
+    assert not (dataset / "masks/run").exists()
+
+
 def test_a_forgotten_preset_is_told_before_weights_are_fetched(begun: Any, train_quietly: Callable[..., Any]) -> None:
     folder, config = begun
     with pytest.raises(UserError, match=r"was begun with another config \(model\.encoder: .*model\.weights: "):

@@ -17,7 +17,9 @@ _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
 """Label Studio puts eight digits before the name of a file that is uploaded."""
 RECORD = "prediction.json"
-"""What a folder of a prediction's results holds when it is done: they are no videos of a dataset."""
+"""What a folder of a prediction's results holds when it is done."""
+JOURNAL = ".journal.jsonl"
+"""What it holds from its first file on until then."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
@@ -154,6 +156,11 @@ class Clips:
         return self.named(name) or (self.named(uploaded[1]) if uploaded else [])
 
 
+def is_prediction(folder: Path, files: Iterable[str]) -> bool:
+    """Whether a folder with these files holds the results of a prediction, done or stopped: no videos of a dataset."""
+    return RECORD in files or (folder / JOURNAL).exists()
+
+
 def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
     """Every video file and every folder that holds images."""
     if place.is_file():
@@ -167,7 +174,7 @@ def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
         raise UserError(f"{place}, the folder of the videos, does not exist.")
     endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in walk(place):
-        if RECORD in files:
+        if is_prediction(folder, files):
             folders.clear()
             continue
         folders[:] = [name for name in folders if folder / name not in skip]

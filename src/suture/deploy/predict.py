@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from suture.data.clips import RECORD
+from suture.data.clips import JOURNAL, RECORD
+from suture.data.sources.folder import refuse_among_data
 from suture.deploy.inputs import find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
@@ -78,6 +79,7 @@ def predict(
         raise UserError(f"smooth is {settings.smooth}, expected a number from 0 to below 1.")
     if os.path.lexists(out) and not out.is_dir():
         raise UserError(f"The output {out} is a file, expected a folder: give another.")
+    refuse_among_data(out)
     rank, world = _meet()
     clips = find_clips(inputs, leave_out=out)
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
@@ -171,7 +173,7 @@ def _waste(job: Job) -> str:
 def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
     """Results of another model or other settings are only written over by force."""
     if force and mine:
-        for name in (*_RESULTS, job.journal.path.name):
+        for name in (*_RESULTS, JOURNAL):
             path = job.folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     if force or not job.folder.exists():

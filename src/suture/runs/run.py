@@ -18,6 +18,7 @@ from suture.data.check import refuse_unlabelled
 from suture.data.classes import renamed
 from suture.data.labelling import choose
 from suture.data.sources import load_dataset
+from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
 from suture.errors import UserError
 from suture.evaluation.evaluate import frames_to_score
@@ -56,6 +57,8 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     run = Run(folder)
     stages = list(config.build_method().stages())
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
+    if not run.begun:
+        processes.first_only(lambda: refuse_among_data(run.folder))
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))

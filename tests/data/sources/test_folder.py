@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from source_tester import SourceTester, write_image, write_text
 
 from suture.data.classes import IGNORE
-from suture.data.clips import RECORD
+from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset
+from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
 from suture.data.walk import last_number, natural
 from suture.errors import UserError
@@ -180,6 +181,47 @@ def test_results_of_a_prediction_are_no_videos(tmp_path: Path) -> None:
     write_video(tmp_path / "predictions/a/overlay.mp4")
     write_text(tmp_path / "predictions/a" / RECORD, "{}")
     assert [video.id for video in load_dataset(tmp_path)] == ["a"]
+
+
+def test_results_of_a_stopped_prediction_are_no_videos(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4")
+    write_image(tmp_path / "predictions/a/masks/a__frame_000000.png")
+    write_text(tmp_path / "predictions/a" / JOURNAL, "{}")
+    assert [video.id for video in load_dataset(tmp_path)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("said", "out", "pictures", "refused"),
+    [
+        ({"videos": "videos", "masks": "masks"}, "videos/run", False, "has its videos"),
+        ({"videos": "videos", "masks": "masks"}, "videos", False, "has its videos"),
+        ({"videos": "videos", "masks": {"a": "labels/a"}}, "labels/a/model.onnx", False, "has its masks"),
+        ({"videos": "videos"}, "masks/run", False, "has its masks"),  # where a draft would look for them
+        ({"videos": "videos", "masks": "masks"}, "runs/one", False, ""),
+        ({"videos": "videos", "masks": "masks"}, "pictures", True, ""),
+        ({"masks": "masks"}, "masks/predictions", False, "has its masks"),
+        ({"masks": "masks"}, "runs/one", False, ""),  # a run beside the videos is known as one
+        ({"masks": "masks"}, "pictures", True, "has its videos"),
+        ({"masks": "masks"}, "../pictures", True, ""),
+    ],
+)
+def test_nothing_is_written_where_it_would_become_data(
+    said: dict[str, Any], out: str, pictures: bool, refused: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "data"
+    write_file(root, **said)
+    (tmp_path / "link").symlink_to(root)
+    for place in (root / out, tmp_path / "link" / out):
+        if refused:
+            with pytest.raises(UserError, match=f"lies in .*{refused}, and would become one of them: give a place"):
+                refuse_among_data(place, pictures=pictures)
+        else:
+            refuse_among_data(place, pictures=pictures)
+
+
+def test_a_dataset_file_that_cannot_be_read_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    write_text(tmp_path / "dataset.yaml", "videos: [")
+    refuse_among_data(tmp_path / "videos/run")
 
 
 def test_without_a_file_the_usual_folder_of_videos(tmp_path: Path) -> None:

@@ -79,6 +79,32 @@ def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
     return {place for place in guess(root)[1] if place != videos} if file.masks is None else set()
 
 
+def refuse_among_data(out: Path, *, pictures: bool = False) -> None:
+    """Refuse to write where a dataset's videos or masks are looked for: what is written would become data.
+
+    In a dataset's own folder, where videos may lie too, runs and predictions are known as what they are; plain
+    `pictures` are not.
+    """
+    place = Path(os.path.realpath(out))
+    for root in (place, *place.parents):
+        path = root / FILE_NAME
+        if not path.is_file():
+            continue
+        try:
+            file = DatasetFile.read(path)
+        except UserError:
+            continue  # told to whoever reads that dataset
+        said = [file.masks] if isinstance(file.masks, str) else [*(file.masks or {}).values()]
+        taken = {"videos": [file.videos], "masks": said or [*MASK_FOLDERS]}
+        for what, names in taken.items():
+            for folder in (Path(os.path.realpath(root / name)) for name in names):
+                if place.is_relative_to(folder) and (pictures or folder != root):
+                    raise UserError(
+                        f"{out} lies in {folder}, where {path} has its {what}, and would become one of them: give a "
+                        "place outside of it."
+                    )
+
+
 @dataclass(frozen=True)
 class ImageMasks:
     """Masks in plain image files, as an export without labels of its own."""
