@@ -17,7 +17,9 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled
+from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled, refuse_wrong_masks
+from suture.data.classes import ClassTable
+from suture.data.dataset import Dataset, Frame, Video
 from suture.data.facts import between_share, in_parallel, is_combed, painted_levels
 from suture.data.problems import Problem
 from suture.data.sources import load_dataset
@@ -548,3 +550,15 @@ def test_vocalfolds_true_table(shared: Path) -> None:
     assert sum(pixels.values()) == 536 * 512 * 512
     assert pixels[IGNORED] / sum(pixels.values()) == pytest.approx(0.034, abs=0.001)
     assert [(problem.code, problem.severity) for problem in report.problems] == [("divided-case", "warning")]
+
+
+def test_of_masks_that_are_only_scored_a_bounded_number_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(Dataset, "read_mask", lambda self, video, index: read.append(index))
+    dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", [Frame(0, 0)])])
+    refuse_wrong_masks(dataset, [("v", index) for index in range(640)])
+    assert read == list(range(0, 640, 10))  # from all over
+    read.clear()
+    refuse_wrong_masks(dataset, [("v", 3), ("v", 5)])
+    refuse_wrong_masks(dataset, [])
+    assert read == [3, 5]

@@ -404,15 +404,13 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
         )
 
 
+JUDGES_OF_MASKS: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (undecodable, sizes, mask_values, unpainted)
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     divided_cases,
     masks_for_frames,
     missing_labels,
     unmatched_masks,
-    undecodable,
-    sizes,
-    mask_values,
-    unpainted,
+    *JUDGES_OF_MASKS,
     short_videos,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)

@@ -16,6 +16,8 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
+from suture.data.check import as_check_says
+from suture.data.dataset import WrongMask
 from suture.data.shots import shots_of_frames
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
@@ -87,7 +89,10 @@ def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
     videos = dataset.split("train")
     usable = {video.id: video.usable for video in videos}
     labelled = {video.id: labelling[video.id] for video in videos}
-    store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    try:
+        store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    except WrongMask as error:
+        raise as_check_says(dataset, list(labelling), error) from error
     return TrainingFrames(dataset, labelling, store)
 
 
