@@ -163,6 +163,14 @@ def test_other_frames_of_the_same_names_and_sizes_are_told_apart(folder: Path, t
         go(Predictor(folder, "cpu"), other, tmp_path / "out")
 
 
+def test_a_record_that_was_changed_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+    given = write_video(tmp_path / "case.mp4", 3)
+    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    (tmp_path / "out/case/prediction.json").write_text("[]")
+    with pytest.raises(UserError, match=r"prediction\.json is not as Suture wrote it"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+
+
 def test_no_prediction_goes_among_the_videos_of_a_dataset(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text("videos: videos\n")
     given = write_video(tmp_path / "videos/case.mp4", 3)

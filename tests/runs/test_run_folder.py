@@ -113,6 +113,14 @@ def test_no_run_goes_among_the_masks(
     assert not (dataset / "masks/run").exists()
 
 
+@pytest.mark.parametrize("name", ["data.json", "environment.json", "metrics.json", "shots.json"])
+def test_a_record_that_was_changed_is_one_sentence(name: str, begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    (folder / name).write_text('{"case01a": "cut"}')
+    with pytest.raises(UserError, match=rf"{name} is not as Suture wrote it \(.*: put back a whole copy"):
+        train_quietly(config(), folder)
+
+
 def test_a_forgotten_preset_is_told_before_weights_are_fetched(begun: Any, train_quietly: Callable[..., Any]) -> None:
     folder, config = begun
     with pytest.raises(UserError, match=r"was begun with another config \(model\.encoder: .*model\.weights: "):

@@ -26,7 +26,7 @@ from suture.deploy.inputs import find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
-from suture.files import read_json
+from suture.records import PredictionRecord, read_record
 from suture.words import number, time_left
 
 _RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
@@ -116,7 +116,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
     told: set[str] = set()
     for count, job in enumerate(jobs, start=1):
         if job.record.exists():
-            problems = read_json(job.record)["problems"]
+            problems = read_record(job.record, PredictionRecord)["problems"]
             summary.skipped += 1
             summary.problems += problems
             had = f"; it had {number(len(problems), 'problem')}" if problems else ""
@@ -179,8 +179,7 @@ def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
     if force or not job.folder.exists():
         return
     if job.record.exists():
-        said = read_json(job.record)
-        before = said.get("made_of") if isinstance(said, dict) else None
+        before = read_record(job.record, PredictionRecord)["made_of"]
     else:
         before = job.journal.made_of()
     if before != job.made_of and (before is not None or any((job.folder / name).exists() for name in _RESULTS)):

@@ -17,9 +17,10 @@ from suture.data.dataset import Dataset
 from suture.deploy.inputs import training_view
 from suture.deploy.networks import TRAINED_ON
 from suture.errors import UserError
-from suture.files import check_format, read_json, read_yaml, remove_leftovers, write_json, write_text
+from suture.files import check_format, read_yaml, remove_leftovers, write_json, write_text
 from suture.models.segmenter import Segmenter
 from suture.models.weights import Model
+from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
 
@@ -50,7 +51,7 @@ class Run:
     def metrics(self) -> dict[str, Any] | None:
         """The scores, once there are any."""
         path = self.folder / "metrics.json"
-        return read_json(path) if path.exists() else None
+        return read_record(path, MetricsRecord) if path.exists() else None
 
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
@@ -107,7 +108,7 @@ class Run:
         write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
         path = self.folder / "environment.json"
-        starts = read_json(path)["starts"] if path.exists() else []
+        starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
         write_json(path, {"starts": [*starts, machine]})
 
     @property
@@ -129,7 +130,7 @@ class Run:
 
     def _refuse_other_data(self, data: dict[str, Any]) -> None:
         path = self.folder / "data.json"
-        if path.exists() and (changed := _changed_data(read_json(path), data)):
+        if path.exists() and (changed := _changed_data(read_record(path, DataRecord), data)):
             raise UserError(
                 f"{self.folder} was begun with other data ({_some(changed)}): "
                 "restore the data to go on, or give another folder."
