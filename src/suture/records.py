@@ -101,6 +101,7 @@ class Summary(BaseModel):
     pac: Number | None
     nsd: Number | None
     consistency: Number | None = None
+    consistency_truth: Number | None = None
     class_iou: dict[str, Number | None] = {}
 
 

@@ -137,6 +137,16 @@ def test_unknown_ids(root: Path) -> None:
     assert "7 (20 pixels)" in problem.what
 
 
+def test_a_missing_video_is_a_finding_beside_the_others(root: Path) -> None:
+    describe(root, split={"train": ["ann", "dan"], "val": ["bob"], "test": ["cid"]})
+    write(masks_of(root)[0], np.full((HEIGHT, WIDTH), 7, np.uint8))
+    report = run(root)
+    assert [problem.code for problem in report.problems] == ["missing-video", "unknown-value"]
+    problem = find(report, "missing-video")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.first == "dataset.yaml: split.train names 'dan', which is no case (did you mean ann?)"
+
+
 def test_255_is_asked_about(root: Path) -> None:
     mask = ids(0)
     mask[0] = 255

@@ -47,6 +47,7 @@ def select_frames(
     >>> select_frames(load_dataset("videos"), Path("to-label"), budget=100).count  # doctest: +SKIP
     100
     """
+    dataset.refuse_missing_videos()
     dataset.refuse_doubtful_masks()
     choice = {"every": every, "ratio": ratio, "budget": budget}
     given = [name for name, value in [*choice.items(), ("list", listed)] if value is not None]

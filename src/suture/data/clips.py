@@ -104,6 +104,8 @@ class Clips:
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
+        self.missing: list[str] = []
+        """Names of `dataset.yaml` that no video has: where, and which was perhaps meant."""
         self._whole: dict[str, list[Clip]] = {}
         self._ends: dict[str, list[Clip]] = {}
         for clip in self.all:
@@ -120,11 +122,12 @@ class Clips:
             name = name.partition("/")[2]
         return self._whole.get(name, [])
 
-    def one(self, name: str, where: str) -> Clip:
-        """The video that `dataset.yaml` names."""
+    def find(self, name: str, where: str) -> Clip | None:
+        """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else."""
         found = self.named(name)
         if not found:
-            raise UserError(f"{where} names the video {name!r}, which is not there{nearest(name, self._whole)}.")
+            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, self._whole)}")
+            return None
         if len(found) > 1:
             ids = " and ".join(clip.id for clip in found)
             raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")

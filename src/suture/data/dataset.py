@@ -195,6 +195,9 @@ class Dataset:
     doubtful_masks: Mapping[str, str] = field(default_factory=dict)
     """Masks that are left out because their names fit several frames, or one that has a mask: which, in words."""
 
+    missing_videos: list[str] = field(default_factory=list)
+    """Where `dataset.yaml` names a video or a case that is not there."""
+
     def __post_init__(self) -> None:
         if not self.videos:
             raise UserError(f"{self.root} holds no videos: expected video files or folders of frames.")
@@ -235,6 +238,11 @@ class Dataset:
             case = self.divided_cases[0]
             splits = ", ".join(f"{video.id} in {video.split}" for video in self.cases[case])
             raise UserError(f"{self.root}: case {case} lies in two splits ({splits}): put all its videos into one.")
+
+    def refuse_missing_videos(self) -> None:
+        """Less than the user has named would be learnt from, or scored on."""
+        for place in self.missing_videos:
+            raise UserError(f"{place}: {mends.MISSING}.")
 
     def refuse_doubtful_masks(self) -> None:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""

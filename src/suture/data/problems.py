@@ -140,6 +140,13 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("divided-case", "fatal", what, places, "put all videos of a case into one split")
 
 
+def missing_videos(evidence: Evidence) -> Iterator[Problem]:
+    """What is named in `dataset.yaml`, and is not there."""
+    places = evidence.dataset.missing_videos
+    what = f"{number(len(places), 'name')} of no video or case that is there"
+    yield from evidence.problem("missing-video", "fatal", what, places, mends.MISSING)
+
+
 def short_videos(evidence: Evidence) -> Iterator[Problem]:
     """Videos that are no videos."""
     usable = {video.id: len(video.usable) for video in evidence.dataset}
@@ -407,6 +414,7 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
 JUDGES_OF_MASKS: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (undecodable, sizes, mask_values, unpainted)
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     divided_cases,
+    missing_videos,
     masks_for_frames,
     missing_labels,
     unmatched_masks,

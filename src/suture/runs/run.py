@@ -46,6 +46,7 @@ def open_data(config: Config) -> Opened:
     data = config.data
     dataset = load_dataset(data.root, data.source, **data.options)
     dataset.refuse_divided_cases()
+    dataset.refuse_missing_videos()
     dataset.refuse_doubtful_masks()
     refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
