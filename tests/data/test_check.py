@@ -17,6 +17,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
+from suture.data import mends
 from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled, refuse_wrong_masks
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -162,6 +163,19 @@ def test_unknown_colours(root: Path) -> None:
     problem = only(root, "unknown-value")
     assert (problem.count, problem.first) == (1, "masks/bob/001.png")
     assert "12,200,77 (12 pixels)" in problem.what
+
+
+def test_a_colour_that_is_almost_a_classs_is_told_as_such(root: Path) -> None:
+    paint(root)
+    mask = PALETTE[ids(0)]
+    mask[:3, :4] = (0, 250, 3)
+    write(masks_of(root)[7], mask)
+    problem = only(root, "unknown-value")
+    assert "0,250,3 (12 pixels, almost that of shaft)" in problem.what
+    assert problem.mend == mends.DRIFTED
+    mask[:2, :2] = (12, 200, 77)
+    write(masks_of(root)[8], mask)
+    assert only(root, "unknown-value").mend == f"{mends.DRIFTED}; others: {mends.UNKNOWN}"
 
 
 PALETTE = np.array([(20, 20, 20), (0, 255, 0), (255, 60, 0)], np.uint8)

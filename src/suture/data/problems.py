@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from suture.data import mends
-from suture.data.classes import Raw
+from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Dataset
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
@@ -301,9 +301,12 @@ def mask_values(evidence: Evidence) -> Iterator[Problem]:
     for mask in unknown:
         counts.update(mask.unknown)
     kind = "colours" if evidence.dataset.classes.by_color else "ids"
-    values = [f"{_value(value)} ({count} pixels)" for value, count in counts.most_common()]
+    almost = {value: _almost(value, evidence.dataset.classes) for value in counts}
+    values = [f"{_value(value)} ({count} pixels{almost[value]})" for value, count in counts.most_common()]
     what = f"{number(len(unknown), 'mask')} with {kind} that the class table does not know: {listed(values, 4)}"
-    mend = mends.UNKNOWN
+    mend = mends.DRIFTED if all(almost.values()) else mends.UNKNOWN
+    if any(almost.values()) and not all(almost.values()):
+        mend = f"{mends.DRIFTED}; others: {mends.UNKNOWN}"
     if 255 in counts or (255, 255, 255) in counts:
         mend += "; 255 often marks pixels to leave out, said by a class with `ignore: true`"
     yield from evidence.problem("unknown-value", "fatal", what, [mask.name for mask in unknown], mend)
@@ -519,6 +522,16 @@ def _runs(indices: Sequence[int], gap: int) -> Iterator[list[int]]:
 
 def _range(first: int, last: int) -> str:
     return f"frame {first}" if first == last else f"frames {first}–{last}"
+
+
+def _almost(value: Raw, classes: ClassTable) -> str:
+    """Which class's colour it almost is, in words."""
+    colors = [other for other in classes.values if isinstance(other, tuple)]
+    near = nearest_color(value, colors) if isinstance(value, tuple) else None
+    if near is None:
+        return ""
+    target = classes.values[near]
+    return f", almost that of {classes.names[target] if target < len(classes) else 'an ignored class'}"
 
 
 def _value(value: Raw) -> str:
