@@ -9,9 +9,9 @@ help: ## say what there is
 
 demo: demo/data ## the whole job on generated video, in demo/: check, train, evaluate, report, predict
 	@.venv/bin/suture check demo/data
-	@.venv/bin/suture train demo/data --preset demo --set method=supervised -o demo/runs/supervised
-	@.venv/bin/suture train demo/data --preset demo --set method=pgvcl -o demo/runs/pgvcl
-	@.venv/bin/suture train demo/data --preset demo -o demo/runs/stitch
+	@.venv/bin/suture train demo/data --preset demo --set method=supervised --set data.labelling.every=10 -o demo/runs/supervised
+	@.venv/bin/suture train demo/data --preset demo --set method=pgvcl --set data.labelling.every=10 -o demo/runs/pgvcl
+	@.venv/bin/suture train demo/data --preset demo --set data.labelling.every=10 -o demo/runs/stitch
 	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
 	@.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
 

@@ -146,6 +146,7 @@ class Demo:
         kinds = STAGES[method]
         said = [
             f"method={method}",
+            "data.labelling.every=10",  # as in the Makefile
             *(f"method.{stage}.steps={steps}" for stage in kinds),
             f"data.cache={self.folder / 'cache'}",
             f"compute.precision={'bf16' if reached == LADDER.index('bfloat16') else '32'}",

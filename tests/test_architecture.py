@@ -14,6 +14,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 FLOORS = [
     {"errors", "settings", "words"},
     {"files"},
+    {"records"},
     {"losses", "models"},
     {"data"},
     {"methods"},

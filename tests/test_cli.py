@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from suture.cli import main
+from suture.cli import _same_command, main
 
 
 def suture(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -146,8 +146,16 @@ def test_ctrl_c_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("suture.data.sources.load_dataset", interrupted)
-    assert suture(monkeypatch, "check", str(root)) == 130
-    assert capsys.readouterr().err.strip() == "Stopped; start the same command again to go on."
+    spaced = (root / "videos").rename(root / "my videos")
+    assert suture(monkeypatch, "check", str(spaced)) == 130
+    assert capsys.readouterr().err.strip() == f"Stopped; to go on: suture check '{spaced}'"
+
+
+def test_a_prediction_that_was_forced_goes_on_without_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["suture", "predict", "run", "a.mp4", "-o", "out", "--force"])
+    assert _same_command() == "suture predict run a.mp4 -o out"
+    monkeypatch.setattr(sys, "argv", ["suture", "check", "videos", "--write", "--force"])
+    assert _same_command() == "suture check videos --write --force"
 
 
 def test_selecting_says_what_was_not_read_and_that_there_are_no_more(
@@ -160,3 +168,16 @@ def test_selecting_says_what_was_not_read_and_that_there_are_no_more(
     assert "exclude.csv is not read" in said.err
     assert "6 frames of 2 videos" in said.out
     assert "; there are no more" in said.out
+
+
+def test_selecting_a_list_says_how_many_of_its_frames_are_excluded(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "exclude.csv").write_text("video,first,last,reason\na,0,1,out of body\n")
+    (root / "dataset.yaml").write_text("videos: videos\nexclude: exclude.csv\n")
+    wanted = root / "unsure.txt"
+    wanted.write_text("a 0\na 1\na 2\nb 0\n")
+    assert suture(monkeypatch, "select", str(root), "--list", str(wanted), "-o", str(root.with_name("listed"))) == 0
+    told = capsys.readouterr().out.splitlines()[0]
+    assert told.startswith("2 frames of 2 videos in ")
+    assert told.endswith(f"; 2 frames of {wanted} left out, as excluded")

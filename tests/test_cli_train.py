@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: P
     steps = torch.load(tmp_path / "stages/1-pretrain/last.ckpt", weights_only=True)["global_step"]
     assert said.splitlines()[-2:] == [
         f"stage 1 of 4: pretrain is asked to end; kept are {steps} steps",
-        "Stopped; start the same command again to go on.",
+        f"Stopped; to go on: {shlex.join(['suture', 'train', dataset.name, *options, '-o', str(tmp_path)])}",
     ]
     assert steps == read_curve(curve)[-1]["step"]
     assert "Traceback" not in said

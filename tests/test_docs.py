@@ -1,6 +1,8 @@
-"""Every link between the pages leads somewhere."""
+"""Every link between the pages leads somewhere, and what their commands leave behind stays out of the repository."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,17 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     named = set(re.findall(r"\]\(([\w-]+\.md)\)", text_of(ROOT / "docs/index.md")))
     assert named == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_clone_commits_nothing_of_a_patient_after_the_commands_of_the_readme(tmp_path: Path) -> None:
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    left = ["videos/case01.mp4", "videos/dataset.yaml", "label/case01__frame_000000.png", "new.mp4", "model.onnx"]
+    left += ["runs/videos-stitch-0/report.html", "predictions/new/overlay.mp4", "MODEL_CARD.md", "demo/data/x.mp4"]
+    for name in left:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    seen = subprocess.run([*git, "status", "--porcelain", "-uall"], capture_output=True, text=True, check=True).stdout
+    assert seen.splitlines() == ["?? .gitignore"]

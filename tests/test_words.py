@@ -10,6 +10,8 @@ def test_a_number_has_its_noun() -> None:
 
 def test_names_are_listed() -> None:
     assert [listed(names) for names in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
+    assert [listed("abcd", most) for most in (2, 3, 4)] == ["a, b and 2 more", "a, b, c and 1 more", "a, b, c and d"]
+    assert listed([]) == ""
 
 
 def test_the_time_left_is_what_remains_at_the_pace_so_far() -> None:

@@ -1,6 +1,7 @@
 """Every command, thin: parse, call, print."""
 
 import os
+import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -125,6 +126,10 @@ def check(
     from suture.data.draft import ASKED, kept_aside, write_draft
     from suture.data.sources import load_dataset
 
+    if pictures is not None:
+        from suture.data.pictures import refuse_used, write_pictures
+
+        refuse_used(pictures)  # told before all is read
     if write:
         kept = (
             " What it said before is kept, but not its comments, except that a guess stays one."
@@ -142,8 +147,6 @@ def check(
     if write and (sentence := kept_aside(report.summary, path / FILE_NAME)):
         _say(err, sentence)
     if pictures is not None:
-        from suture.data.pictures import write_pictures
-
         with Progress(console=err, transient=True) as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
@@ -167,12 +170,15 @@ def select(
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
+    from suture.data.labelling import from_list
     from suture.data.sources import load_dataset
 
     dataset = load_dataset(path, source, **_options(option))
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
     masked = sum(len(video.with_mask) for video in dataset)
     left = f", none of the {number(masked, 'frame')} that have a mask" if masked and list is None else ""
+    if list is not None and (excluded := from_list(list, dataset).count - chosen.count):
+        left = f"; {number(excluded, 'frame')} of {list} left out, as excluded"
     left += "; there are no more" if budget is not None and chosen.count < budget else ""
     for note in dataset.notes:
         _say(err, note)
@@ -425,6 +431,12 @@ def _say(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _same_command() -> str:
+    """The command that goes on with what this one has begun, to be copied: by force `predict` would begin anew."""
+    words = sys.argv[1:]
+    return shlex.join(["suture", *(word for word in words if not (word == "--force" and "predict" in words))])
+
+
 def _first() -> bool:
     """Whether this process prints, of those that torchrun started."""
     return os.environ.get("RANK", "0") == "0"
@@ -445,7 +457,7 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code in (130, 143):  # Typer's answer to Ctrl-C, a training's to SIGTERM
-            err.print("Stopped; start the same command again to go on.")
+            _say(err, f"Stopped; to go on: {_same_command()}")
         raise
 
 

@@ -15,13 +15,15 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a row.
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names in a row; of more than `most` the first ones, and how many are left.
 
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
+    >>> listed(["a"]), listed(["a", "b", "c"]), listed(["a", "b", "c", "d"], most=2)
+    ('a', 'a, b and c', 'a, b and 2 more')
     """
-    *others, last = names
+    if most is not None and len(names) > most:
+        names = [*names[:most], f"{len(names) - most} more"]
+    *others, last = names or [""]
     return f"{', '.join(others)} and {last}" if others else last
 
 

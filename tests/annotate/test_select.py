@@ -174,6 +174,13 @@ def test_a_folder_without_a_dataset_file(tmp_path: Path) -> None:
     assert {video: len(frames) for video, frames in chosen.frames.items()} == {"a": 2, "b": 1}
 
 
+def test_the_frames_do_not_go_into_another_dataset(dataset: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/dataset.yaml").write_text("masks: masks\n")
+    with pytest.raises(UserError, match="has its videos, and would become one of them"):
+        select_frames(dataset, tmp_path / "other/label", every=5)
+
+
 def test_the_frames_do_not_go_into_the_dataset(dataset: Dataset) -> None:
     with pytest.raises(UserError, match="lies in the dataset and would count as one of its videos"):
         select_frames(dataset, dataset.root / "label", every=5)

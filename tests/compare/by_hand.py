@@ -5,7 +5,7 @@ from typing import Any
 
 
 def summary(miou: float | None, pa: float = 0.9, pac: float = 0.8, **more: Any) -> dict[str, Any]:
-    return {"frames": 10, "miou": miou, "miou_frames": miou, "pa": pa, "pac": pac, **more}
+    return {"frames": 10, "miou": miou, "miou_frames": miou, "pa": pa, "pac": pac, "dice": miou, "nsd": miou, **more}
 
 
 def scores(
@@ -25,6 +25,8 @@ def scores(
         "per_sequence": per_sequence,
         "primary": {"score": primary, "value": miou, "interval": interval},
         "overall": summary(miou, **overall),
+        "classes": {},
+        "boundary_tolerance": 2.0,
         "videos": {name: summary(value) for name, value in (videos or {}).items()},
         "cases": {name: summary(value) for name, value in (cases or {"c1": miou}).items()},
     }

@@ -43,19 +43,21 @@ def write_run(tmp_path: Path) -> Write:
             write_json(folder / "stages" / f"{number}-{stage}" / "done.json", result)
         if data is not None:
             videos = {
-                "v1": {"case": "c0", "split": "train", "frames": 22, "excluded": [3, 4], "sha256": "a"},
-                "v2": {"case": "c1", "split": "test", "frames": 10, "excluded": [], "sha256": "b"},
+                "v1": {"case": "c0", "split": "train", "frames": 22, "excluded": [3, 4], "sha256": "a", "view": None},
+                "v2": {"case": "c1", "split": "test", "frames": 10, "excluded": [], "sha256": "b", "view": None},
             }
             of_frames = {f"v1/{index}": f"mask {index}" for index in range(labelled)}
             record: dict[str, Any] = {
                 "dataset": "hands",
+                "protocol": "by-hand",
                 "videos": videos,
                 "labelled": of_frames,
                 "weights": None,
                 "classes": [],
             }
             write_json(folder / "data.json", record | data)
-            write_json(folder / "environment.json", {"starts": [{"device": "an abacus", "commit": "abc"}]})
+            machine = {"device": "an abacus", "commit": "abc", "suture": "0", "python": "3", "precision": "32"}
+            write_json(folder / "environment.json", {"starts": [machine | {"packages": {}}]})
         return folder
 
     return write

@@ -17,7 +17,10 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled
+from suture.data import mends
+from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled, refuse_wrong_masks
+from suture.data.classes import ClassTable
+from suture.data.dataset import Dataset, Frame, Video
 from suture.data.facts import between_share, in_parallel, is_combed, painted_levels
 from suture.data.problems import Problem
 from suture.data.sources import load_dataset
@@ -135,6 +138,16 @@ def test_unknown_ids(root: Path) -> None:
     assert "7 (20 pixels)" in problem.what
 
 
+def test_a_missing_video_is_a_finding_beside_the_others(root: Path) -> None:
+    describe(root, split={"train": ["ann", "dan"], "val": ["bob"], "test": ["cid"]})
+    write(masks_of(root)[0], np.full((HEIGHT, WIDTH), 7, np.uint8))
+    report = run(root)
+    assert [problem.code for problem in report.problems] == ["missing-video", "unknown-value"]
+    problem = find(report, "missing-video")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.first == "dataset.yaml: split.train names 'dan', which is no case (did you mean ann?)"
+
+
 def test_255_is_asked_about(root: Path) -> None:
     mask = ids(0)
     mask[0] = 255
@@ -150,6 +163,19 @@ def test_unknown_colours(root: Path) -> None:
     problem = only(root, "unknown-value")
     assert (problem.count, problem.first) == (1, "masks/bob/001.png")
     assert "12,200,77 (12 pixels)" in problem.what
+
+
+def test_a_colour_that_is_almost_a_classs_is_told_as_such(root: Path) -> None:
+    paint(root)
+    mask = PALETTE[ids(0)]
+    mask[:3, :4] = (0, 250, 3)
+    write(masks_of(root)[7], mask)
+    problem = only(root, "unknown-value")
+    assert "0,250,3 (12 pixels, almost that of shaft)" in problem.what
+    assert problem.mend == mends.DRIFTED
+    mask[:2, :2] = (12, 200, 77)
+    write(masks_of(root)[8], mask)
+    assert only(root, "unknown-value").mend == f"{mends.DRIFTED}; others: {mends.UNKNOWN}"
 
 
 PALETTE = np.array([(20, 20, 20), (0, 255, 0), (255, 60, 0)], np.uint8)
@@ -548,3 +574,15 @@ def test_vocalfolds_true_table(shared: Path) -> None:
     assert sum(pixels.values()) == 536 * 512 * 512
     assert pixels[IGNORED] / sum(pixels.values()) == pytest.approx(0.034, abs=0.001)
     assert [(problem.code, problem.severity) for problem in report.problems] == [("divided-case", "warning")]
+
+
+def test_of_masks_that_are_only_scored_a_bounded_number_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(Dataset, "read_mask", lambda self, video, index: read.append(index))
+    dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", [Frame(0, 0)])])
+    refuse_wrong_masks(dataset, [("v", index) for index in range(640)])
+    assert read == list(range(0, 640, 10))  # from all over
+    read.clear()
+    refuse_wrong_masks(dataset, [("v", 3), ("v", 5)])
+    refuse_wrong_masks(dataset, [])
+    assert read == [3, 5]

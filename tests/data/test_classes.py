@@ -176,8 +176,8 @@ def test_refuses_too_few_or_too_many_classes(count: int) -> None:
         ("liver fat tool clip", "clip is new"),
         ("liver tool", "fat is gone"),
         ("clip liver fat tool", "clip is new"),
-        ("spleen fat tool clip", "liver is gone, spleen is new, clip is new"),
-        ("fat liver tool", "fat is now where liver was, liver is now where fat was"),
+        ("spleen fat tool clip", "liver is gone, spleen is new and clip is new"),
+        ("fat liver tool", "fat is now where liver was and liver is now where fat was"),
         ("a b c d e f", "liver is gone, fat is gone, tool is gone, a is new, b is new and 4 more"),
     ],
 )

@@ -83,6 +83,20 @@ def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     assert check(tmp_path, progress=False, workers=1).problems == []
 
 
+def test_a_colour_that_is_almost_another_is_in_doubt(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "one")
+    masks(tmp_path / "masks", "one", values=np.array([(0, 0, 0), (0, 255, 0), (0, 200, 200)], np.uint8))
+    path = tmp_path / "masks/one/000.png"
+    drifted = read_image(path)
+    drifted[6, 10:15] = (4, 250, 0)
+    write(path, drifted)
+    lines = draft_dataset_file(tmp_path, workers=1).splitlines()
+    doubted = [line for line in lines if "a class at all?" in line]
+    assert len(doubted) == 1
+    assert "value: [4, 250, 0]" in doubted[0]
+    assert "It is almost [0, 255, 0]: anti-aliased or compressed masks?" in doubted[0]
+
+
 def test_colour_masks(tmp_path: Path) -> None:
     frames(tmp_path / "frames", "a", "b", "c")
     masks(tmp_path / "labels", "a", "b", "c", values=np.array([(9, 9, 9), (0, 255, 0), (255, 0, 4)], np.uint8))

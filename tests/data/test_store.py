@@ -300,6 +300,19 @@ def test_each_part_changes_the_labels_key(one: tuple[Any, ...], data: st.DataObj
         assert key(*one) != key(*other)
 
 
+def test_no_frame_is_said_to_be_stored_before_the_masks_are_read(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mask = dataset["a"].masks[5]
+    assert isinstance(mask, MaskFile)
+    mask.path.write_bytes(b"no image")
+    with pytest.raises(UserError, match="is not an image that can be read"):
+        open_store(dataset, tmp_path / "cache", progress=True)
+    assert "Building the frame store" not in capsys.readouterr().err
+    open_store(dataset, tmp_path / "cache", labelled={"a": [0]}, progress=True)
+    assert "Building the frame store" in capsys.readouterr().err
+
+
 # Several processes
 
 SCRIPT = """

@@ -19,7 +19,7 @@ from suture.data.classes import IGNORE
 from suture.data.sources import load_dataset
 from suture.data.view import View
 from suture.deploy import export
-from suture.deploy.export import BARS, OPSET, Deployed, Exported, Shape, export_run, to_onnx
+from suture.deploy.export import BARS, OPSET, Deployed, Exported, Shape, export_run, to_onnx, write_card
 from suture.errors import UserError
 from suture.evaluation.evaluate import predict_masks
 from suture.models.segmenter import build_segmenter
@@ -280,3 +280,12 @@ def test_a_place_that_cannot_be_written_to(finished: Path, tmp_path: Path) -> No
     result = CliRunner().invoke(app, ["export", str(finished), "-o", str(tmp_path / "file/MODEL_CARD.md")])
     assert isinstance(result.exception, UserError)
     assert "MODEL_CARD.md cannot be written (File exists)" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "card.md"])
+def test_no_model_or_card_goes_among_the_masks(name: str, finished: Path) -> None:
+    output = finished.parent / "data/masks" / name
+    write = write_card if name.endswith(".md") else export_run
+    with pytest.raises(UserError, match=r"lies in .*masks, where .*dataset\.yaml has its masks"):
+        write(finished, output)
+    assert not output.exists()

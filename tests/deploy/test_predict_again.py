@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -162,6 +163,23 @@ def test_other_frames_of_the_same_names_and_sizes_are_told_apart(folder: Path, t
         go(Predictor(folder, "cpu"), other, tmp_path / "out")
 
 
+def test_a_record_that_was_changed_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+    given = write_video(tmp_path / "case.mp4", 3)
+    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    (tmp_path / "out/case/prediction.json").write_text("[]")
+    with pytest.raises(UserError, match=r"prediction\.json is not as Suture wrote it"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+
+
+def test_no_prediction_goes_among_the_videos_of_a_dataset(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_text("videos: videos\n")
+    given = write_video(tmp_path / "videos/case.mp4", 3)
+    with pytest.raises(UserError, match=r"lies in .*videos, where .*dataset\.yaml has its videos"):
+        go(Predictor(folder, "cpu"), given, tmp_path / "videos/out")
+    assert [path.name for path in (tmp_path / "videos").iterdir()] == ["case.mp4"]
+    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+
+
 def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     given = write_video(tmp_path / "case.mp4", 3000)
     command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
@@ -173,7 +191,7 @@ def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment:
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert said.endswith("Stopped; start the same command again to go on.\n")
+    assert said.endswith(f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}\n")
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
     assert left == {"masks", ".journal.jsonl"}  # nothing half-written, and what is done is known
 

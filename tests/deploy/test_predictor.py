@@ -193,7 +193,7 @@ def test_a_description_that_was_tampered_with(tmp_path: Path) -> None:
     said = json.loads(path.read_text())
     for change, sentence in (
         ({"format": 99}, "update Suture"),
-        ({"classes": 3}, "no description of a model"),
+        ({"classes": 3}, "model\\.json is not as Suture wrote it"),
         ({"classes": said["classes"][:2]}, "names 2 classes, but its segmenter tells 3 apart"),
     ):
         path.write_text(json.dumps(said | change))

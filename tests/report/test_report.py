@@ -189,6 +189,42 @@ def test_run_that_is_not_finished(runs: Runs, tmp_path: Path) -> None:
     assert "Completion was not measured" not in alone
 
 
+def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console) -> None:
+    """Killed while its frames were stored: there is nothing to say of it."""
+    run = copied(runs.pgvcl, tmp_path, "begun")
+    for file in ("model.json", "model.safetensors", "metrics.json"):
+        (run / file).unlink()
+    shutil.rmtree(run / "stages")
+    with pytest.raises(UserError, match="has not a single step of training yet: go on with `suture train`"):
+        write_report([run], console=console)
+    assert not (run / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "data.json", "environment.json", "stages/1-pretrain/done.json"])
+def test_a_record_that_was_changed_is_one_sentence(name: str, runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.pgvcl, tmp_path, "changed")
+    (run / name).write_text('{"test": 3}')
+    with pytest.raises(UserError, match=rf"{name} is not as Suture wrote it"):
+        write_report([run], console=console)
+
+
+def test_scores_of_other_classes_are_told(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.supervised, tmp_path, "mixed")
+    data = json.loads((run / "data.json").read_text())
+    (run / "data.json").write_text(json.dumps(data | {"classes": data["classes"][1:]}))
+    with pytest.raises(UserError, match=r"in metrics\.json are of 10 classes, but data\.json has 9"):
+        write_report([run], console=console)
+
+
+def test_neither_page_nor_figures_go_among_the_data(runs: Runs, console: Console) -> None:
+    data = runs.supervised.parents[1] / "data"
+    with pytest.raises(UserError, match="has its masks, and would become one of them"):
+        write_report([runs.supervised], data / "masks/report.html", console=console)
+    with pytest.raises(UserError, match="has its videos, and would become one of them"):
+        write_report([runs.supervised], figures=data / "videos/figures", console=console)
+    assert not list(data.rglob("report.html"))
+
+
 def without_data(runs: Runs, tmp_path: Path) -> Path:
     """A run whose dataset is not there any more."""
     run = copied(runs.supervised, tmp_path, "orphan")

@@ -43,12 +43,17 @@ def test_every_preset_fits_every_method(preset: str, method: str) -> None:
 
 
 def test_a_section_of_a_preset_is_undone_by_null() -> None:
-    assert load_config(Path("x"), "demo").data.labelling.every == 10
+    assert load_config(Path("x"), "vocalfolds").data.labelling.every == 10
     for override in ("data.labelling=null", "data.labelling.every=null"):
-        config = load_config(Path("x"), "demo", [override])
+        config = load_config(Path("x"), "vocalfolds", [override])
         assert config.data.labelling == LabellingSettings()
-        assert config.data.size == 96
+        assert config.data.size == 256
     assert load_config(Path("x"), overrides=["data.labelling=null"]).data.labelling == LabellingSettings()
+
+
+@pytest.mark.parametrize("preset", ["demo", "fast"])
+def test_a_preset_for_any_dataset_takes_all_its_labels(preset: str) -> None:
+    assert load_config(Path("x"), preset).data.labelling == LabellingSettings()
 
 
 def test_the_paper_presets_say_what_the_paper_says() -> None:
@@ -162,6 +167,23 @@ def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> 
         "c.yaml: there is no setting method.train.lr; did you mean method.train.optimizer.lr?",
         "c.yaml: there is no setting methods.supervised.trian; did you mean methods.supervised.train?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("lr=0.1", "method.train.optimizer.lr"),
+        ("steps=5", "method.train.steps"),
+        ("train.steps=5", "method.train"),
+        ("batch=4", "method.train.batch or evaluation.batch"),
+        ("encoder=resnet18", "model.encoder"),
+    ],
+)
+def test_a_short_key_names_the_whole_ones_that_it_may_mean(override: str, meant: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_config(Path("x"), overrides=["method=supervised", override], origin="the command line")
+    key = re.split("[.=]", override)[0]
+    assert str(caught.value) == f"the command line: there is no setting {key}; did you mean {meant}?"
 
 
 def test_impossible_values_are_refused_by_name() -> None:

@@ -22,7 +22,7 @@ from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import progress_bar
 from suture.runs.config import Config
 from suture.runs.processes import Processes
-from suture.runs.run import evaluate_run, train
+from suture.runs.run import evaluate_run, refuse_too_large, train
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -132,15 +132,72 @@ def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
     small = next((root / "masks").rglob("case02*_000000.png"))
     whole = small.read_bytes()
     cv2.imwrite(str(small), cv2.imread(str(small), -1)[:32, :48])
-    assert refused() == f"{small} is 48×32 on a frame of 64×64: {mends.SIZE}."
+    assert refused() == (
+        f"{root}: 1 mask of another size than the frame: the first is 48×32 on a frame of 64×64 "
+        f"(first: masks/{small.name}); {mends.SIZE}."
+    )
     small.write_bytes(whole)
 
     said = yaml.safe_load((root / "dataset.yaml").read_text())
     del said["unpainted"], said["classes"][0]
     (root / "dataset.yaml").write_text(yaml.safe_dump(said))
-    assert refused().endswith(
-        f"expected the values of the class table (1, 2, 3, 4, 5, 6, 7, 8, 9, 255): {mends.UNPAINTED}."
+    assert "whose meaning is not stated (first: masks/case0" in (told := refused())
+    assert told.endswith(f"; {mends.UNPAINTED}.")
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "scored"),
+    [
+        ("evaluation.splits=[]", "case02__frame_000004.png", False),  # learnt from
+        ("evaluation.splits=[test]", "case04__frame_000003.png", True),
+        ("evaluation.completion=true", "case02__frame_000001.png", True),
+    ],
+)
+def test_a_mask_is_told_of_before_the_training_and_with_the_mend_of_check(
+    setting: str,
+    wrong: str,
+    scored: bool,
+    dataset: Path,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    root, cache = tmp_path / "mine", tmp_path / "cache"
+    shutil.copytree(dataset, root)
+    cv2.imwrite(str(root / "masks" / wrong), np.full((64, 64, 3), (0, 94, 213), np.uint8))
+    with pytest.raises(UserError) as caught:
+        train_quietly(supervised(f"data.root={root}", f"data.cache={cache}", setting), tmp_path / "run")
+    (problem,) = [one for one in check(root, progress=False).problems if one.severity == "fatal"]
+    assert problem.code == "colours-for-ids"
+    told = f"{root}: {problem.what} (first: masks/{wrong}); {problem.mend}."
+    told += (
+        f" Found among the masks that are only scored, after the training; `suture check {root}` looks at all masks."
+        * scored
     )
+    assert str(caught.value) == told
+    assert not list(cache.glob("frames/*"))
+
+
+@pytest.mark.parametrize(
+    ("size", "settings", "memory", "fits"),
+    [
+        ("100000", (), 64 * 2**30, False),
+        ("[16, 100000]", (), 64 * 2**30, True),
+        ("1000", (), 200 * 4 * 1000 * 1000, True),
+        ("1000", (), 200 * 4 * 1000 * 1000 - 1, False),
+        ("1000", ("method.train.accumulate=2",), 200 * 2 * 1000 * 1000, True),
+    ],
+)
+def test_a_size_that_cannot_fit_into_the_memory_is_refused(
+    size: str, settings: tuple[str, ...], memory: int, fits: bool, supervised: Callable[..., Config]
+) -> None:
+    config = supervised(f"data.size={size}", *settings)
+    stages = list(config.build_method().stages())
+    if fits:
+        refuse_too_large(config, stages, memory)
+        return
+    with pytest.raises(UserError, match=r"data\.size is \d+×\d+: .* lower data\.size or method\.train\.batch"):
+        refuse_too_large(config, stages, memory)
 
 
 @pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch"])

@@ -105,6 +105,28 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
     )
 
 
+def test_no_run_goes_among_the_masks(
+    supervised: Callable[..., Config], dataset: Path, train_quietly: Callable[..., Any]
+) -> None:
+    with pytest.raises(UserError, match=r"lies in .*masks, where .*dataset\.yaml has its masks"):
+        train_quietly(supervised(), dataset / "masks/run")
+    assert not (dataset / "masks/run").exists()
+
+
+@pytest.mark.parametrize("name", ["data.json", "environment.json", "metrics.json", "shots.json"])
+def test_a_record_that_was_changed_is_one_sentence(name: str, begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    (folder / name).write_text('{"case01a": "cut"}')
+    with pytest.raises(UserError, match=rf"{name} is not as Suture wrote it \(.*: put back a whole copy"):
+        train_quietly(config(), folder)
+
+
+def test_a_forgotten_preset_is_told_before_weights_are_fetched(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    with pytest.raises(UserError, match=r"was begun with another config \(model\.encoder: .*model\.weights: "):
+        train_quietly(config("model.encoder=resnet50", "model.weights=imagenet"), folder)
+
+
 def test_a_run_of_an_earlier_version_goes_on(begun: Any, train_quietly: Callable[..., Any]) -> None:
     """Its config says what is no setting any more, and what was begun with it is the same."""
     folder, config = begun
@@ -147,7 +169,7 @@ def test_what_failed_before_its_first_stage_may_be_mended(
     file = data / "dataset.yaml"
     file.write_text(file.read_text().replace("value: 0\n", "value: 200\n").replace("unpainted: ignore\n", ""))
     settings = (f"data.root={data}", "method.train.steps=1")
-    with pytest.raises(UserError, match="holds the value 0 "):
+    with pytest.raises(UserError, match=r"unpainted pixels .* whose meaning is not stated"):
         train_quietly(supervised(*settings), folder)
     assert (folder / "config.yaml").exists()
     shutil.copy(dataset / "dataset.yaml", file)

@@ -15,7 +15,7 @@ from suture.files import check_format, read_yaml, write_json
 from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
 from suture.runs.folder import Run
 from suture.settings import Settings
-from suture.words import reason
+from suture.words import listed, reason
 
 FORMAT = 1
 """The newest comparison file this version reads."""
@@ -184,9 +184,8 @@ def refuse_changed(plan: Plan, out: Path) -> None:
             found = differences(_deciding(Run(folder).config), _deciding(run.config))
             changed += [f"{run.name} ({'; '.join(found[:3])})"] if found else []
     if changed:
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise UserError(
-            f"{out} holds runs with other settings: {', '.join(changed[:3])}{more}: "
+            f"{out} holds runs with other settings: {listed(changed, 3)}: "
             "give another folder with -o, or remove these runs."
         )
 

@@ -25,7 +25,8 @@ from suture.compare.plan import FAILED, Place, Plan, Planned
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
-from suture.files import read_json, write_json, write_text
+from suture.files import write_json, write_text
+from suture.records import MetricsRecord, SecondsRecord, read_record
 from suture.runs.config import relocated
 from suture.runs.signals import hearing
 
@@ -263,7 +264,7 @@ class Times:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.seconds: dict[str, float] = read_json(path) if path.exists() else {}
+        self.seconds: dict[str, float] = read_record(path, SecondsRecord) if path.exists() else {}
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = round(seconds, 1)
@@ -299,7 +300,7 @@ def last_error(code: int, log: Path, begins: int = 0) -> str:
 
 
 def _scores(out: Path, name: str) -> str:
-    metrics = read_json(out / "runs" / name / "metrics.json")
+    metrics = read_record(out / "runs" / name / "metrics.json", MetricsRecord)
     said = []
     for which, title in (("test", "mIoU"), ("val", "validation"), (COMPLETION, "completion")):
         value = metrics.get(which, {}).get("primary", {}).get("value")

@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from suture.compare.plan import FAILED, PLAN, Place, labelling_name
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
-from suture.files import read_json, read_yaml
+from suture.records import (
+    ConfigRecord,
+    DataRecord,
+    EnvironmentRecord,
+    MetricsRecord,
+    PlanRecord,
+    StageRecord,
+    read_record,
+)
 from suture.runs.effort import differing, effort
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
@@ -38,27 +47,27 @@ class Result:
     @staticmethod
     def read(folder: Path) -> "Result":
         """Read a run's config, scores and stages; data and environment where they are there."""
-        config = read_yaml(folder / "config.yaml")
-        metrics = read_json(folder / "metrics.json")
+        config = read_record(folder / "config.yaml", ConfigRecord)
+        metrics = read_record(folder / "metrics.json", MetricsRecord)
         protocol = next((scores["protocol"] for scores in metrics.values()), "nothing scored")
         place = Place.of_name(folder.name) or Place(
             protocol, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
         )
         done = sorted(folder.glob("stages/*/done.json"), key=lambda path: int(path.parent.name.partition("-")[0]))
-        starts = _read_if_there(folder / "environment.json").get("starts", [{}])
+        starts = _read_if_there(folder / "environment.json", EnvironmentRecord).get("starts", [{}])
         return Result(
             place=place,
             config=config,
             metrics=metrics,
-            stages={path.parent.name.partition("-")[2]: read_json(path) for path in done},
-            data=_read_if_there(folder / "data.json"),
+            stages={path.parent.name.partition("-")[2]: read_record(path, StageRecord) for path in done},
+            data=_read_if_there(folder / "data.json", DataRecord),
             environment=starts[-1],
         )
 
     @property
     def primary(self) -> str:
         """Which mean IoU the dataset's papers report: `miou` or `miou_frames`."""
-        return next(iter(self.metrics.values()))["primary"]["score"]
+        return next((scores["primary"]["score"] for scores in self.metrics.values()), "miou")
 
     @property
     def per_sequence(self) -> bool:
@@ -90,7 +99,7 @@ class Result:
     @property
     def images_per_second(self) -> float | None:
         """Frames in the batches of all training stages over the time these took."""
-        training = [done for done in self.stages.values() if done.get("steps")]
+        training = [done for done in self.stages.values() if done.get("steps") and "batch" in done]
         seconds = sum(done["seconds"] for done in training)
         images = sum(done["steps"] * (done["batch"] + done.get("unlabelled_batch", 0)) for done in training)
         return images / seconds if seconds else None
@@ -232,7 +241,7 @@ def read_results(folder: Path) -> Results:
     """
     paths = sorted(folder.glob("runs/*/metrics.json")) or sorted(folder.glob("*/metrics.json"))
     found = {path.parent.name: path.parent for path in paths}
-    plan = _read_if_there(folder / PLAN)
+    plan = _read_if_there(folder / PLAN, PlanRecord)
     planned = plan.get("runs", sorted(found))
     runs = [Result.read(found[name]) for name in planned if name in found]
     if not runs:
@@ -325,5 +334,5 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _read_if_there(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}
+def _read_if_there(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
+    return read_record(path, shape) if path.exists() else {}

@@ -19,21 +19,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from suture.data.dataset import SPLITS, Dataset, Split, Video
-from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel
+from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
+from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
 from suture.data.labelling import all_masks
-from suture.data.problems import UNLABELLED, Evidence, Problem, judge
+from suture.data.problems import JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View
 from suture.data.workers import cores
 from suture.errors import UserError
-from suture.words import number
+from suture.words import listed, number
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part."""
 _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _QUICK_SECONDS = 3.0
+_LOOKED_AT = 64
+"""Masks that a training looks at of those that it only scores: seconds, where all may take an hour."""
 _SMALL = 64
 """Frames up to which starting processes costs more than it gains."""
 
@@ -203,8 +205,38 @@ def refuse_unlabelled(dataset: Dataset) -> None:
         return
     for problem in check(dataset, full=False).problems:
         if problem.code in UNLABELLED:
-            first = f" (first: {problem.first})" if problem.first else ""
-            raise UserError(f"{dataset.root}: {problem.what}{first}; {problem.mend}.")
+            raise _refusal(dataset, problem)
+
+
+def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
+    """Read some masks of frames that are only scored, from all over: what is wrong would be told after the training."""
+    count = min(len(frames), _LOOKED_AT)
+    some = [frames[place * len(frames) // count] for place in range(count)]
+    try:
+        for video, index in some:
+            dataset.read_mask(dataset[video], index)
+    except WrongMask as error:
+        told = as_check_says(dataset, some, error)
+        raise UserError(
+            f"{told} Found among the masks that are only scored, after the training; `suture check {dataset.root}` "
+            "looks at all masks."
+        ) from error
+
+
+def as_check_says(dataset: Dataset, frames: Sequence[tuple[str, int]], error: WrongMask) -> UserError:
+    """What is wrong with a mask, with the words and the mend that `check` has for it and for others like it."""
+    facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
+    for video, index in dict.fromkeys([error.place, *frames[:_LOOKED_AT]]):
+        mask = mask_facts(dataset[video].masks[index], dataset.classes, None)
+        facts[video].append(FrameFacts(video, index, size=dataset[video].size_of(index), mask=mask))
+    problems = (problem for look in JUDGES_OF_MASKS for problem in look(Evidence(dataset, facts, False)))
+    fatal = next((problem for problem in problems if problem.severity == "fatal"), None)
+    return _refusal(dataset, fatal) if fatal else error
+
+
+def _refusal(dataset: Dataset, problem: Problem) -> UserError:
+    first = f" (first: {problem.first})" if problem.first else ""
+    return UserError(f"{dataset.root}: {problem.what}{first}; {problem.mend}.")
 
 
 def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
@@ -374,12 +406,12 @@ def _kind(view: Mapping[str, Any] | None) -> str:
 
 
 def _shares(counts: Counter[str]) -> str:
-    """`512×512`, or `512×512 in 3 videos, 640×480 in 1`."""
+    """`512×512`, or `512×512 in 3 videos and 640×480 in 1`."""
     if len(counts) == 1:
         return next(iter(counts))
-    parts = [f"{name} in {count:,}" for name, count in counts.most_common(3)]
+    parts = [f"{name} in {count:,}" for name, count in counts.most_common()]
     parts[0] += " videos" if counts.most_common(1)[0][1] > 1 else " video"
-    return ", ".join(parts) + (f" and {len(counts) - 3} more" if len(counts) > 3 else "")
+    return listed(parts, 3)
 
 
 def _class_table(rows: Mapping[str, Mapping[str, ClassCount]], width: int) -> Table:

@@ -1,13 +1,14 @@
 """The class table: what the raw ids or colours of a mask mean."""
 
 import colorsys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from suture.errors import UserError
+from suture.words import listed
 
 IGNORE = 255
 """The id of pixels that take no part in any loss or score."""
@@ -21,6 +22,9 @@ _IDS = 65536
 _FEW = 5
 """Differences that a sentence can hold."""
 _RED_GREEN_BLUE = np.array([65536, 256, 1], np.int32)
+
+NEAR = 24
+"""How far each channel of a colour may be from that of a class for the pixel to be a drifted one of it."""
 
 Color = tuple[int, int, int]
 Raw = int | Color | str
@@ -157,7 +161,7 @@ def renamed(before: Sequence[str], after: Sequence[str]) -> str:
     >>> renamed(("background", "liver", "fat"), ("background", "spleen", "fat"))
     'liver is now spleen'
     >>> renamed(("liver", "fat"), ("liver", "needle", "clip"))
-    'fat is gone, needle is new, clip is new'
+    'fat is gone, needle is new and clip is new'
     """
     changed = [(old, new) for old, new in zip(before, after, strict=False) if old != new]
     if len(before) == len(after) and not {old for old, _ in changed} & {new for _, new in changed}:
@@ -166,7 +170,20 @@ def renamed(before: Sequence[str], after: Sequence[str]) -> str:
         words = [f"{name} is gone" for name in before if name not in after]
         words += [f"{name} is new" for name in after if name not in before]
         words = words or [f"{old} is now where {new} was" for old, new in zip(after, before, strict=True) if old != new]
-    return ", ".join(words[:_FEW]) + (f" and {len(words) - _FEW} more" if len(words) > _FEW else "")
+    return listed(words, _FEW)
+
+
+def nearest_color(color: Color, others: Iterable[Color]) -> Color | None:
+    """The one of other colours that this is almost, as anti-aliasing or lossy compression make it.
+
+    >>> nearest_color((2, 250, 0), [(0, 0, 0), (0, 255, 0)])
+    (0, 255, 0)
+    """
+
+    def distance(other: Color) -> int:
+        return max(abs(a - b) for a, b in zip(color, other, strict=True))
+
+    return min((other for other in others if 0 < distance(other) <= NEAR), key=distance, default=None)
 
 
 def default_colors(names: Sequence[str]) -> list[Color]:

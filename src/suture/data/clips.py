@@ -17,7 +17,9 @@ _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
 """Label Studio puts eight digits before the name of a file that is uploaded."""
 RECORD = "prediction.json"
-"""What a folder of a prediction's results holds when it is done: they are no videos of a dataset."""
+"""What a folder of a prediction's results holds when it is done."""
+JOURNAL = ".journal.jsonl"
+"""What it holds from its first file on until then."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
@@ -102,6 +104,8 @@ class Clips:
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
+        self.missing: list[str] = []
+        """Names of `dataset.yaml` that no video has: where, and which was perhaps meant."""
         self._whole: dict[str, list[Clip]] = {}
         self._ends: dict[str, list[Clip]] = {}
         for clip in self.all:
@@ -118,11 +122,12 @@ class Clips:
             name = name.partition("/")[2]
         return self._whole.get(name, [])
 
-    def one(self, name: str, where: str) -> Clip:
-        """The video that `dataset.yaml` names."""
+    def find(self, name: str, where: str) -> Clip | None:
+        """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else."""
         found = self.named(name)
         if not found:
-            raise UserError(f"{where} names the video {name!r}, which is not there{nearest(name, self._whole)}.")
+            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, self._whole)}")
+            return None
         if len(found) > 1:
             ids = " and ".join(clip.id for clip in found)
             raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
@@ -154,6 +159,11 @@ class Clips:
         return self.named(name) or (self.named(uploaded[1]) if uploaded else [])
 
 
+def is_prediction(folder: Path, files: Iterable[str]) -> bool:
+    """Whether a folder with these files holds the results of a prediction, done or stopped: no videos of a dataset."""
+    return RECORD in files or (folder / JOURNAL).exists()
+
+
 def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
     """Every video file and every folder that holds images."""
     if place.is_file():
@@ -167,7 +177,7 @@ def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
         raise UserError(f"{place}, the folder of the videos, does not exist.")
     endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in walk(place):
-        if RECORD in files:
+        if is_prediction(folder, files):
             folders.clear()
             continue
         folders[:] = [name for name in folders if folder / name not in skip]

@@ -28,6 +28,17 @@ SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _NOTHING: Mapping[str, Path] = {}
 
 
+class WrongMask(UserError):
+    """A mask that cannot be used, and whose it is; it comes back whole from other processes."""
+
+    def __init__(self, sentence: str, video: str, index: int) -> None:
+        super().__init__(sentence, video, index)
+        self.place = video, index
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Mask(Protocol):
     """Where a mask's raw values come from: an image file, a member of a zip, an entry of a COCO file."""
 
@@ -184,6 +195,9 @@ class Dataset:
     doubtful_masks: Mapping[str, str] = field(default_factory=dict)
     """Masks that are left out because their names fit several frames, or one that has a mask: which, in words."""
 
+    missing_videos: list[str] = field(default_factory=list)
+    """Where `dataset.yaml` names a video or a case that is not there."""
+
     def __post_init__(self) -> None:
         if not self.videos:
             raise UserError(f"{self.root} holds no videos: expected video files or folders of frames.")
@@ -225,6 +239,11 @@ class Dataset:
             splits = ", ".join(f"{video.id} in {video.split}" for video in self.cases[case])
             raise UserError(f"{self.root}: case {case} lies in two splits ({splits}): put all its videos into one.")
 
+    def refuse_missing_videos(self) -> None:
+        """Less than the user has named would be learnt from, or scored on."""
+        for place in self.missing_videos:
+            raise UserError(f"{place}: {mends.MISSING}.")
+
     def refuse_doubtful_masks(self) -> None:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
         for mask, fits in self.doubtful_masks.items():
@@ -239,10 +258,12 @@ class Dataset:
             ids = self.classes.encode(mask.read(self.classes.by_color))
         except UnknownValues as error:
             mend = mends.UNPAINTED if error.unpainted else mends.UNKNOWN
-            raise UserError(f"{mask.name} {error}: {mend}.") from error
+            raise WrongMask(f"{mask.name} {error}: {mend}.", video.id, index) from error
+        except UserError as error:
+            raise WrongMask(str(error), video.id, index) from error
         size = (ids.shape[1], ids.shape[0])
         if size != video.size and size != (frame := video.size_of(index)):
-            raise UserError(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.")
+            raise WrongMask(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.", video.id, index)
         if mask.annotated is not None:
             kept = np.array(
                 [name in mask.annotated for name in self.classes.names] + [False] * (256 - len(self.classes))

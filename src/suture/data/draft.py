@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from suture.data.check import Summary
-from suture.data.classes import UNPAINTED, Color, Raw, default_colors
+from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
 from suture.data.clips import Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
@@ -40,6 +40,8 @@ from suture.words import listed, number
 ASKED = "unpainted"
 """The problem that the draft asks about: it says nothing against the data, and only the user can answer it."""
 _MOST_CLASSES = 64
+_RARER = 10
+"""How many times as frequent a colour must be for an almost equal one to be in doubt."""
 _VALIDATED = 5
 """Labelled cases from which on some are for validation: with fewer, the training needs them more."""
 _SPLIT_FOLDERS: dict[str, Split] = {name: name for name in SPLITS} | {
@@ -342,6 +344,8 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
         entry = {"name": name, "value": value, "color": color}
         if isinstance(value, tuple):
             entry |= {"value": list(value), "color": list(value)}
+            if near := _drifted_from(value, found.pixels, known):
+                share = f"a class at all? It is almost {list(near)}: anti-aliased or compressed masks? {share}"
         lines.append(f"  - {_flow(entry)}  # guess: the name; {share}")
     if not empty:
         return lines, ["# unpainted: ignore  # every pixel of these masks is painted"]
@@ -352,6 +356,13 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
         *_unpainted(f"{words}, {unpainted:.1%} of the pixels"),
         f"# If {words} is a class of its own, add it to the classes with value: {example} instead.",
     ]
+
+
+def _drifted_from(color: Color, pixels: Mapping[Value, int], known: Collection[Raw]) -> Color | None:
+    """The colour of a class, or a much more frequent one, that this almost is."""
+    others = [other for other in known if isinstance(other, tuple)]
+    often = [other for other, count in pixels.items() if isinstance(other, tuple) and count > _RARER * pixels[color]]
+    return nearest_color(color, [*others, *often])
 
 
 def _colors_after(kept: Sequence[str], names: Sequence[str]) -> list[Color]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import cv2
 import numpy as np
 
-from suture.data.classes import IGNORE, ClassTable, Raw, UnknownValues
+from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues
 from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import read_image
 from suture.data.video import VideoFile
@@ -296,11 +296,11 @@ def _pack(value: Raw) -> int:
     return value
 
 
-def _near_share(unknown: dict[Raw, int], classes: ClassTable, distance: int = 24) -> float:
+def _near_share(unknown: dict[Raw, int], classes: ClassTable) -> float:
     known = np.array([v for v in classes.values if isinstance(v, tuple)] + [(0, 0, 0)])
     found = [v for v in unknown if isinstance(v, tuple)]
     if not found:
         return 0.0
     nearest = np.abs(np.array(found)[:, None] - known).max(axis=2).min(axis=1)
     counts = np.array([unknown[v] for v in found])
-    return float(counts[nearest <= distance].sum() / counts.sum())
+    return float(counts[nearest <= NEAR].sum() / counts.sum())

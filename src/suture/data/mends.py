@@ -4,8 +4,13 @@ NAME = (
     "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
     "or remove it"
 )
+MISSING = "put the video back, or mend or remove the name"
 SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
 UNPAINTED = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml; it is not guessed"
+DRIFTED = (
+    "colours that are almost a class's come from anti-aliasing or lossy compression: export the masks again as PNG and "
+    "without either"
+)
 UNKNOWN = "add them to the class table, or mend the masks"
 
 

@@ -7,9 +7,17 @@ import cv2
 
 from suture.data.dataset import Dataset
 from suture.data.shots import draw_shots, find_shots
+from suture.data.sources.folder import refuse_among_data
 from suture.data.view import draw_view
 from suture.errors import UserError
 from suture.files import replacing
+
+
+def refuse_used(out: Path) -> None:
+    """Pictures go into a folder of their own, where they become no data."""
+    refuse_among_data(out, pictures=True)
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is there and not empty: give a new folder for the pictures.")
 
 
 def write_pictures(
@@ -18,8 +26,7 @@ def write_pictures(
     progress: Callable[[int], None] = lambda videos: None,
 ) -> list[Path]:
     """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video into a new folder; give their paths."""
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is there and not empty: give a new folder for the pictures.")
+    refuse_used(out)
     written = []
     for video in dataset:
         if video.usable:

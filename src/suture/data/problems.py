@@ -10,18 +10,20 @@ from typing import Literal
 import numpy as np
 
 from suture.data import mends
-from suture.data.classes import Raw
+from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Dataset
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
 from suture.data.walk import listing
-from suture.words import number
+from suture.words import listed, number
 
 Severity = Literal["fatal", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
 _PLACES = 50
 """Places that a problem names; its count says how many there are."""
+_NAMED = 6
+"""Classes that a sentence names."""
 
 BLACK = 24
 """The brightest spot of a black frame's thumbnail, in grey levels."""
@@ -105,9 +107,9 @@ class Evidence:
         self, code: str, severity: Severity, what: str, places: Iterable[str], mend: str, count: int | None = None
     ) -> Iterator[Problem]:
         """A problem if it has any place, else nothing."""
-        listed = [self.relative(place) for place in places]
-        if listed:
-            yield Problem(code, severity, count or len(listed), what, tuple(listed[:_PLACES]), mend)
+        found = [self.relative(place) for place in places]
+        if found:
+            yield Problem(code, severity, count or len(found), what, tuple(found[:_PLACES]), mend)
 
 
 UNLABELLED = frozenset({"masks-for-frames", "no-dataset-file", "no-mask-fits", "no-masks", "no-masks-in-train"})
@@ -136,6 +138,13 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("divided-case", "warning", what, places, mend)
     else:
         yield from evidence.problem("divided-case", "fatal", what, places, "put all videos of a case into one split")
+
+
+def missing_videos(evidence: Evidence) -> Iterator[Problem]:
+    """What is named in `dataset.yaml`, and is not there."""
+    places = evidence.dataset.missing_videos
+    what = f"{number(len(places), 'name')} of no video or case that is there"
+    yield from evidence.problem("missing-video", "fatal", what, places, mends.MISSING)
 
 
 def short_videos(evidence: Evidence) -> Iterator[Problem]:
@@ -292,10 +301,12 @@ def mask_values(evidence: Evidence) -> Iterator[Problem]:
     for mask in unknown:
         counts.update(mask.unknown)
     kind = "colours" if evidence.dataset.classes.by_color else "ids"
-    listed = ", ".join(f"{_value(value)} ({count} pixels)" for value, count in counts.most_common(4))
-    what = f"{number(len(unknown), 'mask')} with {kind} that the class table does not know: {listed}"
-    what += f" and {len(counts) - 4} more" if len(counts) > 4 else ""
-    mend = mends.UNKNOWN
+    almost = {value: _almost(value, evidence.dataset.classes) for value in counts}
+    values = [f"{_value(value)} ({count} pixels{almost[value]})" for value, count in counts.most_common()]
+    what = f"{number(len(unknown), 'mask')} with {kind} that the class table does not know: {listed(values, 4)}"
+    mend = mends.DRIFTED if all(almost.values()) else mends.UNKNOWN
+    if any(almost.values()) and not all(almost.values()):
+        mend = f"{mends.DRIFTED}; others: {mends.UNKNOWN}"
     if 255 in counts or (255, 255, 255) in counts:
         mend += "; 255 often marks pixels to leave out, said by a class with `ignore: true`"
     yield from evidence.problem("unknown-value", "fatal", what, [mask.name for mask in unknown], mend)
@@ -320,20 +331,22 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     if not any(seen.values()):
         return
     never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
-    what = f"{number(len(never), 'class', 'classes')} without a single pixel: {_few(never)}"
+    what = f"{number(len(never), 'class', 'classes')} without a single pixel: {listed(never, _NAMED)}"
     mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
     yield from evidence.problem("class-never", "warning", what, never, mend)
     if not seen["train"]:
         return
     others = set().union(*(seen[split] for split in ("val", "test")))
     unlearnable = [names[position] for position in sorted(others - seen["train"]) if position < len(names)]
-    what = f"{number(len(unlearnable), 'class', 'classes')} in test or val but not in train: {_few(unlearnable)}"
+    what = (
+        f"{number(len(unlearnable), 'class', 'classes')} in test or val but not in train: {listed(unlearnable, _NAMED)}"
+    )
     mend = "move a case that shows it into train, or merge it with another class"
     yield from evidence.problem("class-not-in-train", "warning", what, unlearnable, mend)
     unscored = (
         [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
     )
-    what = f"{number(len(unscored), 'class', 'classes')} in train only: {_few(unscored)}"
+    what = f"{number(len(unscored), 'class', 'classes')} in train only: {listed(unscored, _NAMED)}"
     mend = "nothing scores it; move a case that shows it into test if there are several"
     yield from evidence.problem("class-in-train-only", "note", what, unscored, mend)
 
@@ -401,15 +414,14 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
         )
 
 
+JUDGES_OF_MASKS: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (undecodable, sizes, mask_values, unpainted)
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     divided_cases,
+    missing_videos,
     masks_for_frames,
     missing_labels,
     unmatched_masks,
-    undecodable,
-    sizes,
-    mask_values,
-    unpainted,
+    *JUDGES_OF_MASKS,
     short_videos,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)
@@ -512,8 +524,14 @@ def _range(first: int, last: int) -> str:
     return f"frame {first}" if first == last else f"frames {first}–{last}"
 
 
-def _few(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _almost(value: Raw, classes: ClassTable) -> str:
+    """Which class's colour it almost is, in words."""
+    colors = [other for other in classes.values if isinstance(other, tuple)]
+    near = nearest_color(value, colors) if isinstance(value, tuple) else None
+    if near is None:
+        return ""
+    target = classes.values[near]
+    return f", almost that of {classes.names[target] if target < len(classes) else 'an ignored class'}"
 
 
 def _value(value: Raw) -> str:

@@ -365,24 +365,20 @@ def _build(
     ]
     left = [math.ceil(len(part.indices) / _CHUNK) for part in parts]
     workers = min(workers or cores(), len(chunks))
-    bar = Progress(
-        TextColumn("Building the frame store"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )
     # Forked workers need neither a second import of everything nor a guarded main module.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
     pool = ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), dataset, fits, parts))
     try:
         for part in parts:
             part.begin()
-        with bar:
-            task = bar.add_task("", total=sum(len(part.indices) for part in parts))
-            # Masks first: they are few, and what is wrong with one is told before hours of video are decoded.
-            for of_frames in (False, True):
-                wanted = [chunk for chunk in chunks if parts[chunk[0]].is_frames is of_frames]
+        # Masks first: they are few, and what is wrong with one is told before hours of video are decoded.
+        for of_frames, title in ((False, "Reading the masks"), (True, "Building the frame store")):
+            wanted = [chunk for chunk in chunks if parts[chunk[0]].is_frames is of_frames]
+            if not wanted:
+                continue
+            columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            with Progress(*columns, console=console, transient=not of_frames) as bar:
+                task = bar.add_task("", total=sum(last - first for _, first, last in wanted))
                 futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in wanted}
                 for future in as_completed(futures):
                     future.result()

@@ -8,8 +8,8 @@ from typing import Any
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SCORES, SETS
-from suture.files import read_json, read_yaml
 from suture.models.weights import DESCRIPTION
+from suture.records import ConfigRecord, DataRecord, EnvironmentRecord, MetricsRecord, ModelRecord, read_record
 from suture.words import number
 
 WEAK = 0.5
@@ -52,11 +52,11 @@ class Papers:
         metrics = folder / "metrics.json"
         return Papers(
             folder,
-            read_json(folder / DESCRIPTION),
-            read_yaml(folder / "config.yaml"),
-            read_json(folder / "data.json"),
-            read_json(metrics) if metrics.exists() else {},
-            read_json(folder / "environment.json")["starts"][-1],
+            read_record(folder / DESCRIPTION, ModelRecord),
+            read_record(folder / "config.yaml", ConfigRecord),
+            read_record(folder / "data.json", DataRecord),
+            read_record(metrics, MetricsRecord) if metrics.exists() else {},
+            read_record(folder / "environment.json", EnvironmentRecord)["starts"][-1],
         )
 
     @property

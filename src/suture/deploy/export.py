@@ -18,6 +18,7 @@ from suture.data.classes import IGNORE
 from suture.data.render import SyntheticSettings, plan, render_video
 from suture.data.scene import resized
 from suture.data.sources import load_dataset
+from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
 from suture.deploy.card import Papers, card_of
 from suture.deploy.frames import to_class_ids, to_network
@@ -125,6 +126,7 @@ def export_run(
     0.99998
     """
     _refuse_impossible(output, frame, view, dynamic)
+    refuse_among_data(output)
     papers, model = Papers.read(folder), Model.load(folder)
     shape = Shape(None if dynamic else frame or papers.frame or model.size, view, logits, half)
     card, text = card_of(output), papers.card()
@@ -186,6 +188,7 @@ def to_onnx(model: Model, shape: Shape, origin: Mapping[str, Any] | None = None)
 
 def write_card(folder: Path, output: Path, *, force: bool = False) -> None:
     """Write the card of a finished run's model alone."""
+    refuse_among_data(output)
     text = Papers.read(folder).card()
     _refuse_to_replace(output, text, force)
     with _told(output):

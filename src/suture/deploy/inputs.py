@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from suture.data.clips import RECORD
+from suture.data.clips import is_prediction
 from suture.data.dataset import Video
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.planes import Colours, frame_size
@@ -281,7 +281,7 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
     """The videos and images in a folder and below it; a dataset's masks are no frames."""
     out = leave_out and leave_out.resolve()
     for inside, folders, files in walk(folder):
-        if RECORD in files:  # results of an earlier prediction
+        if is_prediction(inside, files):
             folders.clear()
             continue
         folders[:] = [name for name in folders if name not in MASK_FOLDERS and (inside / name).resolve() != out]

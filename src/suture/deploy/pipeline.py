@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from suture.data.classes import IGNORE
-from suture.data.clips import RECORD
+from suture.data.clips import JOURNAL, RECORD
 from suture.data.planes import Colours
 from suture.data.video import Planes
 from suture.data.view import View
@@ -126,7 +126,7 @@ class Job:
         self.settings = settings
         self.batch = batch
         self.together = min(TOGETHER, batch)
-        self.journal = Journal(folder / ".journal.jsonl")
+        self.journal = Journal(folder / JOURNAL)
         self.record = folder / RECORD
         self.known: dict[int, Row] = {}
         """The rows of frames that an earlier start has done."""

@@ -20,12 +20,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from suture.data.clips import RECORD
+from suture.data.clips import JOURNAL, RECORD
+from suture.data.sources.folder import refuse_among_data
 from suture.deploy.inputs import find_clips, shared_out
 from suture.deploy.pipeline import Job, Settings
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
-from suture.files import read_json
+from suture.records import PredictionRecord, read_record
 from suture.words import number, time_left
 
 _RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
@@ -78,6 +79,7 @@ def predict(
         raise UserError(f"smooth is {settings.smooth}, expected a number from 0 to below 1.")
     if os.path.lexists(out) and not out.is_dir():
         raise UserError(f"The output {out} is a file, expected a folder: give another.")
+    refuse_among_data(out)
     rank, world = _meet()
     clips = find_clips(inputs, leave_out=out)
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
@@ -114,7 +116,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
     told: set[str] = set()
     for count, job in enumerate(jobs, start=1):
         if job.record.exists():
-            problems = read_json(job.record)["problems"]
+            problems = read_record(job.record, PredictionRecord)["problems"]
             summary.skipped += 1
             summary.problems += problems
             had = f"; it had {number(len(problems), 'problem')}" if problems else ""
@@ -171,14 +173,13 @@ def _waste(job: Job) -> str:
 def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
     """Results of another model or other settings are only written over by force."""
     if force and mine:
-        for name in (*_RESULTS, job.journal.path.name):
+        for name in (*_RESULTS, JOURNAL):
             path = job.folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     if force or not job.folder.exists():
         return
     if job.record.exists():
-        said = read_json(job.record)
-        before = said.get("made_of") if isinstance(said, dict) else None
+        before = read_record(job.record, PredictionRecord)["made_of"]
     else:
         before = job.journal.made_of()
     if before != job.made_of and (before is not None or any((job.folder / name).exists() for name in _RESULTS)):

@@ -12,6 +12,7 @@ from suture.errors import UserError
 from suture.files import check_format, read_json, replacing, write_json
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
+from suture.records import ModelRecord, refuse_misshapen
 
 MODEL_FORMAT = 1
 """The newest `model.json` this version reads."""
@@ -52,14 +53,11 @@ class Model:
             )
         content = read_json(described)
         check_format(described, content.get("format") if isinstance(content, dict) else None, MODEL_FORMAT)
-        try:
-            names = tuple(str(entry["name"]) for entry in content["classes"])
-            colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in content["classes"]))
-            height, width = (int(side) for side in content["size"])
-            description = content["segmenter"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{described} is no description of a model ({error}): was it written by Suture?") from error
-        segmenter = load_model(weights, description)
+        refuse_misshapen(described, content, ModelRecord)
+        names = tuple(entry["name"] for entry in content["classes"])
+        colors = tuple((r, g, b) for r, g, b in (entry["color"] for entry in content["classes"]))
+        height, width = content["size"]
+        segmenter = load_model(weights, content["segmenter"])
         if segmenter.classes != len(names):
             raise UserError(
                 f"{described} names {len(names)} classes, but its segmenter tells {segmenter.classes} apart: "

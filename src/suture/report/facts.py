@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from suture.errors import UserError
-from suture.files import read_json
 from suture.methods.pseudo import PseudoLabels
 from suture.models.weight_files import is_file
+from suture.records import DataRecord, EnvironmentRecord, ShotsRecord, StageRecord, read_record
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, differences
 from suture.runs.effort import effort
@@ -153,7 +153,7 @@ def _read(folder: Path, name: str) -> RunFacts:
     for file in ("data.json", "environment.json"):
         if not (folder / file).exists():
             raise UserError(f"{folder} has no {file}: its training has not begun, start it with `suture train`.")
-    starts = read_json(folder / "environment.json")["starts"]
+    starts = read_record(folder / "environment.json", EnvironmentRecord)["starts"]
     shots = folder / "shots.json"
     stages = []
     for place, stage in enumerate(config.build_method().stages(), 1):
@@ -161,19 +161,32 @@ def _read(folder: Path, name: str) -> RunFacts:
         done = of_stage / "done.json"
         stages.append(
             StageFacts(
-                stage, of_stage, read_json(done) if done.exists() else None, read_curve(of_stage / "metrics.csv")
+                stage,
+                of_stage,
+                read_record(done, StageRecord) if done.exists() else None,
+                read_curve(of_stage / "metrics.csv"),
             )
         )
+    if not any(stage.done or stage.curve for stage in stages):
+        raise UserError(f"{folder} has not a single step of training yet: go on with `suture train`, then report.")
+    data, metrics = read_record(folder / "data.json", DataRecord), run.metrics or {}
+    for which, scores in metrics.items():
+        rows = scores.get("confusion")
+        if rows is not None and len(rows) != len(data["classes"]) + 1:
+            raise UserError(
+                f"{folder}: the scores of {which} in metrics.json are of {len(rows) - 1} classes, but data.json has "
+                f"{len(data['classes'])}: put back the files that belong together."
+            )
     return RunFacts(
         name=name,
         run=run,
         config=config,
-        data=read_json(folder / "data.json"),
+        data=data,
         environment=starts[-1],
         starts=len(starts),
         stages=stages,
-        shots=read_json(shots) if shots.exists() else {},
-        metrics=run.metrics or {},
+        shots=read_record(shots, ShotsRecord) if shots.exists() else {},
+        metrics=metrics,
     )
 
 

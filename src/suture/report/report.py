@@ -10,6 +10,7 @@ from rich.console import Console
 
 import suture
 from suture.data.classes import default_colors
+from suture.data.sources.folder import refuse_among_data
 from suture.errors import UserError
 from suture.files import write_text
 from suture.report.charts import STYLES
@@ -50,8 +51,10 @@ def write_report(
     path = out or (folder if len(facts) == 1 else folder.parent) / "report.html"
     if path.is_dir():
         raise UserError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}.")
+    refuse_among_data(path)
     path.parent.mkdir(parents=True, exist_ok=True)  # a slip is told before the models look at anything
     if figures is not None:
+        refuse_among_data(figures, pictures=True)
         refuse_used(figures)
     context = Context(facts, frames, console or Console(stderr=True), read_footage(videos))
     if videos and not context.models:

@@ -9,9 +9,10 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from suture.errors import UserError
-from suture.files import read_json, write_json
+from suture.files import write_json
 from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model, save_model
+from suture.records import BestRecord, read_record
 
 
 class Best(Callback):
@@ -46,7 +47,7 @@ class Best(Callback):
             )
         for module, training in modes:
             module.training = training
-        best = read_json(self.record)["score"] if self.record.exists() else float("-inf")
+        best = read_record(self.record, BestRecord)["score"] if self.record.exists() else float("-inf")
         if value > best and trainer.is_global_zero:
             save_model(segmenter, self.weights)
             write_json(self.record, {"step": trainer.global_step, "score": value})
@@ -54,4 +55,4 @@ class Best(Callback):
     def take(self, segmenter: Segmenter) -> dict[str, Any]:
         """Put the best weights into a segmenter; give their step and score."""
         segmenter.load_state_dict(load_model(self.weights, segmenter.describe()).state_dict())
-        return read_json(self.record)
+        return read_record(self.record, BestRecord)

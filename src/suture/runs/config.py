@@ -228,7 +228,7 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
         config = Config(**merge(defaults, rest | {"method": {"name": name}}))
     except ValidationError as error:
         # Told before the methods are looked at, which import torch and Lightning: that takes seconds.
-        raise UserError("\n".join(_explained(error, Config, "", where))) from error
+        raise UserError("\n".join(_explained(error, Config, "", where, chosen=name))) from error
     mistakes: list[str] = []
     for other in several:
         if other != name:
@@ -349,16 +349,24 @@ def _seen_from(path: str, before: Path, after: Path | None) -> str:
     return path if os.path.isabs(path) else os.path.relpath(absolute, os.path.realpath(after))
 
 
-def _explained(error: ValidationError, model: type[BaseModel], at: str, where: str, method: str = "") -> list[str]:
-    """One sentence for each mistake that pydantic found; alternatives of one setting are one mistake."""
-    known = dict.fromkeys(_places(model))
+def _explained(
+    error: ValidationError, model: type[BaseModel], at: str, where: str, method: str = "", chosen: str = ""
+) -> list[str]:
+    """One sentence for each mistake that pydantic found; alternatives of one setting are one mistake.
+
+    `method` is the one whose settings these are; `chosen` the one whose settings a short key (`lr`) may mean.
+    """
+    known = list(_places(model))
     sentences: dict[str, str] = {}
     for mistake in error.errors():
         place = _place(model, mistake["loc"])
         message = reason(mistake)
         if mistake["type"] == "extra_forbidden":
-            near = _nearest(place, known)
-            sentence = f"there is no setting {at}{place}" + (f"; did you mean {at}{near}?" if near else ".")
+            meant = _close(place, known)
+            if not meant:
+                meant = _namesakes(place, [*(_places_of(chosen) if "." not in place else ()), *known])
+            said = " or ".join(f"{at}{other}" for other in meant)
+            sentence = f"there is no setting {at}{place}" + (f"; did you mean {said}?" if meant else ".")
             if method and (others := _having(place)):
                 sentence = (
                     f"there is no setting {at}{place} in {method}, only in {others}: choose another method, or set "
@@ -407,12 +415,22 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
-def _nearest(place: str, known: Iterable[str]) -> str | None:
-    """The setting that was probably meant: one of the same section, or one of that name below it or elsewhere."""
-    parent, _, name = place.rpartition(".")
-    ends = [(other.rpartition(".")[0], other.rpartition(".")[2], other) for other in known]
-    siblings = {end: other for section, end, other in ends if section == parent}
-    if close := difflib.get_close_matches(name, siblings, 1):
-        return siblings[close[0]]
-    namesakes = [other for _, end, other in ends if end == name]
-    return min(namesakes, key=lambda other: not other.startswith(f"{parent}."), default=None)
+def _places_of(method: str) -> list[str]:
+    """Every setting of a method, as `method.train.optimizer.lr`; importing the methods takes seconds."""
+    from suture.methods.method import find_method
+
+    return [f"method.{place}" for place in _places(find_method(method).Settings)] if method else []
+
+
+def _close(place: str, known: Iterable[str]) -> list[str]:
+    """The setting of the same section whose name comes near."""
+    section, _, name = place.rpartition(".")
+    siblings = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
+    return [siblings[close] for close in difflib.get_close_matches(name, siblings, 1)]
+
+
+def _namesakes(place: str, known: Iterable[str]) -> list[str]:
+    """The settings of that name: those below its section, or else anywhere."""
+    section, _, name = place.rpartition(".")
+    found = [other for other in known if other.rpartition(".")[2] == name]
+    return [other for other in found if other.startswith(f"{section}.")] or found

@@ -16,17 +16,20 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
+from suture.data.check import as_check_says
+from suture.data.dataset import WrongMask
 from suture.data.shots import shots_of_frames
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.evaluate import frames_to_score
-from suture.files import read_json, write_json
+from suture.files import write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import START, Job, Stage
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import load_model, save_model
+from suture.records import ShotsRecord, StageRecord, read_record
 from suture.runs.best import Best
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
 from suture.runs.config import Config, LoggerSettings
@@ -87,7 +90,10 @@ def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
     videos = dataset.split("train")
     usable = {video.id: video.usable for video in videos}
     labelled = {video.id: labelling[video.id] for video in videos}
-    store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    try:
+        store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    except WrongMask as error:
+        raise as_check_says(dataset, list(labelling), error) from error
     return TrainingFrames(dataset, labelling, store)
 
 
@@ -104,7 +110,7 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
                 found[video.id] = list(shots.starts)
                 progress.advance(task)
         write_json(path, found)
-    shot_of: list[int] = (frames.places.marked(read_json(path)).cumsum() - 1).tolist()
+    shot_of: list[int] = (frames.places.marked(read_record(path, ShotsRecord)).cumsum() - 1).tolist()
     return shot_of
 
 
@@ -148,7 +154,7 @@ def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title:
     began, first = time.perf_counter(), session.processes.first
     # What led up to the last finished video, in earlier starts too: those videos are the checkpoints of this stage.
     clock = folder / "clock.json"
-    earlier = read_json(clock)["seconds"] if clock.exists() else 0.0
+    earlier = read_record(clock, StageRecord)["seconds"] if clock.exists() else 0.0
 
     def seconds() -> dict[str, float]:
         return {"seconds": round(earlier + time.perf_counter() - began, 3)}

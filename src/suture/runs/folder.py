@@ -17,9 +17,10 @@ from suture.data.dataset import Dataset
 from suture.deploy.inputs import training_view
 from suture.deploy.networks import TRAINED_ON
 from suture.errors import UserError
-from suture.files import check_format, read_json, read_yaml, remove_leftovers, write_json, write_text
+from suture.files import check_format, read_yaml, remove_leftovers, write_json, write_text
 from suture.models.segmenter import Segmenter
 from suture.models.weights import Model
+from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
 
@@ -50,7 +51,7 @@ class Run:
     def metrics(self) -> dict[str, Any] | None:
         """The scores, once there are any."""
         path = self.folder / "metrics.json"
-        return read_json(path) if path.exists() else None
+        return read_record(path, MetricsRecord) if path.exists() else None
 
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
@@ -97,8 +98,9 @@ class Run:
 
         Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
         """
-        if any(self.folder.glob("stages/*/*")):
-            self._refuse_changes(config, data)
+        if self.begun:
+            self.refuse_other_config(config)
+            self._refuse_other_data(data)
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
@@ -106,12 +108,17 @@ class Run:
         write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
         path = self.folder / "environment.json"
-        starts = read_json(path)["starts"] if path.exists() else []
+        starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
         write_json(path, {"starts": [*starts, machine]})
 
-    def _refuse_changes(self, config: Config, data: dict[str, Any]) -> None:
-        path = self.folder / "config.yaml"
-        if path.exists():
+    @property
+    def begun(self) -> bool:
+        """Whether a stage has begun: its config and data may not change any more."""
+        return any(self.folder.glob("stages/*/*"))
+
+    def refuse_other_config(self, config: Config) -> None:
+        """Where a stage has begun, only the same config goes on."""
+        if self.begun and (self.folder / "config.yaml").exists():
             # What it means, not what it says: an earlier version may have said it otherwise.
             before = relocated(self.config.model_dump(mode="json"), Path(), None)
             after = relocated(config.model_dump(mode="json"), Path(), None)
@@ -120,8 +127,10 @@ class Run:
                     f"{self.folder} was begun with another config ({_some(changed)}): "
                     "start the same config again to go on, or give another folder."
                 )
+
+    def _refuse_other_data(self, data: dict[str, Any]) -> None:
         path = self.folder / "data.json"
-        if path.exists() and (changed := _changed_data(read_json(path), data)):
+        if path.exists() and (changed := _changed_data(read_record(path, DataRecord), data)):
             raise UserError(
                 f"{self.folder} was begun with other data ({_some(changed)}): "
                 "restore the data to go on, or give another folder."

@@ -49,6 +49,13 @@ class Processes:
     def first(self) -> bool:
         return self.rank == 0
 
+    @property
+    def memory(self) -> int:
+        """Bytes of memory where this process computes, in use or not."""
+        if self.device.type == "cuda":
+            return int(torch.cuda.get_device_properties(self.device).total_memory)
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.world > 1:

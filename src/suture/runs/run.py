@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from suture.data.check import refuse_unlabelled
+from suture.data.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data.classes import renamed
 from suture.data.labelling import choose
 from suture.data.sources import load_dataset
+from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
 from suture.errors import UserError
 from suture.evaluation.evaluate import frames_to_score
@@ -34,6 +35,9 @@ from suture.runs.record import data_record, environment
 from suture.runs.session import Opened, Session
 from suture.words import number
 
+KEPT = 200
+"""Bytes that even the smallest networks keep of each pixel while they learn; usual ones keep fifty times as many."""
+
 __all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "train"]
 
 
@@ -42,6 +46,7 @@ def open_data(config: Config) -> Opened:
     data = config.data
     dataset = load_dataset(data.root, data.source, **data.options)
     dataset.refuse_divided_cases()
+    dataset.refuse_missing_videos()
     dataset.refuse_doubtful_masks()
     refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
@@ -56,10 +61,16 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     run = Run(folder)
     stages = list(config.build_method().stages())
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
+    processes.first_only(lambda: refuse_too_large(config, stages, processes.memory, processes.world))
+    if not run.begun:
+        processes.first_only(lambda: refuse_among_data(run.folder))
     with _locked(run, processes), explained(run.folder):
+        # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
+        processes.first_only(lambda: run.refuse_other_config(config))
         opened = processes.first_then_all(lambda: open_data(config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
+        processes.first_only(lambda: _refuse_wrong_scored(opened, config))
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         for stage in stages:
             if isinstance(stage, Stage):
@@ -183,6 +194,21 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
                 )
 
 
+def refuse_too_large(config: Config, stages: Sequence[AnyStage], memory: int, world: int = 1) -> None:
+    """A step that cannot fit into so many bytes of memory: the system would end it without a word."""
+    height, width = config.data.height_width
+    for stage in stages:
+        if isinstance(stage, Stage):
+            frames = stage.settings.batch // (stage.settings.accumulate * world)
+            needed = frames * height * width * KEPT
+            if needed > memory:
+                raise UserError(
+                    f"data.size is {height}×{width}: in the stage {stage.name}, {number(frames, 'frame')} of that size "
+                    f"at a time need more than {needed / 2**30:,.0f} GiB, and the memory here is "
+                    f"{memory / 2**30:,.0f} GiB: lower data.size or {stage.key}.batch, or raise {stage.key}.accumulate."
+                )
+
+
 def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
     """The best weights can only be chosen where there are validation videos to choose by."""
     asking = [stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every]
@@ -191,6 +217,14 @@ def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
             f"{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
             "name some training cases or videos in data.validation."
         )
+
+
+def _refuse_wrong_scored(opened: Opened, config: Config) -> None:
+    """Masks that nothing can be scored on."""
+    settings = config.evaluation
+    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    places = [(video, index) for frames in sets.values() for video, indices in frames.items() for index in indices]
+    refuse_wrong_masks(opened.dataset, places)
 
 
 def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:

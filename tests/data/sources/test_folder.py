@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from source_tester import SourceTester, write_image, write_text
 
 from suture.data.classes import IGNORE
-from suture.data.clips import RECORD
+from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset
+from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
 from suture.data.walk import last_number, natural
 from suture.errors import UserError
@@ -180,6 +181,47 @@ def test_results_of_a_prediction_are_no_videos(tmp_path: Path) -> None:
     write_video(tmp_path / "predictions/a/overlay.mp4")
     write_text(tmp_path / "predictions/a" / RECORD, "{}")
     assert [video.id for video in load_dataset(tmp_path)] == ["a"]
+
+
+def test_results_of_a_stopped_prediction_are_no_videos(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4")
+    write_image(tmp_path / "predictions/a/masks/a__frame_000000.png")
+    write_text(tmp_path / "predictions/a" / JOURNAL, "{}")
+    assert [video.id for video in load_dataset(tmp_path)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("said", "out", "pictures", "refused"),
+    [
+        ({"videos": "videos", "masks": "masks"}, "videos/run", False, "has its videos"),
+        ({"videos": "videos", "masks": "masks"}, "videos", False, "has its videos"),
+        ({"videos": "videos", "masks": {"a": "labels/a"}}, "labels/a/model.onnx", False, "has its masks"),
+        ({"videos": "videos"}, "masks/run", False, "has its masks"),  # where a draft would look for them
+        ({"videos": "videos", "masks": "masks"}, "runs/one", False, ""),
+        ({"videos": "videos", "masks": "masks"}, "pictures", True, ""),
+        ({"masks": "masks"}, "masks/predictions", False, "has its masks"),
+        ({"masks": "masks"}, "runs/one", False, ""),  # a run beside the videos is known as one
+        ({"masks": "masks"}, "pictures", True, "has its videos"),
+        ({"masks": "masks"}, "../pictures", True, ""),
+    ],
+)
+def test_nothing_is_written_where_it_would_become_data(
+    said: dict[str, Any], out: str, pictures: bool, refused: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "data"
+    write_file(root, **said)
+    (tmp_path / "link").symlink_to(root)
+    for place in (root / out, tmp_path / "link" / out):
+        if refused:
+            with pytest.raises(UserError, match=f"lies in .*{refused}, and would become one of them: give a place"):
+                refuse_among_data(place, pictures=pictures)
+        else:
+            refuse_among_data(place, pictures=pictures)
+
+
+def test_a_dataset_file_that_cannot_be_read_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    write_text(tmp_path / "dataset.yaml", "videos: [")
+    refuse_among_data(tmp_path / "videos/run")
 
 
 def test_without_a_file_the_usual_folder_of_videos(tmp_path: Path) -> None:
@@ -363,19 +405,13 @@ def test_two_masks_of_one_frame(tmp_path: Path) -> None:
         ({"masks": "videos"}, "names masks but no classes"),
         ({"masks": "videos", "classes": [{"name": "a"}]}, "class a has no value"),
         ({"videos": "video"}, "video, the folder of the videos, does not exist"),
-        (
-            {"cases": {"one": ["clip_c"]}},
-            r"cases.one names the video 'clip_c', which is not there \(did you mean clip_",
-        ),
         ({"cases": {"one": ["clip_a"], "two": ["clip_a"]}}, "clip_a is in the cases one and two"),
         ({"cases": {"clip_a": ["clip_b"]}}, "clip_a is a case, and a video that is not in it"),
         ({"cases": {"one": [1]}}, "names that look like numbers need quotes"),
-        ({"split": {"train": ["one"]}}, "split.train names 'one', which is no case"),
         ({"cases": {"one": ["clip_a"]}, "split": {"train": ["clip_a"]}}, "a video of the case one"),
         ({"split": {"train": ["clip_a"], "test": ["clip_a"]}}, "clip_a is in the splits test and train"),
         ({"split": {"training": []}}, "'train', 'val' or 'test'"),
         ({"view": "whole"}, "the view is 'whole', expected auto"),
-        ({"view": {"clip_c": "auto"}}, "view names the video 'clip_c'"),
         ({"view": {"clip_a": [0, 0, 0, 0]}}, "view.clip_a: the view"),
         ({"annotated": {"clip_a": ["tisue"]}, "classes": CLASSES}, r"annotated names 'tisue', .*did you mean tissue"),
         ({"exclude": "nothing.csv"}, "nothing.csv cannot be read"),
@@ -395,6 +431,35 @@ def test_mistakes_in_the_file(tmp_path: Path, content: dict[str, Any], message: 
         load_dataset(tmp_path)
     assert str(tmp_path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        ({"cases": {"one": ["clip_c"]}}, "cases.one names the video 'clip_c', which is not there (did you mean clip_"),
+        ({"cases": {"one": ["clip_c"]}, "split": {"train": ["one"]}}, "cases.one names the video 'clip_c'"),
+        ({"split": {"train": ["op9", "clip_a"]}}, "split.train names 'op9', which is no case"),
+        ({"view": {"clip_c": "auto"}}, "view names the video 'clip_c'"),
+        ({"annotated": {"op9": ["tissue"]}, "classes": CLASSES}, "annotated names the video 'op9', which is not there"),
+        ({"masks": {"op9": "masks"}, "classes": CLASSES}, "masks names the video 'op9'"),
+        ({"exclude": "exclude.csv"}, "line 2 names the video 'op9'"),
+    ],
+)
+def test_a_video_that_is_named_and_not_there_hides_no_other_finding(
+    tmp_path: Path, content: dict[str, Any], missing: str
+) -> None:
+    for video in ("clip_a", "clip_b"):
+        write_frames(tmp_path / "videos" / video, "1", "2")
+    write_image(tmp_path / "masks/1.png", 0)
+    write_text(tmp_path / "exclude.csv", "video,first,last,reason\nop9,0,1,x\n")
+    write_file(tmp_path, **({"videos": "videos"} | content))
+    dataset = load_dataset(tmp_path)
+    assert [video.id for video in dataset] == ["clip_a", "clip_b"]
+    (place,) = dataset.missing_videos
+    assert missing in place
+    assert place.startswith(str(tmp_path))
+    with pytest.raises(UserError, match="put the video back, or mend or remove the name"):
+        dataset.refuse_missing_videos()
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "", "\x00"])

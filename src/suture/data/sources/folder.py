@@ -50,15 +50,17 @@ def load(root: Path) -> Dataset:
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
+    videos = _videos(file, path, clips)
     return Dataset(
         file.name or _name(root),
         root,
         table,
-        _videos(file, path, clips),
+        videos,
         protocol=file.protocol,
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
+        missing_videos=clips.missing,
     )
 
 
@@ -77,6 +79,32 @@ def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
     """Folders that seem to hold masks, where the file names none: they must not become videos."""
     videos = Path(os.path.normpath(root / file.videos))
     return {place for place in guess(root)[1] if place != videos} if file.masks is None else set()
+
+
+def refuse_among_data(out: Path, *, pictures: bool = False) -> None:
+    """Refuse to write where a dataset's videos or masks are looked for: what is written would become data.
+
+    In a dataset's own folder, where videos may lie too, runs and predictions are known as what they are; plain
+    `pictures` are not.
+    """
+    place = Path(os.path.realpath(out))
+    for root in (place, *place.parents):
+        path = root / FILE_NAME
+        if not path.is_file():
+            continue
+        try:
+            file = DatasetFile.read(path)
+        except UserError:
+            continue  # told to whoever reads that dataset
+        said = [file.masks] if isinstance(file.masks, str) else [*(file.masks or {}).values()]
+        taken = {"videos": [file.videos], "masks": said or [*MASK_FOLDERS]}
+        for what, names in taken.items():
+            for folder in (Path(os.path.realpath(root / name)) for name in names):
+                if place.is_relative_to(folder) and (pictures or folder != root):
+                    raise UserError(
+                        f"{out} lies in {folder}, where {path} has its {what}, and would become one of them: give a "
+                        "place outside of it."
+                    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +148,8 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
         return [
             masks
             for video, place in file.masks.items()
-            for masks in open_masks(root / place, clips, clips.one(video, f"{path}: masks"))
+            if (clip := clips.find(video, f"{path}: masks")) is not None
+            for masks in open_masks(root / place, clips, clip)
         ]
     return list(open_masks(root / file.masks, clips, None)) if file.masks else []
 
@@ -179,14 +208,14 @@ def _match(
             if len(places) != 1:
                 mask = found.export.mask(name, table.label_ids, None)
                 if places:
-                    doubtful[mask.name] = f"fits {_listed(places)}"
+                    doubtful[mask.name] = f"fits {_fitting(places)}"
                 else:
                     unmatched.append(mask.name)
                 continue
             clip, index = places[0]
             mask = found.export.mask(name, table.label_ids, annotated.get(clip.id))
             if other := clip.masks.get(index):
-                doubtful[mask.name] = f"fits {_listed(places)}, which has the mask {other.name}"
+                doubtful[mask.name] = f"fits {_fitting(places)}, which has the mask {other.name}"
                 continue
             clip.masks[index] = mask
     for clip in clips.all:
@@ -197,9 +226,8 @@ def _match(
     return unmatched, doubtful
 
 
-def _listed(places: list[tuple[Clip, int]]) -> str:
-    names = sorted(f"{clip.id} (frame {index})" for clip, index in places)
-    return listed(names if len(names) <= _SOME else [*names[:_SOME], f"{len(names) - _SOME} more"])
+def _fitting(places: list[tuple[Clip, int]]) -> str:
+    return listed(sorted(f"{clip.id} (frame {index})" for clip, index in places), _SOME)
 
 
 def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:
@@ -210,13 +238,14 @@ def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -
         for name, target in zip(names, targets, strict=True):
             if target not in table.names:
                 raise UserError(f"{path}: annotated names {name!r}, which is no class{nearest(name, table.names)}.")
-        annotated[clips.one(video, f"{path}: annotated").id] = tuple(dict.fromkeys(targets))
+        if clip := clips.find(video, f"{path}: annotated"):
+            annotated[clip.id] = tuple(dict.fromkeys(targets))
     return annotated
 
 
 def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
     case_of = case_of_videos(file, path, clips)
-    split_of = _split(file, path, case_of)
+    split_of = _split(file, path, clips, case_of)
     views = _views(file, path, clips)
     excluded = _excluded(file, path, clips)
     return [
@@ -238,9 +267,9 @@ def case_of_videos(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str
     case_of: dict[str, str] = {}
     for case, videos in file.cases.items():
         for video in videos:
-            name = clips.one(video, f"{path}: cases.{case}").id
-            if case_of.setdefault(name, case) != case:
-                raise UserError(f"{path}: the video {name} is in the cases {case_of[name]} and {case}: keep one.")
+            clip = clips.find(video, f"{path}: cases.{case}")
+            if clip and case_of.setdefault(clip.id, case) != case:
+                raise UserError(f"{path}: the video {clip.id} is in the cases {case_of[clip.id]} and {case}: keep one.")
     for clip in clips.all:
         if clip.id not in case_of and clip.id in file.cases:
             raise UserError(f"{path}: {clip.id} is a case, and a video that is not in it: rename the case.")
@@ -248,7 +277,7 @@ def case_of_videos(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str
     return case_of
 
 
-def _split(file: DatasetFile, path: Path, case_of: Mapping[str, str]) -> dict[str, Split]:
+def _split(file: DatasetFile, path: Path, clips: Clips, case_of: Mapping[str, str]) -> dict[str, Split]:
     """The split of each case that has one; without any split all cases are for training."""
     cases = list(dict.fromkeys(case_of.values()))
     if file.split is None:
@@ -256,13 +285,13 @@ def _split(file: DatasetFile, path: Path, case_of: Mapping[str, str]) -> dict[st
     split_of: dict[str, Split] = {}
     for split, names in file.split.items():
         for name in names:
-            if name not in cases:
-                of_case = (
-                    f": it is a video of the case {case_of[name]}, and splits are by case" if name in case_of else ""
-                )
+            if name in case_of and name not in cases:
                 raise UserError(
-                    f"{path}: split.{split} names {name!r}, which is no case{of_case or nearest(name, cases)}."
+                    f"{path}: split.{split} names {name!r}, which is no case: it is a video of the case "
+                    f"{case_of[name]}, and splits are by case."
                 )
+            if name not in cases and name not in file.cases:  # the videos of a case that is listed are missed there
+                clips.missing.append(f"{path}: split.{split} names {name!r}, which is no case{nearest(name, cases)}")
             if split_of.setdefault(name, split) != split:
                 raise UserError(f"{path}: the case {name} is in the splits {split_of[name]} and {split}: keep one.")
     return split_of
@@ -274,7 +303,9 @@ def _views(file: DatasetFile, path: Path, clips: Clips) -> dict[str, View | Lite
     views = {clip.id: _view(common, f"{path}: view") for clip in clips.all}
     for video, view in (per_video or {}).items():
         where = f"{path}: view.{video}"
-        views[clips.one(str(video), f"{path}: view").id] = _view(view, where)
+        found = _view(view, where)
+        if clip := clips.find(str(video), f"{path}: view"):
+            views[clip.id] = found
     return views
 
 
@@ -290,7 +321,9 @@ def _excluded(file: DatasetFile, path: Path, clips: Clips) -> dict[str, set[int]
         return excluded
     place = path.parent / file.exclude
     for line, video, first, last in read_exclusions(place):
-        clip = clips.one(video, f"{place}, line {line}")
+        clip = clips.find(video, f"{place}, line {line}")
+        if clip is None:
+            continue
         if last >= clip.length:
             raise UserError(
                 f"{place}, line {line}: frame {last} of {clip.id} is excluded, but its last frame is {clip.length - 1}."

@@ -1,0 +1,82 @@
+"""What Suture wrote is read as it stands, and a sentence says where it has been changed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from suture.errors import UserError
+from suture.evaluation.titles import SCORES
+from suture.records import (
+    ConfigRecord,
+    DataRecord,
+    EnvironmentRecord,
+    MetricsRecord,
+    PlanRecord,
+    SecondsRecord,
+    ShotsRecord,
+    StageRecord,
+    Summary,
+    read_record,
+)
+
+RESULTS = Path(__file__).parents[1] / "docs/results"
+SHAPES: dict[str, type[BaseModel]] = {
+    "config.yaml": ConfigRecord,
+    "data.json": DataRecord,
+    "environment.json": EnvironmentRecord,
+    "metrics.json": MetricsRecord,
+    "done.json": StageRecord,
+}
+
+
+@pytest.mark.parametrize("comparison", sorted(path.parent.name for path in RESULTS.glob("*/plan.json")))
+def test_runs_of_every_version_so_far_are_read(comparison: str) -> None:
+    folder = RESULTS / comparison
+    read_record(folder / "plan.json", PlanRecord)
+    read_record(folder / "times.json", SecondsRecord)
+    first = min((folder / "runs").iterdir())
+    for path in first.rglob("*"):
+        if path.name in SHAPES:
+            read_record(path, SHAPES[path.name])
+
+
+@pytest.mark.parametrize(
+    ("shape", "content", "where"),
+    [
+        (EnvironmentRecord, [], "Input should be a valid mapping of keys to values"),
+        (EnvironmentRecord, {"starts": []}, "starts: List should have at least 1 item"),
+        (EnvironmentRecord, {"starts": 3}, "starts: Input should be a valid list"),
+        (StageRecord, {"steps": 4}, "seconds: Field required"),
+        (StageRecord, {"seconds": "long"}, "seconds: Input should be a valid number"),
+        (ShotsRecord, {"a": [0, "x"]}, "a.1: Input should be a valid integer"),
+        (DataRecord, "cut", "Input should be a valid mapping of keys to values"),
+    ],
+)
+def test_the_place_that_was_changed_is_named(shape: type[BaseModel], content: Any, where: str, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError) as caught:
+        read_record(path, shape)
+    assert str(caught.value).startswith(f"{path} is not as Suture wrote it ({where}")
+    assert str(caught.value).endswith("): put back a whole copy, or make it again.")
+
+
+def test_weights_are_named_and_a_confusion_is_a_square(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    run = min((min(RESULTS.glob("*/runs"))).iterdir())
+    data, metrics = (json.loads((run / name).read_text()) for name in ("data.json", "metrics.json"))
+    path.write_text(json.dumps(data | {"weights": {"sha256": "0"}}))
+    with pytest.raises(UserError, match=r"weights: neither hub nor name says which they are"):
+        read_record(path, DataRecord)
+    for scores in metrics.values():
+        scores["confusion"] = [[1, 2], [3]]
+    path.write_text(json.dumps(metrics))
+    with pytest.raises(UserError, match=r"\.confusion: it is no square"):
+        read_record(path, MetricsRecord)
+
+
+def test_every_score_that_is_shown_is_looked_for() -> None:
+    assert {score.key for score in SCORES} <= set(Summary.model_fields)
