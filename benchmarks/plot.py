@@ -138,18 +138,19 @@ def contrast_stage_12gb(facts: Facts) -> str:
     return contrast_stage(facts | {"rows": {name: row for name, row in facts["rows"].items() if name in SMALL_CARD}})
 
 
-def profile_contrast(facts: Facts) -> str:
+def profile_step(facts: Facts) -> str:
     busy = facts["busy_ms"]
     step = facts["step_ms"]
+    frames, loss = ("queries", loss_share(facts)) if facts["stage"] == "contrast" else ("frames", "")
     kinds = ((kind, ms, percent(ms, busy)) for kind, ms in facts["kinds"].items())
     heaviest = (
         (f"`{max(re.findall(r'[a-z0-9_]+', one['name']), key=len)}`", one["calls"], one["ms"], percent(one["ms"], busy))
         for one in facts["top"][:4]
     )
     return (
-        f"One eager step of {facts['batch']} queries at {facts['size']}×{facts['size']} takes {show(step)} ms; the "
+        f"One eager step of {facts['batch']} {frames} at {facts['size']}×{facts['size']} takes {show(step)} ms; the "
         f"device computes for {show(busy)} ms of them ({percent(busy, step)}), in {show(round(facts['kernels']))} "
-        f"kernels. Rendering takes {show(facts['render_ms'])} ms.{loss_share(facts)}\n\n"
+        f"kernels. Rendering takes {show(facts['render_ms'])} ms.{loss}\n\n"
         + table(kinds, ("kernels", "ms", "share"))
         + "\n\nThe heaviest of them:\n\n"
         + table(heaviest, ("kernel", "calls", "ms", "share"))
@@ -157,7 +158,7 @@ def profile_contrast(facts: Facts) -> str:
 
 
 def loss_share(facts: Facts) -> str:
-    """What the loss alone takes of such a step, by its own table."""
+    """What the contrast loss alone takes of such a step, by its own table."""
     rows = (read("contrast_loss") or {"promised": []})["promised"]
     for row in rows:
         if (row["batch"], 8 * row["grid"]) == (facts["batch"], facts["size"]):
@@ -437,11 +438,12 @@ def bars() -> str:
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "contrast_loss": ("contrast_loss.py", contrast_loss),
     "contrast_stage": ("contrast_stage.py --modes shared bank paper --steps 60", contrast_stage),
-    "contrast_stage_12gb": ("contrast_stage.py --modes shared 12gb bank --steps 60", contrast_stage_12gb),
-    "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_contrast),
+    "contrast_stage_12gb": ("contrast_stage.py --modes 12gb --steps 60", contrast_stage_12gb),
+    "profile_contrast": ("profile_step.py --stage contrast --no-compile", profile_step),
     "atrous": ("atrous.py", atrous),
     "atrous_cpu": ("atrous.py", atrous),
-    "supervised": ("supervised.py --stages supervised strong stitch unimatch", supervised),
+    "supervised": ("supervised.py --stages supervised strong stitch unimatch uamt pixpro dmt", supervised),
+    "profile_pixpro": ("profile_step.py --stage pixpro --batch 8 --no-compile", profile_step),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
     "store": ("store.py", store),
@@ -462,20 +464,24 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
 """The command that measures a table's figures, and how they are shown."""
 
 
+def made_by(command: str, facts: Facts) -> str:
+    """The command that made these figures: where it names modes or stages, those that they have."""
+    return re.sub(r"(--modes|--stages)( \w+)+", lambda named: " ".join((named[1], *facts["rows"])), command)
+
+
 def section(name: str) -> str:
     """A table with where and how its figures were measured."""
     if name == "bars":
         return bars()
     command, shown = TABLES[name]
-    path = FIGURES / f"{name}.json"
-    asked = f"`python benchmarks/{command} --json docs/performance/{name}.json`"
-    if not path.exists():
-        return f"Not measured yet: {asked}."
-    facts = json.loads(path.read_text(encoding="utf-8"))
+    figures = f"--json docs/performance/{name}.json"
+    facts = read(name)
+    if facts is None:
+        return f"Not measured yet: `python benchmarks/{command} {figures}`."
     machine = facts["machine"]
     return (
         f"{shown(facts)}\n\n{machine['device']}, {machine['cores']} cores, torch {machine['torch']}, commit "
-        f"{machine['commit']}: {asked}"
+        f"{machine['commit']}: `python benchmarks/{made_by(command, facts)} {figures}`"
     )
 
 
