@@ -303,11 +303,13 @@ def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path
     growth = load("growth")
     growth.make_folder(tmp_path / "data", 40)
 
-    facts = growth.begin_run(tmp_path / "data", time.time())
+    first, again = (growth.begin_run(tmp_path / "data", time.time()) for _ in range(2))
 
-    assert facts["frames"] == 40
-    assert list(facts["parts"])[-2:] == ["pseudo labels", "first batch"]
-    assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
+    assert (tmp_path / "data/run/stages/1-pretrain/done.json").exists()
+    for facts in (first, again):
+        assert facts["frames"] == 40
+        assert list(facts["parts"]) == ["import", "list", "network", "record", "store", "pseudo labels", "first batch"]
+        assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
 
 
 def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path: Path) -> None:
