@@ -366,7 +366,11 @@ def bars() -> str:
     modes = [stage["rows"][mode] for mode in ("shared", "bank")]
     times = [row["step_ms"] for row in keys["keys"]]
     plain, *others = learning["rows"].values()
-    one_by_one = [ratio(row["fps"]["all at once"], row["fps"]["one by one"]) for row in video["rows"]]
+    paces = [row["fps"] for row in video["rows"]]
+    one_by_one = [ratio(fps["all at once"], fps["one by one"]) for fps in paces]
+
+    def promised(bar: float, parts: Iterable[float]) -> str:
+        return " and ".join(f"{part:.0%}{' (missed)' if part < bar else ''}" for part in parts)
 
     def resident(rows: Iterable[Facts]) -> list[float]:
         return [row["loaded"]["frames_per_second"] / row["drawn"]["frames_per_second"] for row in rows]
@@ -416,8 +420,20 @@ def bars() -> str:
         (
             "a video of 1280×1024, and of 960×540, of the model alone",
             "85 %",
-            " and ".join(f"{row['share']:.0%}" for row in video["rows"]),
+            promised(0.85, (row["share"] for row in video["rows"])),
             "one by one " + " and ".join(map(str, one_by_one)),
+        ),
+        (
+            "the same of a short clip",
+            "85 %",
+            promised(0.85, (fps["a short clip"] / fps["model alone"] for fps in paces)),
+            None,
+        ),
+        (
+            "the same video, of the bare network",
+            None,
+            promised(0, (fps["all at once"] / video["bare"]["fps"] for fps in paces)),
+            None,
         ),
         (
             "preset `fast` by ONNX Runtime, two CPU cores, 256×256",
