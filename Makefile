@@ -23,8 +23,10 @@ lint: .venv/.ready ## formatting, style and types
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/mypy
 
-bench: .venv/.ready ## every benchmark, one after the other
-	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do echo "$$file"; .venv/bin/python "$$file"; done
+# Without plot.py, which writes docs/performance.md and its pictures, and without what the benchmarks share.
+BENCHMARKS = $(filter-out benchmarks/common.py benchmarks/plot.py benchmarks/stages.py, $(wildcard benchmarks/*.py))
+bench: .venv/.ready ## every benchmark, one after the other; figures and page stay as they are
+	@set -e; for file in $(sort $(BENCHMARKS)); do echo "$$file"; .venv/bin/python "$$file"; done
 
 clean: ## remove the demo, caches and build outputs
 	@rm -rf demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

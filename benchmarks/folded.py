@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from common import CUDA, DEVICE, captured, flops, gpu_seconds, matrix_pace, parser, report, table
-from latency import make_network
+from latency import make_network, named
 from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck
 
@@ -44,7 +44,7 @@ def block(self: Bottleneck, images: Tensor) -> Tensor:
 
 def network(way: str) -> tuple[nn.Module, int]:
     """It, and the side of its images."""
-    made, side, _ = make_network(DEVICE.type)
+    made, side = make_network(DEVICE.type)
     made.to(DEVICE).eval()
     if way != "apart":
         fold_batch_norms(made, torch.zeros(1, 3, side, side, device=DEVICE))
@@ -88,7 +88,7 @@ def main() -> None:
     )
     print(table(cells, ("frames", *(f"{way}, ms" for way in WAYS), "by FLOPs, ms")))
     print(f"by FLOPs: at {ceiling / 1e12:.3g} TFLOP/s, a matrix product's pace; in brackets what ours reaches of it")
-    report("folded", {"rows": rows, "network": make_network(DEVICE.type)[2], "ours": OURS}, said.json)
+    report("folded", {"rows": rows, "network": named(DEVICE.type), "ours": OURS}, said.json)
 
 
 if __name__ == "__main__":

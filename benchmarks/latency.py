@@ -42,20 +42,25 @@ def frames(width: int, height: int, count: int = 8) -> list[np.ndarray]:
     return [cv2.resize(one, (width, height), interpolation=cv2.INTER_CUBIC) for one in coarse]
 
 
-def make_network(device: str) -> tuple[Segmenter, int, str]:
-    """A network with random weights, which take as long as trained ones; its side; what it is, in words."""
+def named(device: str) -> str:
+    """The network of a kind of device, in words."""
+    architecture, encoder, stride, size = NETWORKS[device]
+    return f"{architecture}, {encoder}, output stride {stride}, {size}×{size}"
+
+
+def make_network(device: str) -> tuple[Segmenter, int]:
+    """It with random weights, which take as long as trained ones; its side."""
     architecture, encoder, stride, size = NETWORKS[device]
     torch.manual_seed(0)
-    words = f"{architecture}, {encoder}, output stride {stride}, {size}×{size}"
-    return build_segmenter(architecture, encoder, CLASSES, stride), size, words
+    return build_segmenter(architecture, encoder, CLASSES, stride), size
 
 
 def write_network(folder: Path, device: str) -> str:
     """That as a finished model; what it is, in words."""
-    segmenter, size, words = make_network(device)
+    segmenter, size = make_network(device)
     names = tuple(f"class {number}" for number in range(CLASSES))
     Model(segmenter, names, tuple(default_colors(names)), (size, size)).save(folder)
-    return words
+    return named(device)
 
 
 def milliseconds(predict: Callable[[np.ndarray], np.ndarray], inputs: list[np.ndarray], count: int) -> np.ndarray:

@@ -9,9 +9,10 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
-from common import CUDA, DEVICE, gpu_seconds, parser, report, seconds, table
+from common import CUDA, DEVICE, gpu_seconds, parser, report, seconds, synchronize, table
 from contrast_stage import contrast
 from lightning.fabric.utilities import move_data_to_device
 from stages import Bench, footage_options
@@ -70,17 +71,16 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if stage.name == "contrast":
-            stage.momentum.update(stage.online, 0.99)
+        stage.on_train_batch_end(None, rendered, 0)  # averages and momentum copies
 
-    whole = seconds(step, 10 if CUDA else 2)
-    rendering = gpu_seconds(lambda: stage.render(batch), 10 if CUDA else 2)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if CUDA else [])]
-    with profile(activities=activities) as profiler:
-        for _ in range(chosen.steps):
-            step()
-        if CUDA:
-            torch.cuda.synchronize()
+    with mock.patch.object(type(stage), "global_step", 1):  # without a Trainer it is 0: before any step
+        whole = seconds(step, 10 if CUDA else 2)
+        rendering = gpu_seconds(lambda: stage.render(batch), 10 if CUDA else 2)
+        with profile(activities=activities) as profiler:
+            for _ in range(chosen.steps):
+                step()
+            synchronize()
     if chosen.trace:
         profiler.export_chrome_trace(str(chosen.trace))
 

@@ -154,6 +154,25 @@ def test_kernels_are_told_apart(load: Any) -> None:
     assert kind("void at::native::vectorized_elementwise_kernel<8, CUDAFunctor_add>") == "elementwise"
 
 
+def test_a_step_of_any_stage_is_profiled(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, plot = load("profile_step"), load("plot")
+    for name in ("seconds", "gpu_seconds"):
+        monkeypatch.setattr(profile, name, lambda work, _: (work(), 1.0)[1])
+    facts = run(profile, monkeypatch, f"{TINY} --stage pixpro --steps 1", tmp_path)
+    assert facts["stage"] == "pixpro"
+    assert facts["busy_ms"] == pytest.approx(sum(facts["kinds"].values()))
+    shown = plot.profile_step(facts)
+    assert shown.startswith("One eager step of 4 frames at 32×32")
+    assert f"{facts['kinds']['batch norm'] / facts['busy_ms']:.1%}" in shown
+    assert "of 4 queries" in plot.profile_step(facts | {"stage": "contrast"})
+
+
+def test_a_command_names_the_rows_that_were_measured(load: Any) -> None:
+    made_by = load("plot").made_by
+    assert made_by("x.py --modes one two --steps 60", {"rows": {"one": 1}}) == "x.py --modes one --steps 60"
+    assert made_by("x.py --steps 60", {"rows": [1, 2]}) == "x.py --steps 60"
+
+
 def test_a_step_is_told_against_one_of_strong_and_stages_are_gone_on_with(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,11 +303,13 @@ def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path
     growth = load("growth")
     growth.make_folder(tmp_path / "data", 40)
 
-    facts = growth.begin_run(tmp_path / "data", time.time())
+    first, again = (growth.begin_run(tmp_path / "data", time.time()) for _ in range(2))
 
-    assert facts["frames"] == 40
-    assert list(facts["parts"])[-2:] == ["pseudo labels", "first batch"]
-    assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
+    assert (tmp_path / "data/run/stages/1-pretrain/done.json").exists()
+    for facts in (first, again):
+        assert facts["frames"] == 40
+        assert list(facts["parts"]) == ["import", "list", "network", "record", "store", "pseudo labels", "first batch"]
+        assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
 
 
 def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from suture.data.images import IMAGE_SUFFIXES
 from suture.errors import UserError
 
 _DIGITS = re.compile(r"([0-9]+)")
+_ZEROS = str.maketrans("123456789", "0" * 9)
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
@@ -36,10 +37,20 @@ def listing(folder: Path) -> tuple[list[str], list[str]]:
         raise UserError(
             f"{folder} cannot be listed ({error.strerror}): check that it is a folder you may read."
         ) from error
-    for names in (folders, files):
-        names.sort()  # mostly the natural order already, and then comparing the slow keys is quickly done
-        names.sort(key=natural)
-    return folders, files
+    return in_order(folders), in_order(files)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names in natural order.
+
+    >>> in_order(["frame10", "frame2", "frame1"])
+    ['frame1', 'frame2', 'frame10']
+    """
+    ordered = sorted(names)
+    # Names that only differ in digits, as a recorder's do, are in that order already: the keys of many take seconds.
+    if len({name.translate(_ZEROS) for name in ordered}) > 1:
+        ordered.sort(key=natural)
+    return ordered
 
 
 def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[str]]]:

@@ -19,7 +19,7 @@ from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
-from suture.data.walk import last_number, natural
+from suture.data.walk import in_order, last_number, natural
 from suture.errors import UserError
 
 CLASSES = [
@@ -552,3 +552,10 @@ def test_natural_order_is_the_order_of_numbers(numbers: list[int], prefix: str) 
 def test_natural_order_takes_any_name(names: list[str], random: Random) -> None:
     shuffled = random.sample(names, len(names))
     assert sorted(shuffled, key=natural) == sorted(names, key=natural)
+
+
+@given(st.lists(st.text("019a_")), st.lists(st.integers(0, 999)))
+def test_names_that_only_differ_in_digits_need_no_keys_to_be_in_order(names: list[str], numbers: list[int]) -> None:
+    recorded = [f"frame_{number:03d}.png" for number in numbers]
+    for mixed in (names, recorded, [*recorded, *names]):
+        assert in_order(mixed) == sorted(mixed, key=natural)
