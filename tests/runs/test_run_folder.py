@@ -121,6 +121,14 @@ def test_a_record_that_was_changed_is_one_sentence(name: str, begun: Any, train_
         train_quietly(config(), folder)
 
 
+def test_a_run_whose_data_were_moved_says_where_they_are_looked_for(begun: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        UserError, match=r"run/config\.yaml: data\.root leads to .*, which does not exist: put the data"
+    ):
+        evaluate_run(begun[0])
+
+
 def test_a_forgotten_preset_is_told_before_weights_are_fetched(begun: Any, train_quietly: Callable[..., Any]) -> None:
     folder, config = begun
     with pytest.raises(UserError, match=r"was begun with another config \(model\.encoder: .*model\.weights: "):

@@ -193,9 +193,11 @@ class Exclusion(NamedTuple):
 def read_exclusions(path: Path) -> list[Exclusion]:
     """Read a CSV file with the columns video, first, last and reason."""
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        # Where a comma stands in decimal numbers, spreadsheets put semicolons between cells.
+        rows = list(csv.reader(lines, delimiter=";" if lines and lines[0].startswith("video;") else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"exclude: {path} cannot be read ({error}): expected a CSV file.") from error
+        raise UserError(f"exclude: {path} cannot be read ({error}): expected a CSV file in UTF-8.") from error
     header = [name.strip() for name in rows[0]] if rows else []
     if header not in (["video", "first", "last", "reason"], ["video", "first", "last"]):
         raise UserError(

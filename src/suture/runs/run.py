@@ -126,6 +126,11 @@ def evaluate_run(
             )
         set_value(said, override, origin)
     config = parse_config(said, origin)
+    if not config.data.root.exists():
+        raise UserError(
+            f"{run.folder / 'config.yaml'}: data.root leads to {config.data.root}, which does not exist: put the data "
+            "or the run back where it was, or write there where the data are now."
+        )
     model = run.model()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):

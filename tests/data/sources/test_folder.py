@@ -175,6 +175,13 @@ def test_a_list_of_excluded_frames_that_nothing_names_is_told(tmp_path: Path) ->
     assert not read.notes
 
 
+def test_a_list_of_excluded_frames_with_semicolons_as_spreadsheets_save_it(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4")
+    write_text(tmp_path / "exclude.csv", "video;first;last;reason\na;1;3;out of body, again\n")
+    write_file(tmp_path, exclude="exclude.csv")
+    assert load_dataset(tmp_path)["a"].excluded == {1, 2, 3}
+
+
 def test_results_of_a_prediction_are_no_videos(tmp_path: Path) -> None:
     write_video(tmp_path / "a.mp4")
     write_image(tmp_path / "predictions/a/masks/a__frame_000000.png")
