@@ -164,6 +164,10 @@ class SecondsRecord(RootModel[dict[str, Number]]):
     """`times.json`: how long the runs of a comparison took."""
 
 
+class FailuresRecord(RootModel[dict[str, StrictStr]]):
+    """`failed.json`: why runs of a comparison failed."""
+
+
 class PlanRecord(BaseModel):
     """`plan.json`: which runs belong to a comparison."""
 

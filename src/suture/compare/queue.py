@@ -26,7 +26,7 @@ from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.files import write_json, write_text
-from suture.records import MetricsRecord, SecondsRecord, read_record
+from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, read_record
 from suture.runs.config import relocated
 from suture.runs.signals import hearing
 
@@ -141,7 +141,7 @@ class _Queue:
         self.free = [device for _ in range(jobs) for device in devices]
         self.slots = len(self.free)
         self.times = Times(out / TIMES)
-        self.reasons: dict[str, str] = read_json(out / FAILED) if (out / FAILED).exists() else {}
+        self.reasons: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
         self.console = console
 
     def work(self) -> Outcome:

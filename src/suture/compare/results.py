@@ -18,6 +18,7 @@ from suture.records import (
     ConfigRecord,
     DataRecord,
     EnvironmentRecord,
+    FailuresRecord,
     MetricsRecord,
     PlanRecord,
     StageRecord,
@@ -256,7 +257,7 @@ def read_results(folder: Path) -> Results:
         if of_dataset:
             boards.append(_board(dataset, of_dataset, order, reference, plan.get("proposed", "")))
     missing = [name for name in planned if name not in found]
-    reasons = _read_if_there(folder / FAILED)
+    reasons = _read_if_there(folder / FAILED, FailuresRecord)
     failed = {name: reasons[name] for name in missing if name in reasons}
     return Results(plan.get("title", folder.name), boards, missing, failed)
 
