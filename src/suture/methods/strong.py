@@ -123,7 +123,8 @@ class StrongViews:
             draw = draw_view(rng, s.strong if strong else s.augment)
             if shown is not None:
                 labels = self._labels(number)
-                row, column = rng.choice(np.argwhere(labels == shown))
+                # By one number each: pairs of rows and columns, as of argwhere, take several times as long to find.
+                row, column = divmod(int(rng.choice(np.flatnonzero(labels == shown))), labels.shape[1])
                 draw = move_onto(draw, (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0], rng)
             own.append(number)
             draws.append(draw)
