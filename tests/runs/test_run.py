@@ -33,6 +33,8 @@ def test_progress_says_stage_k_of_n(
     text = io.StringIO()
     shutil.copytree(dataset, tmp_path / "mine")
     (tmp_path / "mine/exclude.csv").write_text("video,first,last,reason\n")
+    mask = next((tmp_path / "mine/masks").rglob("*.png"))
+    shutil.copy(mask, mask.with_name("img0.png"))
     described = tmp_path / "mine/dataset.yaml"
     described.write_text(re.sub(r"(?m)^exclude:.*\n", "", described.read_text()))
     config = supervised("evaluation.splits=[test]", f"data.root={tmp_path / 'mine'}")
@@ -40,6 +42,7 @@ def test_progress_says_stage_k_of_n(
     labelled = "9 labelled (25.0%, by data.labelling, of 36 with masks)"
     assert f"3 training videos of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
     assert text.getvalue().startswith("exclude.csv is not read")
+    assert "1 mask of no frame, such as img0.png: name each mask as its frame" in text.getvalue()
     assert "stage 1 of 1: train" in text.getvalue()
     assert "4/4 loss " in text.getvalue()
     assert "img/s" in text.getvalue()

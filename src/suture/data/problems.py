@@ -347,7 +347,7 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
         [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
     )
     what = f"{number(len(unscored), 'class', 'classes')} in train only: {listed(unscored, _NAMED)}"
-    mend = "nothing scores it; move a case that shows it into test if there are several"
+    mend = "it counts as 0 where it is predicted; move a case that shows it into test if there are several"
     yield from evidence.problem("class-in-train-only", "note", what, unscored, mend)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from suture.data import mends
 from suture.data.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data.classes import renamed
 from suture.data.labelling import choose
@@ -249,7 +250,9 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     frames = sum(len(video.usable) for video in videos)
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
-    for note in dataset.notes:
+    lost = [*dataset.unmatched_masks, *dataset.doubtful_masks]
+    left_out = [f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}."] if lost else []
+    for note in [*dataset.notes, *left_out]:
         session.console.print(note, markup=False, highlight=False, soft_wrap=True)
     session.console.print(
         f"{dataset.name}: {len(videos)} training videos of {number(cases, 'case')}, {frames} frames, "
