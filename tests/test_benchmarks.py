@@ -293,7 +293,7 @@ def test_growth_is_shown_for_any_number_of_sizes(load: Any) -> None:
 
     facts = {"machine": {"device": "a machine"}, "frames": [row(2000), row(20_000), row(200_000)]}
     shown = plot.growth_frames(facts)
-    assert "100× the time for all batches of an epoch" in shown
+    assert "100× the time for drawing all batches of an epoch" in shown
     assert "from 0.0 to 2.0 s" in shown
     *_, epoch, _ = plot.draw_growth(None, facts).axes
     assert list(epoch.lines[0].get_ydata()) == pytest.approx([0.5, 5, 50])
