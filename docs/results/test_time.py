@@ -1,0 +1,100 @@
+"""What can be done about new videos when they are predicted: `python docs/results/test_time.py FOLDER`.
+
+Every run of a comparison's folder whose model is there is scored on its new videos in several ways, without training:
+as it is; averaged with the mirrored frame; and with the statistics of its batch norms taken from the video that is
+predicted, in full or half from it and half from training. Classes are left out as in `effects.py`, beside this file.
+The rows are also written to FOLDER/test_time.json.
+"""
+
+import argparse
+import copy
+import functools
+import json
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from effects import scores as two_scores
+
+from suture.data.dataset import Video
+from suture.data.scene import read_scenes
+from suture.evaluation.evaluate import frames_to_score, score_frames
+from suture.evaluation.evaluate import scores as all_scores
+from suture.models.folded import NORMS
+from suture.models.segmenter import Segmenter
+from suture.runs.folder import Run
+from suture.runs.run import open_data
+
+WAYS: dict[str, tuple[float, bool]] = {
+    "as it is": (0, False),
+    "mirrored too": (0, True),
+    "half of the statistics": (0.5, False),
+    "half, mirrored too": (0.5, True),
+    "all of the statistics": (1, False),
+}
+"""The share of batch norms' statistics that are of the video itself, and whether mirrored frames count too."""
+
+
+@torch.no_grad()
+def at_home(model: Segmenter, video: Video, indices: Sequence[int], size: tuple[int, int], share: float) -> Segmenter:
+    """A copy of which this share of the statistics of batch norms is of a video, by all its frames."""
+    own = copy.deepcopy(model).eval()
+    norms = [module for module in own.modules() if isinstance(module, NORMS)]
+    before = [copy.deepcopy(norm.state_dict()) for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain mean over all batches
+        norm.train()
+    for _, images in read_scenes(video, indices, size, 16):
+        if len(images) > 1:
+            own(torch.from_numpy(images).to(next(own.parameters()).device).permute(0, 3, 1, 2).float() / 255)
+    for norm, trained in zip(norms, before, strict=True):
+        here = norm.state_dict()
+        for name in ("running_mean", "running_var"):
+            here[name].lerp_(trained[name], 1 - share)
+    return own.eval()
+
+
+def score_run(folder: Path, device: str) -> dict[str, list[float]]:
+    """Both scores of new videos, each way."""
+    run = Run(folder)
+    config = run.config
+    opened = open_data(config)
+    dataset, size = opened.dataset, config.data.height_width
+    segmenter = run.segmenter().to(device).eval()
+    metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    (split,) = config.evaluation.splits
+    frames = frames_to_score(dataset, opened.labelling, [split], False)[split]
+    autocast = torch.bfloat16 if device == "cuda" else None
+    found = {}
+    for way, (share, flip) in WAYS.items():
+        parts = []
+        for name, indices in frames.items():
+            model = at_home(segmenter, dataset[name], indices, size, share) if share else segmenter
+            parts.append(score_frames(dataset, model, {name: indices}, size, flip=flip, autocast=autocast))
+        found[way] = two_scores(metrics | {"val": all_scores(dataset, functools.reduce(operator.add, parts))})[:2]
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folder", type=Path)
+    said = options.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = {}
+    for folder in sorted((said.folder / "runs").iterdir()):
+        if (folder / "metrics.json").exists() and any(folder.glob("model*")):
+            rows[folder.name] = score_run(folder, device)
+            print(folder.name, *(f"{way}: {a:.1f} {b:.1f};" for way, (a, b) in rows[folder.name].items()), flush=True)
+    (said.folder / "test_time.json").write_text(json.dumps(rows, indent=1) + "\n")
+    for way in WAYS:
+        apart = np.array([np.subtract(row[way], row["as it is"]) for row in rows.values()])
+        told = zip(("mIoU", "per frame"), apart.mean(0), apart.std(0, ddof=1) / len(apart) ** 0.5, strict=True)
+        print(f"{way:24s}", ", ".join(f"{name} {mean:+.1f} ± {error:.1f}" for name, mean, error in told))
+
+
+if __name__ == "__main__":
+    main()
