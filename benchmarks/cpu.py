@@ -27,7 +27,7 @@ from rich.console import Console
 from stages import pace, quiet, step_flops
 from torch import Tensor
 
-from suture.data.augment import Layer, Patches, nearest, recolor, render_images, render_labels, resample
+from suture.data.augment import Layer, Patches, ViewDraw, nearest, recolor, render_images, render_labels, resample
 from suture.data.dataset import Dataset
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
@@ -69,10 +69,10 @@ def has_bfloat16() -> bool:
     return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16"))
 
 
-def whole(array: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def whole(array: np.ndarray, draw: ViewDraw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """In place of `suture.data.augment.cut`: the frame as it is."""
-    height, width = array.shape[:2]
-    return array, (box * (width, height, width, height)).astype(np.float32)
+    size = np.array(array.shape[1::-1], np.float32)
+    return array, (draw.box * np.tile(size, 2)).astype(np.float32), (draw.slant * size).astype(np.float32)
 
 
 def one_by_one(render: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -93,7 +93,7 @@ def alone(batch: Any, i: int) -> Any:
         ends = batch.sizes.prod(1).cumsum(0)
         height, width = batch.sizes[i].tolist()
         pixels = batch.pixels[ends[i] - height * width : ends[i]]
-        return Layer(pixels, batch.sizes[i : i + 1], batch.boxes[i : i + 1], height, width)
+        return Layer(pixels, batch.sizes[i : i + 1], batch.boxes[i : i + 1], alone(batch.slants, i), height, width)
     return batch[i : i + 1] if isinstance(batch, Tensor) else batch
 
 

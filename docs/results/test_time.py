@@ -3,7 +3,6 @@
 Every run of a comparison's folder whose model is there is scored on its new videos in several ways, without training:
 as it is; averaged with the mirrored frame; and with the statistics of its batch norms taken from the video that is
 predicted, in full or half from it and half from training. Classes are left out as in `effects.py`, beside this file.
-The rows are also written to FOLDER/test_time.json.
 """
 
 import argparse
@@ -89,7 +88,6 @@ def main() -> None:
         if (folder / "metrics.json").exists() and any(folder.glob("model*")):
             rows[folder.name] = score_run(folder, device)
             print(folder.name, *(f"{way}: {a:.1f} {b:.1f};" for way, (a, b) in rows[folder.name].items()), flush=True)
-    (said.folder / "test_time.json").write_text(json.dumps(rows, indent=1) + "\n")
     for way in WAYS:
         apart = np.array([np.subtract(row[way], row["as it is"]) for row in rows.values()])
         told = zip(("mIoU", "per frame"), apart.mean(0), apart.std(0, ddof=1) / len(apart) ** 0.5, strict=True)

@@ -29,6 +29,7 @@ from suture.data.augment import (
     render_labels,
     resample,
     restyle,
+    tilt,
 )
 from suture.data.classes import IGNORE
 from suture.data.training import generator
@@ -120,37 +121,67 @@ def test_labels_get_the_geometry_of_the_image(
     assert torch.equal(painted.round().long()[sure], found[sure])
 
 
-@given(draw=draws, height=sides, width=sides, out=st.tuples(sides, sides))
-def test_equals_sampling_the_whole_frame(draw: ViewDraw, height: int, width: int, out: tuple[int, int]) -> None:
+@given(
+    draw=draws,
+    degrees=st.just(0.0) | st.floats(-180, 180),
+    height=sides,
+    width=sides,
+    out=st.tuples(sides, sides),
+)
+def test_equals_sampling_the_whole_frame(
+    draw: ViewDraw, degrees: float, height: int, width: int, out: tuple[int, int]
+) -> None:
     """What `cut` leaves away is never needed: pixel by pixel, the slow way, from the whole frame."""
     image, labels = noise(height, width), regions(height, width)
-    patches = collate([draw], [image], [labels])
+    patches = collate([tilt(draw, degrees, width / height)], [image], [labels])
     x, y, w, h = draw.box * (width, height, width, height)
-    columns = x + (np.arange(out[1]) + 0.5) / out[1] * w
+    right = ((np.arange(out[1]) + 0.5) / out[1] - 0.5) * w
+    down = (((np.arange(out[0]) + 0.5) / out[0] - 0.5) * h)[:, None]
     if draw.flip:
-        columns = columns[::-1]
-    rows = y + (np.arange(out[0]) + 0.5) / out[0] * h
-    at = np.stack(np.broadcast_arrays(columns[None, :] - 0.5, rows[:, None] - 0.5), -1).astype(np.float32)
-    floor = np.floor(at).astype(int)
-    part = (at - floor)[..., None]
+        right = right[::-1]
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    columns, rows = x + w / 2 + cos * right - sin * down, y + h / 2 + sin * right + cos * down
+    floor = np.floor([columns - 0.5, rows - 0.5]).astype(int)
+    part = np.stack([columns - 0.5, rows - 0.5]) - floor
 
     def pixel(dx: int, dy: int) -> np.ndarray:
-        return image[np.clip(floor[..., 1] + dy, 0, height - 1), np.clip(floor[..., 0] + dx, 0, width - 1)] / 255
+        return image[np.clip(floor[1] + dy, 0, height - 1), np.clip(floor[0] + dx, 0, width - 1)] / 255
 
-    top = pixel(0, 0) * (1 - part[..., 0, :]) + pixel(1, 0) * part[..., 0, :]
-    bottom = pixel(0, 1) * (1 - part[..., 0, :]) + pixel(1, 1) * part[..., 0, :]
-    expected = top * (1 - part[..., 1, :]) + bottom * part[..., 1, :]
-    np.testing.assert_allclose(render_images(patches, out)[0].permute(1, 2, 0), expected, atol=1e-4)
+    across, along = part[..., None]
+    top = pixel(0, 0) * (1 - across) + pixel(1, 0) * across
+    bottom = pixel(0, 1) * (1 - across) + pixel(1, 1) * across
+    expected = top * (1 - along) + bottom * along
+    np.testing.assert_allclose(render_images(patches, out)[0].permute(1, 2, 0), expected, atol=2e-4)
     found = render_labels(patches, out)[0].numpy()
 
     def labels_at(dx: float, dy: float) -> np.ndarray:
-        across = np.clip(np.floor(columns + dx).astype(int), 0, width - 1)
-        down = np.clip(np.floor(rows + dy).astype(int), 0, height - 1)
-        return labels[down][:, across]
+        at_x, at_y = np.floor(columns + dx).astype(int), np.floor(rows + dy).astype(int)
+        there = labels[np.clip(at_y, 0, height - 1), np.clip(at_x, 0, width - 1)]
+        return np.where((at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height), there, IGNORE)
 
     # A position on the edge of two pixels may be rounded to either.
     near = [found == labels_at(dx, dy) for dx in (-1e-4, 1e-4) for dy in (-1e-4, 1e-4)]
     assert np.logical_or.reduce(near).all()
+
+
+@given(draw=draws, degrees=st.floats(-180, 180), seed=st.integers(0, 1000))
+def test_a_view_tilted_about_a_point_shows_it(draw: ViewDraw, degrees: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    row, column = rng.integers(30), rng.integers(40)
+    point = (column + 0.5) / 40, (row + 0.5) / 30
+    labels = np.zeros((30, 40), np.uint8)
+    labels[max(row - 2, 0) : row + 3, max(column - 2, 0) : column + 3] = 1
+    tilted = tilt(move_onto(draw, *point, rng), degrees, 40 / 30, point)
+    assert (render_labels(collate([tilted], [noise(30, 40)], [labels]), (60, 80)) == 1).any()
+
+
+def test_one_byte_for_a_whole_scene_is_tilted_with_it() -> None:
+    """Labels of one pixel say the same everywhere in the scene, and nothing beside it."""
+    tilted = tilt(WHOLE, 45, 3)
+    known = render_labels(collate([tilted], [noise(20, 60)], [np.zeros((20, 60), np.uint8)]), (40, 40))
+    by_one_byte = render_labels(collate([tilted], [noise(20, 60)], [np.zeros((1, 1), np.uint8)]), (40, 40))
+    assert torch.equal(known, by_one_byte)
+    assert set(known.unique().tolist()) == {0, IGNORE}
 
 
 @given(seed=st.integers(0, 10_000), low=st.floats(0.05, 1), spread=st.floats(0, 1))
@@ -161,7 +192,7 @@ def test_boxes_lie_in_the_frame_and_in_range(seed: int, low: float, spread: floa
     assert low - 1e-9 <= w == h <= high + 1e-9
     assert 0 <= x <= x + w <= 1 + 1e-9
     assert 0 <= y <= y + h <= 1 + 1e-9
-    patch, box = cut(noise(17, 23), draw.box)
+    patch, box, _ = cut(noise(17, 23), draw)
     assert patch.shape[0] <= 17
     assert (box >= 0).all()
     assert box[0] + box[2] <= patch.shape[1] + 1e-4

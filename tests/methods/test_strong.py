@@ -63,14 +63,16 @@ def test_patches_come_with_their_labels(tiny_job: Callable[..., Job]) -> None:
                 torch.testing.assert_close(found[0][i, :, y, x], images[source, :, y, x])
 
 
-def test_rare_draws_show_every_class_alike(tiny_job: Callable[..., Job]) -> None:
+@pytest.mark.parametrize("tilt", [0, 180])
+def test_rare_draws_show_every_class_alike(tilt: float, tiny_job: Callable[..., Job]) -> None:
     job = tiny_job({"a": 8, "b": 8}, every=1, round_view=True)
     rare = job.frames.places[5]
     for place, labels in job.frames.pixels._labels.items():
         labels[labels == 2] = 0
         if place == (rare[0].id, rare[1]):
             labels[17:20, 20:24] = 2  # of 16 frames, only this one shows the third class, on 12 pixels
-    stage = begun(job, batch=8, rare=1, cutmix=0, augment={"crop": (0.3, 0.5)}, strong={"crop": (0.3, 0.5)})
+    crops = {"crop": (0.3, 0.5)}
+    stage = begun(job, batch=8, rare=1, cutmix=0, tilt=tilt, augment=crops, strong=crops)
     assert sorted(stage.views.showing) == [0, 1, 2]
     assert stage.views.showing[2] == [5]
     turns = [stage.views.turn(step, place) for step in range(40) for place in range(8)]

@@ -1,8 +1,8 @@
 """Geometry and colour, batched on the device, with every parameter drawn by an explicit generator.
 
-A *view draw* is what one sample gets: a crop box in fractions of the scene, a flip and colour parameters. Loader
-workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one `grid_sample` and applies
-the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
+A *view draw* is what one sample gets: a crop box in fractions of the scene, upright or tilted, a flip and colour
+parameters. Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one
+`grid_sample` and applies the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
 """
 
 import math
@@ -66,6 +66,9 @@ class Augment(Settings):
         return self
 
 
+UPRIGHT = np.zeros(2)
+
+
 class ViewDraw(NamedTuple):
     """The parameters of one sample."""
 
@@ -74,6 +77,8 @@ class ViewDraw(NamedTuple):
     flip: bool
     color: np.ndarray
     """brightness, contrast, saturation, hue (turns), grey, blur (0…1 of the largest width; negative: none)."""
+    slant: np.ndarray = UPRIGHT
+    """How far the box's left side leads to the right, and its upper side down, as fractions of the scene."""
 
 
 def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
@@ -100,6 +105,20 @@ def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> V
     return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]))
 
 
+def tilt(draw: ViewDraw, degrees: float, aspect: float, about: tuple[float, float] | None = None) -> ViewDraw:
+    """The draw with its upright box tilted about its middle, or another point, in a scene of this width over height.
+
+    A corner may then lie outside of the scene: there images show the nearest pixel, and labels are `IGNORE`.
+    """
+    x, y, width, height = draw.box
+    middle_x, middle_y = about or (x + width / 2, y + height / 2)
+    right, down = x - middle_x, y - middle_y
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    corner = middle_x + cos * right - sin * down / aspect, middle_y + sin * right * aspect + cos * down
+    box = np.array([*corner, cos * width, cos * height])
+    return draw._replace(box=box, slant=np.array([-sin * height / aspect, sin * width * aspect]))
+
+
 class Layer(NamedTuple):
     """uint8 patches of several sizes, packed one after the other: nothing is sent that nobody sees."""
 
@@ -109,18 +128,18 @@ class Layer(NamedTuple):
     """N 2: height and width of each patch."""
     boxes: Tensor
     """N 4: where in its patch the sample lies: x, y, width, height."""
+    slants: Tensor | None
+    """N 2: the same of their draws' slants; None if all are upright."""
     height: int
     """Of the tallest patch: a number that nobody has to ask the device for."""
     width: int
     """Of the widest patch."""
 
     def at(self, y: Tensor, x: Tensor) -> Tensor:
-        """The pixels in rows y (N H) and columns x (N W) of each patch, and its nearest where there is none."""
-        heights, widths = self.sizes.unbind(1)
+        """The pixels in rows y and columns x, which together are N H W, and the patch's nearest where there is none."""
+        heights, widths = self.sizes[:, :, None, None].unbind(1)
         first = torch.cumsum(heights * widths, 0) - heights * widths
-        rows = torch.minimum(y.clamp(min=0), heights[:, None] - 1) * widths[:, None] + first[:, None]
-        columns = torch.minimum(x.clamp(min=0), widths[:, None] - 1)
-        places = rows[:, :, None] + columns[:, None, :]
+        places = torch.minimum(y.clamp(min=0), heights - 1) * widths + first + torch.minimum(x.clamp(min=0), widths - 1)
         return self.pixels.index_select(0, places.flatten()).view(*places.shape, *self.pixels.shape[1:])
 
 
@@ -135,13 +154,17 @@ class Patches(NamedTuple):
     color: Tensor
 
 
-def cut(array: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the pixels that bilinear sampling of a fractional box needs; give them and the box in their coordinates."""
+def cut(array: np.ndarray, draw: ViewDraw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates."""
     height, width = array.shape[:2]
-    x, y, w, h = box * (width, height, width, height)
-    left, top = max(int(np.floor(x)) - 1, 0), max(int(np.floor(y)) - 1, 0)
-    right, bottom = min(int(np.ceil(x + w)) + 1, width), min(int(np.ceil(y + h)) + 1, height)
-    return array[top:bottom, left:right], np.array([x - left, y - top, w, h], np.float32)
+    x, y, w, h = draw.box * (width, height, width, height)
+    right, down = draw.slant * (width, height)
+    leftmost, rightmost = x + min(w, 0) + min(right, 0), x + max(w, 0) + max(right, 0)
+    topmost, lowest = y + min(h, 0) + min(down, 0), y + max(h, 0) + max(down, 0)
+    left, top = max(int(np.floor(leftmost)) - 1, 0), max(int(np.floor(topmost)) - 1, 0)
+    end, bottom = min(int(np.ceil(rightmost)) + 1, width), min(int(np.ceil(lowest)) + 1, height)
+    box = np.array([x - left, y - top, w, h], np.float32)
+    return array[top:bottom, left:end], box, np.array([right, down], np.float32)
 
 
 def collate(
@@ -165,17 +188,24 @@ _PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence:
 
 def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray]) -> Layer:
     """Cut every sample out of its array."""
-    cuts = [cut(array, draw.box) for array, draw in zip(arrays, draws, strict=True)]
-    sizes = np.array([patch.shape[:2] for patch, _ in cuts])
+    cuts = (cut(array, draw) for array, draw in zip(arrays, draws, strict=True))
+    patches, boxes, slants = zip(*cuts, strict=True)
+    sizes = np.array([patch.shape[:2] for patch in patches])
     ends = sizes.prod(1).cumsum()
     pixels = _memory(int(ends[-1]), *arrays[0].shape[2:])
     packed = pixels.numpy()
-    for (patch, _), end in zip(cuts, ends, strict=True):
+    for patch, end in zip(patches, ends, strict=True):
         height, width = patch.shape[:2]
         packed[end - height * width : end].reshape(patch.shape)[:] = patch
-    boxes = np.stack([box for _, box in cuts])
     tallest, widest = sizes.max(0).tolist()
-    return Layer(pixels, torch.from_numpy(sizes), torch.from_numpy(boxes), tallest, widest)
+    return Layer(
+        pixels,
+        torch.from_numpy(sizes),
+        torch.from_numpy(np.stack(boxes)),
+        torch.from_numpy(np.stack(slants)) if np.any(slants) else None,
+        tallest,
+        widest,
+    )
 
 
 def _memory(*shape: int) -> Tensor:
@@ -193,9 +223,9 @@ def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
 def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
     """Resize every box to height × width, colours as they are: N 3 H W, float, 0…1."""
     layer = patches.images
-    places = [torch.arange(side, device=layer.sizes.device) for side in (layer.height, layer.width)]
-    images = layer.at(*(place.expand(len(layer.sizes), -1) for place in places)).permute(0, 3, 1, 2).float()
-    grid = _grid(layer.boxes, patches.flip, size, images.shape[-2:])
+    rows, columns = (torch.arange(side, device=layer.sizes.device) for side in (layer.height, layer.width))
+    images = layer.at(rows[:, None], columns).permute(0, 3, 1, 2).float()
+    grid = _grid(layer, patches.flip, size, images.shape[-2:])
     sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
     return sampled.div_(255)  # the patches are larger than what is taken out of them
 
@@ -215,28 +245,38 @@ def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) 
 
 
 def nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
-    """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid."""
-    x, y = _positions(layer.boxes, flip, size, stride)
-    return layer.at(y.floor().long(), x.floor().long())
+    """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid; 255 off the scene."""
+    x, y = (place.floor().long() for place in _positions(layer, flip, size, stride))
+    found = layer.at(y, x)
+    if layer.slants is None:
+        return found
+    heights, widths = layer.sizes[:, :, None, None].unbind(1)
+    return found.where((x >= 0) & (x < widths) & (y >= 0) & (y < heights), 255)
 
 
-def _positions(boxes: Tensor, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:
-    """Pixel coordinates (x of every column, y of every row) of the middles of the output's stride × stride cells."""
+def _positions(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:
+    """Pixel coordinates of the middles of the output's stride × stride cells: x and y, together N H W.
+
+    Where all boxes are upright a column has one x, and a row one y: N 1 W and N H 1.
+    """
 
     def middles(side: int) -> Tensor:
-        places = (torch.arange(-(-side // stride), device=boxes.device) + 0.5) * stride
+        places = (torch.arange(-(-side // stride), device=flip.device) + 0.5) * stride
         return places.clamp(max=side - 0.5) / side  # the middle of a last, cut cell may lie outside
 
-    u, v = middles(size[1]), middles(size[0])
-    u = torch.where(flip[:, None], 1 - u, u.expand(len(boxes), -1))
-    return boxes[:, :1] + u * boxes[:, 2:3], boxes[:, 1:2] + v * boxes[:, 3:4]
+    u, v = middles(size[1]), middles(size[0])[:, None]
+    u = torch.where(flip[:, None, None], 1 - u, u)
+    x, y, width, height = layer.boxes[:, :, None, None].unbind(1)
+    x, y = x + u * width, y + v * height
+    if layer.slants is not None:
+        right, down = layer.slants[:, :, None, None].unbind(1)
+        x, y = x + v * right, y + u * down
+    return x, y
 
 
-def _grid(boxes: Tensor, flip: Tensor, size: tuple[int, int], patch: torch.Size) -> Tensor:
-    x, y = _positions(boxes, flip, size)
-    gx = (2 * x / patch[1] - 1)[:, None, :].expand(-1, size[0], -1)
-    gy = (2 * y / patch[0] - 1)[:, :, None].expand(-1, -1, size[1])
-    return torch.stack((gx, gy), -1)
+def _grid(layer: Layer, flip: Tensor, size: tuple[int, int], patch: torch.Size) -> Tensor:
+    x, y = _positions(layer, flip, size)
+    return torch.stack(torch.broadcast_tensors(2 * x / patch[1] - 1, 2 * y / patch[0] - 1), -1)
 
 
 # RGB → YIQ: turning the two chroma axes turns the hue, and stays a linear map.

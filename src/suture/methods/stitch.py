@@ -20,11 +20,20 @@ from suture.data.classes import IGNORE
 from suture.data.neighbours import LabelledNeighbours
 from suture.losses.correspondence import affinity, carry, comes_back, descriptors, from_cells, join, to_cells
 from suture.losses.cross_entropy import cross_entropy
+from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Job, Part, Stage, Total
-from suture.methods.strong import StrongBatch, StrongSettings, StrongViews, draw_donor, labelled_loss, strengthen
+from suture.methods.strong import (
+    StrongBatch,
+    StrongSettings,
+    StrongViews,
+    draw_donor,
+    draw_tilt,
+    labelled_loss,
+    strengthen,
+)
 from suture.models.momentum import MomentumCopy
 from suture.settings import Settings
 
@@ -57,8 +66,8 @@ class StitchSettings(StrongSettings, SemiSettings):
     """The weight of what the teacher says, beside 1 of the labels."""
     confidence: float = Field(0.98, ge=0, le=1)
     """How sure a target must be of its class."""
-    drop_channels: float = Field(0, ge=0, le=1)
-    """The share of strong views of unlabelled frames of which a random half of the feature channels is dropped."""
+    doubt: float = Field(0, ge=0)
+    """As in DMT: a target counts by the student's own belief in it, to this power; not at all where it knows better."""
     propagate: float = Field(0.8, ge=0, le=1)
     """How likely a label that was carried from the next frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
@@ -88,8 +97,6 @@ class StitchBatch(NamedTuple):
     """B · K, cut as the frames they belong to; None where nobody needs them."""
     nearness: Tensor
     """B K: the say of each neighbour, by its distance; 0 where there is none."""
-    channels: Tensor
-    """B D: the factor of each feature channel of the strong views, 0, 1 or 2."""
 
 
 class Neighbours(NamedTuple):
@@ -117,8 +124,6 @@ class StitchViews(NamedTuple):
     patched: Tensor
     """B H W: where that is another frame."""
     neighbours: Neighbours | None
-    channels: Tensor
-    """As in `StitchBatch`."""
 
 
 class Stitch(SemiSupervised):
@@ -146,16 +151,15 @@ class Stitch(SemiSupervised):
         s, step, frames = self.settings, part.step, self.job.frames
         own, everyone = self.unlabelled_places(part.own), self.unlabelled_places(part.all)
         cases = frames.cases[self.unlabelled_numbers(step, everyone)]
-        draws, donors, boxes, channels = [], [], [], []
-        for place in own:
+        numbers = self.unlabelled_numbers(step, own)
+        draws, donors, boxes = [], [], []
+        for place, number in zip(own, numbers, strict=True):
             rng = self.rng(step, f"unlabelled {place}")
-            draws.append(draw_view(rng, s.strong))
+            draw = draw_view(rng, s.strong)
             donors.append(draw_donor(rng, place - everyone.start, cases, s.restyle))
             boxes.append(draw_patch(rng, s.cutmix))
-            kept = 2 * rng.integers(2, size=self.segmenter.features_channels)
-            channels.append(kept if rng.random() < s.drop_channels else np.ones_like(kept))
+            draws.append(draw_tilt(rng, draw, s.tilt, frames, number))
 
-        numbers = self.unlabelled_numbers(step, own)
         count = s.correspondence.neighbours if s.propagate else 0
         found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
         nearness = [0.5 ** (distance / s.correspondence.half_life) for _, distance in found]
@@ -167,7 +171,6 @@ class Stitch(SemiSupervised):
             torch.from_numpy(np.array(boxes, np.float32)),
             frames.collate([neighbour for neighbour, _ in found], alike) if count else None,
             torch.tensor(nearness).view(len(numbers), count),
-            torch.from_numpy(np.array(channels, np.float32)),
         )
 
     def render(self, batch: StitchBatch) -> StitchViews:
@@ -182,7 +185,6 @@ class Stitch(SemiSupervised):
             cut_mix(strong, patched, self.job.rank),
             patched,
             None if near is None else Neighbours(resample(near, size), render_labels(near, size), batch.nearness),
-            batch.channels,
         )
 
     # What is learnt
@@ -190,16 +192,18 @@ class Stitch(SemiSupervised):
     def loss(self, batch: StitchViews) -> Total:
         s = self.settings
         target, sure = (cut_mix(x, batch.patched, self.job.rank) for x in self.teach(batch))
-        features = self.segmenter.features(torch.cat([batch.images, batch.strong]))
-        if s.drop_channels:
-            features = features * F.pad(batch.channels, (0, 0, len(batch.images), 0), value=1)[..., None, None]
-        logits = self.segmenter.classify(features, batch.images.shape[-2:])
+        logits = self.segmenter(torch.cat([batch.images, batch.strong]))
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         return self.weighted_sum(
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
-            (s.consistency, Total(*cross_entropy(unlabelled, target, sure >= s.confidence))),
+            (s.consistency, Total(*cross_entropy(unlabelled, target, self.weights(unlabelled, target, sure)))),
         )
+
+    def weights(self, logits: Tensor, target: Tensor, sure: Tensor) -> Tensor:
+        """How far each target counts, B H W."""
+        enough, doubt = sure >= self.settings.confidence, self.settings.doubt
+        return enough * dynamic_weights(logits, target, sure, doubt, doubt) if doubt else enough
 
     @torch.no_grad()
     def teach(self, batch: StitchViews) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ from suture.data.augment import (
     Augment,
     Layer,
     Patches,
+    ViewDraw,
     color_statistics,
     draw_view,
     layer,
@@ -26,9 +27,10 @@ from suture.data.augment import (
     render_labels,
     resample,
     restyle,
+    tilt,
 )
 from suture.data.classes import IGNORE
-from suture.data.training import Epochs
+from suture.data.training import Epochs, TrainingFrames
 from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
@@ -51,6 +53,8 @@ class StrongSettings(TrainingSettings):
     """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
+    tilt: float = Field(0, ge=0, le=180)
+    """Views are tilted to either side by up to so many degrees."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
@@ -120,16 +124,18 @@ class StrongViews:
             number, shown = self.turn(part.step, place)
             rng = self.stage.rng(part.step, place)
             strong = rng.random() < s.strong_labelled
-            draw = draw_view(rng, s.strong if strong else s.augment)
+            draw, point = draw_view(rng, s.strong if strong else s.augment), None
             if shown is not None:
                 labels = self._labels(number)
                 # By one number each: pairs of rows and columns, as of argwhere, take several times as long to find.
                 row, column = divmod(int(rng.choice(np.flatnonzero(labels == shown))), labels.shape[1])
-                draw = move_onto(draw, (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0], rng)
+                point = (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0]
+                draw = move_onto(draw, *point, rng)
             own.append(number)
-            draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
             boxes.append(draw_patch(rng, s.cutmix))
+            # Tilted about what it is to show, it still shows it.
+            draws.append(draw_tilt(rng, draw, s.tilt, self.frames, number, point))
         return StrongBatch(
             self.frames.collate(own, draws),
             layer(draws, [self.frames.in_view(number) for number in own]),
@@ -173,6 +179,21 @@ def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: floa
     losses, labelled = pixel_losses(logits, labels, IGNORE), labels != IGNORE
     early, late = (losses.sum(), labelled.sum()), hardest(losses, labelled)
     return Total(*(torch.where(clock >= hard_from, b, a) for a, b in zip(early, late, strict=True)))
+
+
+def draw_tilt(
+    rng: np.random.Generator,
+    draw: ViewDraw,
+    degrees: float,
+    frames: TrainingFrames,
+    number: int,
+    about: tuple[float, float] | None = None,
+) -> ViewDraw:
+    """A view of a frame, tilted about a point (by default its middle) by up to so many degrees."""
+    if not degrees:
+        return draw
+    height, width, _ = frames.image(number).shape
+    return tilt(draw, degrees * rng.uniform(-1, 1), width / height, about)
 
 
 def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:
