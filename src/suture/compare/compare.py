@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Listing
 
-from suture.compare.plan import Plan, read_plan, refuse_changed
+from suture.compare.plan import Place, Plan, read_plan, refuse_changed
 from suture.compare.queue import Outcome, devices_of, is_finished, train_all
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
@@ -20,6 +21,9 @@ from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.runs.folder import Run
 from suture.words import number
+
+FEW = 4
+"""So many missing runs are named above the tables."""
 
 
 def compare(
@@ -124,8 +128,25 @@ def _remarks(results: Results) -> list[str]:
     remarks = [f"Failed: {name}: {_without_folders(reason)}" for name, reason in results.failed.items()]
     if results.missing:
         total = len(results.missing) + sum(len(board.runs) for board in results.boards)
-        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({', '.join(results.missing)}).")
+        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({_missing(results)}).")
     return remarks
+
+
+def _missing(results: Results) -> str:
+    """A few runs by their names; of more how many of each method, with several datasets of each of these."""
+    if len(results.missing) <= FEW:
+        return ", ".join(results.missing)
+    counts = Counter((place.dataset, place.method) for place in map(Place.of_name, results.missing) if place)
+    datasets: dict[str, list[str]] = {}
+    for dataset, method in dict.fromkeys((place.dataset, place.method) for place in results.places):
+        said = datasets.setdefault(dataset, [])
+        if count := counts[dataset, method]:
+            said.append(f"{method} {count}")
+    return "; ".join(
+        f"{dataset}: {', '.join(said)}" if len(datasets) > 1 else ", ".join(said)
+        for dataset, said in datasets.items()
+        if said
+    )
 
 
 def _without_folders(sentence: str) -> str:

@@ -229,6 +229,8 @@ class Results:
 
     title: str
     boards: list[Board]
+    places: list[Place]
+    """Of all runs, also of those that are missing, in the order of the plan."""
     missing: list[str]
     failed: dict[str, str]
     """Why runs that are missing failed, as far as that is known."""
@@ -259,7 +261,7 @@ def read_results(folder: Path) -> Results:
     missing = [name for name in planned if name not in found]
     reasons = _read_if_there(folder / FAILED, FailuresRecord)
     failed = {name: reasons[name] for name in missing if name in reasons}
-    return Results(plan.get("title", folder.name), boards, missing, failed)
+    return Results(plan.get("title", folder.name), boards, order, missing, failed)
 
 
 def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], reference: str, proposed: str) -> Board:
