@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.runs.folder import Run
-from suture.words import number
+from suture.words import listed, number
 
 FEW = 4
 """So many missing runs are named above the tables."""
@@ -32,14 +32,18 @@ def compare(
     devices: str | None = None,
     jobs: int = 1,
     minutes: float | None = None,
+    only: Collection[str] = (),
     console: Console | None = None,
 ) -> Outcome:
     """Train every run of a comparison file that is not finished, and write the tables of those that are.
 
-    >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55)  # doctest: +SKIP
+    With `only`, the runs of these methods are trained; plan and tables are of the whole file.
+
+    >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55, only=["dmt"])  # doctest: +SKIP
     """
     console = console or Console(stderr=True)
     plan = read_plan(file)
+    wanted = plan.only(only)
     out = out or default_folder(file)
     chosen = devices_of(devices)
     if jobs < 1:
@@ -47,11 +51,14 @@ def compare(
     with Run(out).locked():
         refuse_changed(plan, out)
         plan.write(out)
-        outcome = train_all(plan, out, chosen, jobs, minutes, console)
+        if only:
+            said = f"Only {listed(list(dict.fromkeys(only)))}: {len(wanted.runs)} of {number(len(plan.runs), 'run')}."
+            console.print(said, highlight=False, soft_wrap=True)
+        outcome = train_all(wanted, out, chosen, jobs, minutes, console)
         # Above the tables, which lack what failed.
         for name, error in outcome.failed.items():
             console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
-        if outcome.finished:
+        if any(is_finished(out, run.name) for run in plan.runs):
             write_tables(out)
             for board in read_results(out).boards:
                 print_scores(board, console)
