@@ -374,11 +374,17 @@ def compare(
     devices: Annotated[str | None, typer.Option(help="GPU numbers such as 0,1, or cpu; else all GPUs.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on each device.")] = 1,
     minutes: Annotated[float | None, typer.Option(help="Start no run that would not end within so many.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METHOD", help="Train only this method's runs; may be given several times."),
+    ] = None,
     list: Annotated[bool, typer.Option("--list", help="Only say which runs there are, and which are done.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Only write the tables of the finished runs.")] = False,
     collect: Annotated[Path | None, typer.Option(help="Copy the finished runs' small files into this folder.")] = None,
 ) -> None:
     """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""
+    if only and not list and (tables or file.is_dir()):
+        raise UserError(f"--only is {', '.join(only)}, but tables are of all methods: leave it out.")
     with _loading():
         from suture.compare import compare as comparisons
         from suture.compare.collect import collect as collect_runs
@@ -386,14 +392,14 @@ def compare(
 
     folder = file if file.is_dir() else output or comparisons.default_folder(file)
     if list:
-        out.print(comparisons.listing(read_plan(file), folder))
+        out.print(comparisons.listing(read_plan(file).only(only or ()), folder))
         return
     outcome = None
     if tables or file.is_dir():
         written = comparisons.write_tables(folder, output if file.is_dir() else None)
         _say(out, f"Tables: {', '.join(map(str, written))}")
     else:
-        outcome = comparisons.compare(file, output, devices, jobs, minutes, err)
+        outcome = comparisons.compare(file, output, devices, jobs, minutes, only or (), err)
     if collect is not None:
         copied = collect_runs(folder, collect)
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")

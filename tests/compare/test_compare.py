@@ -1,17 +1,21 @@
-"""A whole small comparison: killed, with a run that fails, gone on with, and tabulated."""
+"""A whole small comparison: killed, with a run that fails, gone on with, and tabulated; and a part of one."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from by_hand import scores
 from rich.console import Console
 
+from suture.cli import main
 from suture.compare.collect import collect
 from suture.compare.compare import compare, listing, write_tables
 from suture.compare.plan import read_plan
@@ -101,3 +105,87 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     collect(out, tmp_path / "kept")
     written = write_tables(tmp_path / "kept")
     assert all(path.read_bytes() == (out / path.name).read_bytes() for path in written)
+
+
+TRAIN = """#!{python}
+import shutil, sys
+config, folder = sys.argv[4], sys.argv[6]  # -m suture train CONFIG -o FOLDER
+shutil.copytree({like!r}, folder)
+shutil.copy(config, folder + "/config.yaml")
+"""
+
+
+@pytest.fixture
+def begun(tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A comparison of supervised, dmt and unimatch, two seeds each; finished is seed 0 of supervised.
+
+    What trains is a script that copies that run.
+    """
+    file = tmp_path / "three.yaml"
+    file.write_text(FILE.replace("[supervised, pgvcl]", "[supervised, dmt, unimatch]"))
+    first = read_plan(file).runs[0]
+    like = write_run(first.name, {"test": scores(0.5)}, config=first.config.model_dump(mode="json"))
+    script = tmp_path / "train"
+    script.write_text(TRAIN.format(python=sys.executable, like=str(like)))
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    return file
+
+
+def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: Path, tmp_path: Path) -> None:
+    def names(*methods: str) -> list[str]:
+        return [f"made__every-4__{method}__seed-{seed}" for seed in (0, 1) for method in methods]
+
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+    outcome = compare(begun, tmp_path, devices="cpu", minutes=0, only=["dmt"], console=console)
+    assert (outcome.finished, outcome.left) == ([], names("dmt"))
+    said = console.export_text()
+    assert "Only dmt: 2 of 6 runs.\n" in said
+    assert "finished already" not in said
+    assert "Left for want of time: 2 runs; start the same command again to go on." in said
+    assert "Not finished: 5 of 6 runs (supervised 1, dmt 2, unimatch 2)." in (tmp_path / "tables.md").read_text()
+
+    outcome = compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
+    assert (outcome.finished, outcome.failed, outcome.left) == (names("dmt"), {}, [])
+    assert sorted(path.parent.name for path in finished(tmp_path)) == sorted([*names("dmt"), names("supervised")[0]])
+    outcome = compare(begun, tmp_path, devices="cpu", minutes=0, only=["unimatch", "dmt"], console=console)
+    assert (outcome.finished, outcome.left) == (names("dmt"), names("unimatch"))
+    said = console.export_text()
+    assert "Only unimatch and dmt: 4 of 6 runs.\n2 of 4 runs are finished already.\n" in said
+
+    assert json.loads((tmp_path / "plan.json").read_text())["runs"] == names("supervised", "dmt", "unimatch")
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows] == ["supervised", "dmt"]
+
+
+def test_the_command_with_only(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def suture(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["suture", "compare", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0)
+
+    whole = (str(begun), "-o", str(tmp_path), "--devices", "cpu")
+    assert suture(*whole, "--only", "dmt", "--minutes", "0") == 1
+    assert suture(*whole, "--only", "dmt") == 0, "all that was asked for is there"
+    assert suture(*whole, "--only", "dmt", "--only", "unimatch", "--list") == 0
+    listed = capsys.readouterr().out
+    assert "4 runs" in listed
+    assert re.findall(r"__(\w+)__seed-(\d) *│ (\S+)", listed) == [
+        ("dmt", "0", "finished"),
+        ("unimatch", "0", "–"),
+        ("dmt", "1", "finished"),
+        ("unimatch", "1", "–"),
+    ]
+    for words in ((*whole, "--tables"), (str(tmp_path),)):
+        assert suture(*words, "--only", "dmt") == 2
+        assert capsys.readouterr().err == "error: --only is dmt, but tables are of all methods: leave it out.\n"
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("suture.compare.compare.train_all", interrupted)
+    assert suture(*whole, "--only", "unimatch") == 130
+    assert f"to go on: suture compare {begun} -o {tmp_path} --devices cpu --only unimatch\n" in capsys.readouterr().err

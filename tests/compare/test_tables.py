@@ -384,6 +384,67 @@ def test_why_a_run_failed_stands_above_the_tables(tmp_path: Path, write_run: Wri
             assert "Doe" not in text, "folders can tell a patient's name"
 
 
+def test_many_missing_runs_are_counted_by_method(tmp_path: Path, write_run: Write) -> None:
+    def said(datasets: str) -> set[str]:
+        runs = [
+            f"{dataset}__every-10__{method}__seed-{seed}"
+            for seed in range(3)
+            for dataset in datasets
+            for method in ("supervised", "pgvcl", "a_b")
+        ]
+        write_json(tmp_path / "plan.json", {"title": "p", "reference": "supervised", "runs": runs})
+        pages = [path for path in write_tables(tmp_path) if path.suffix in (".md", ".tex", ".html")]
+        return {line for path in pages for line in re.findall(r"Not finished: [^<\n]*", path.read_text())}
+
+    for method in ("pgvcl", "a_b"):
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)})
+    write_run("d__every-10__pgvcl__seed-1", {"test": scores(0.5)})
+    # In the order of the plan, though of supervised the first and of a_b the second seed is missing before pgvcl's.
+    assert said("d") == {"Not finished: 6 of 9 runs (supervised 3, pgvcl 1, a_b 2)."}
+    assert said("de") == {
+        "Not finished: 15 of 18 runs (d: supervised 3, pgvcl 1, a_b 2; e: supervised 3, pgvcl 3, a_b 3)."
+    }
+    for method in ("supervised", "pgvcl", "a_b"):
+        for seed in range(3):
+            write_run(f"d__every-10__{method}__seed-{seed}", {"test": scores(0.5)})
+    assert said("de") == {"Not finished: 9 of 18 runs (e: supervised 3, pgvcl 3, a_b 3)."}
+    for method in ("supervised", "pgvcl"):
+        for seed in range(3):
+            write_run(f"e__every-10__{method}__seed-{seed}", {"test": scores(0.5)})
+    named = ", ".join(f"e__every-10__a_b__seed-{seed}" for seed in range(3))
+    assert said("de") == {f"Not finished: 3 of 18 runs ({named})."}
+
+
+def test_seeds_are_counted_against_those_planned_for_the_method(tmp_path: Path, write_run: Write) -> None:
+    planned = {"twice": 5, "supervised": 3, "dmt": 3, "unimatch": 5, "once": 1}
+    there = planned | {"unimatch": 1, "dmt": 2}
+    for method, seeds in there.items():
+        for seed in range(seeds):
+            write_run(f"d__every-10__{method}__seed-{seed}", {"test": scores(0.9 if seeds < 3 else 0.01 * seeds)})
+
+    def rows() -> list[str]:
+        return [row[0].text for row in score_table(read_results(tmp_path).boards[0]).groups[0]]
+
+    most = [
+        "dmt (2 of 5 seeds)",
+        "once (1 of 5 seeds)",
+        "supervised (3 of 5 seeds)",
+        "twice",
+        "unimatch (1 of 5 seeds)",
+    ]
+    assert rows() == most, "without a plan, against the row that has most"
+    runs = [f"d__every-10__{method}__seed-{seed}" for method, seeds in planned.items() for seed in range(seeds)]
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "runs": runs})
+    assert rows() == ["twice", "supervised", "dmt (2 of 3 seeds)", "unimatch (1 of 5 seeds)", "once"]
+    table = score_table(read_results(tmp_path).boards[0])
+    assert table.notes[0] == (
+        "Mean ± sample standard deviation over 1 to 5 seeds. Planned are 5 seeds, but 3 for supervised and dmt; 1 for "
+        "once. With fewer than three seeds, a difference may be chance. Bold: the best of a labelling, among what can "
+        "be compared with twice and has 3 seeds or more."
+    )
+    assert [row[0].text for row in table.groups[0] if row[3].bold] == ["twice"], "one planned seed does not win either"
+
+
 def test_a_sweep_becomes_a_picture(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__pixpro__seed-0", {"test": scores(0.5), "completion": scores(0.7)})
     for point, value in (("P0N0", 0.55), ("P1N4", 0.58)):

@@ -3,14 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Listing
 
-from suture.compare.plan import Plan, read_plan, refuse_changed
+from suture.compare.plan import Place, Plan, read_plan, refuse_changed
 from suture.compare.queue import Outcome, devices_of, is_finished, train_all
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
@@ -19,7 +20,10 @@ from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.runs.folder import Run
-from suture.words import number
+from suture.words import listed, number
+
+FEW = 4
+"""So many missing runs are named above the tables."""
 
 
 def compare(
@@ -28,14 +32,18 @@ def compare(
     devices: str | None = None,
     jobs: int = 1,
     minutes: float | None = None,
+    only: Collection[str] = (),
     console: Console | None = None,
 ) -> Outcome:
     """Train every run of a comparison file that is not finished, and write the tables of those that are.
 
-    >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55)  # doctest: +SKIP
+    With `only`, the runs of these methods are trained; plan and tables are of the whole file.
+
+    >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55, only=["dmt"])  # doctest: +SKIP
     """
     console = console or Console(stderr=True)
     plan = read_plan(file)
+    wanted = plan.only(only)
     out = out or default_folder(file)
     chosen = devices_of(devices)
     if jobs < 1:
@@ -43,11 +51,14 @@ def compare(
     with Run(out).locked():
         refuse_changed(plan, out)
         plan.write(out)
-        outcome = train_all(plan, out, chosen, jobs, minutes, console)
+        if only:
+            said = f"Only {listed(list(dict.fromkeys(only)))}: {len(wanted.runs)} of {number(len(plan.runs), 'run')}."
+            console.print(said, highlight=False, soft_wrap=True)
+        outcome = train_all(wanted, out, chosen, jobs, minutes, console)
         # Above the tables, which lack what failed.
         for name, error in outcome.failed.items():
             console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
-        if outcome.finished:
+        if any(is_finished(out, run.name) for run in plan.runs):
             write_tables(out)
             for board in read_results(out).boards:
                 print_scores(board, console)
@@ -124,8 +135,25 @@ def _remarks(results: Results) -> list[str]:
     remarks = [f"Failed: {name}: {_without_folders(reason)}" for name, reason in results.failed.items()]
     if results.missing:
         total = len(results.missing) + sum(len(board.runs) for board in results.boards)
-        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({', '.join(results.missing)}).")
+        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({_missing(results)}).")
     return remarks
+
+
+def _missing(results: Results) -> str:
+    """A few runs by their names; of more how many of each method, with several datasets of each of these."""
+    if len(results.missing) <= FEW:
+        return ", ".join(results.missing)
+    counts = Counter((place.dataset, place.method) for place in map(Place.of_name, results.missing) if place)
+    datasets: dict[str, list[str]] = {}
+    for dataset, method in dict.fromkeys((place.dataset, place.method) for place in results.places):
+        said = datasets.setdefault(dataset, [])
+        if count := counts[dataset, method]:
+            said.append(f"{method} {count}")
+    return "; ".join(
+        f"{dataset}: {', '.join(said)}" if len(datasets) > 1 else ", ".join(said)
+        for dataset, said in datasets.items()
+        if said
+    )
 
 
 def _without_folders(sentence: str) -> str:

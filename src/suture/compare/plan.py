@@ -2,14 +2,15 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from suture.data.dataset_file import nearest
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, write_json
 from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
@@ -147,6 +148,15 @@ class Plan:
     reference: str
     proposed: str
     runs: tuple[Planned, ...]
+
+    def only(self, methods: Collection[str]) -> "Plan":
+        """The plan with the runs of these methods alone; where none is named, with all."""
+        known = dict.fromkeys(run.place.method for run in self.runs)
+        for name in methods:
+            if name not in known:
+                expected = f"expected one of the file's methods: {', '.join(known)}"
+                raise UserError(f"--only is {name!r}{nearest(name, known)}, {expected}.")
+        return replace(self, runs=tuple(run for run in self.runs if run.place.method in (methods or known)))
 
     def write(self, out: Path) -> None:
         """Leave in the comparison's folder what its tables need to know."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -141,6 +142,8 @@ class Row:
     """A method (at a point of a sweep) on one dataset with one labelling: its runs, one per seed."""
 
     runs: list[Result]
+    planned: int
+    """How many seeds it has in the plan; without one, how many the row with most of them has."""
     mark: str = ""
     """Of what makes it not comparable with the reference."""
 
@@ -229,6 +232,8 @@ class Results:
 
     title: str
     boards: list[Board]
+    places: list[Place]
+    """Of all runs, also of those that are missing, in the order of the plan."""
     missing: list[str]
     failed: dict[str, str]
     """Why runs that are missing failed, as far as that is known."""
@@ -247,27 +252,36 @@ def read_results(folder: Path) -> Results:
     runs = [Result.read(found[name]) for name in planned if name in found]
     if not runs:
         raise UserError(f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json.")
-    places = [Place.of_name(name) for name in plan.get("runs", [])] or [run.place for run in runs]
-    order = [place for place in places if place is not None]
+    of_plan = [place for name in plan.get("runs", []) if (place := Place.of_name(name))]
+    order = of_plan or [run.place for run in runs]
     methods = _distinct(place.method for place in order)
     reference = plan.get("reference", "supervised" if "supervised" in methods else methods[0])
+    seeds = Counter(place[:4] for place in of_plan)
     boards = []
     for dataset in _distinct(place.dataset for place in order):
         of_dataset = [run for run in runs if run.place.dataset == dataset]
         if of_dataset:
-            boards.append(_board(dataset, of_dataset, order, reference, plan.get("proposed", "")))
+            boards.append(_board(dataset, of_dataset, order, seeds, reference, plan.get("proposed", "")))
     missing = [name for name in planned if name not in found]
     reasons = _read_if_there(folder / FAILED, FailuresRecord)
     failed = {name: reasons[name] for name in missing if name in reasons}
-    return Results(plan.get("title", folder.name), boards, missing, failed)
+    return Results(plan.get("title", folder.name), boards, order, missing, failed)
 
 
-def _board(dataset: str, runs: Sequence[Result], order: Sequence[Place], reference: str, proposed: str) -> Board:
+def _board(
+    dataset: str,
+    runs: Sequence[Result],
+    order: Sequence[Place],
+    seeds: Counter[tuple[str, str, str, str]],
+    reference: str,
+    proposed: str,
+) -> Board:
+    most = max(Counter(run.place[:4] for run in runs).values())
     rows: dict[tuple[str, str, str], Row] = {}
     for place in _distinct(place[1:4] for place in order if place.dataset == dataset):
         of_row = [run for run in runs if run.place[1:4] == place]
         if of_row:
-            rows[place] = Row(sorted(of_row, key=lambda run: run.place.seed))
+            rows[place] = Row(sorted(of_row, key=lambda run: run.place.seed), seeds[dataset, *place] or most)
     groups = []
     for labelling in _distinct(place[0] for place in rows):
         of_group = [row for place, row in rows.items() if place[0] == labelling]

@@ -12,6 +12,7 @@ import numpy as np
 
 from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation, t_interval
 from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
+from suture.words import listed
 
 SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}
 MEANING = {
@@ -102,8 +103,7 @@ def score_table(board: Board, detail: Detail = "videos") -> Table:
         span = sum(column.which == which for column in columns)
         heads.append((f"{SETS[which]} mIoU" if per_sequence and span > 1 else SETS[which], span))
     titles = [column.title if detail == "primary" else _title(board, column) for column in columns]
-    seeds = max(len(row.runs) for row in board.rows)
-    groups = [_score_rows(group, columns, shares, seeds) for group in board.groups]
+    groups = [_score_rows(group, columns, shares) for group in board.groups]
     return Table(
         title=f"{board.title}: scores (%)",
         label=f"scores-{board.dataset}",
@@ -317,11 +317,12 @@ def tidy_scores(board: Board) -> Iterator[Record]:
                     }
 
 
-def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str], seeds: int) -> list[list[Cell]]:
+def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str]) -> list[list[Cell]]:
     best = [best_rows(group, column) for column in columns]
     rows = []
     for row in group.rows:
-        title = row.title if len(row.runs) == seeds else f"{row.title} ({len(row.runs)} of {seeds} seeds)"
+        there = len(row.runs)
+        title = row.title if there == row.planned else f"{row.title} ({there} of {row.planned} seeds)"
         cells = [Cell(title, mark=row.mark), *[Cell(row.labelled), Cell(row.unlabelled)][: len(shares)]]
         for column, winners in zip(columns, best, strict=True):
             values = [100 * value for value in _values(row, column)]
@@ -334,6 +335,11 @@ def _score_notes(board: Board) -> list[str]:
     seeds = _distinct(len(row.runs) for row in board.rows)
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
+    planned = {row.title: row.planned for row in board.rows}
+    most, *others = sorted(set(planned.values()), reverse=True)
+    fewer = [f"{count} for {listed([title for title in planned if planned[title] == count])}" for count in others]
+    if fewer:
+        spread += f" Planned are {most} seeds, but {'; '.join(fewer)}."
     if min(seeds) < ENOUGH:
         spread += " With fewer than three seeds, a difference may be chance."
     several = f" and has {ENOUGH} seeds or more" if min(seeds) < ENOUGH <= max(seeds) else ""
