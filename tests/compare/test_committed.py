@@ -1,6 +1,8 @@
 """The committed tables are what today's code makes of the committed runs."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,18 @@ def test_the_tables_are_those_of_the_runs(folder: str, tmp_path: Path) -> None:
 def without_pictures(file: Path) -> str:
     """Its text; a picture's bytes are not the same with every version of the libraries that draw and pack it."""
     return re.sub('base64,[^"]*', "", file.read_bytes().decode("utf-8"))
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("folder", ["vocalfolds", "vocalfolds-recipe-views"])
+def test_latex_takes_the_tables(folder: str, tmp_path: Path) -> None:
+    """With the packages that their first line names, and nothing else."""
+    tables = (RESULTS / folder / "tables.tex").read_text(encoding="utf-8")
+    needs = tables.splitlines()[0].removeprefix("% needs ")
+    paper = tmp_path / "paper.tex"
+    paper.write_text(f"\\documentclass{{article}}\n{needs}\n\\begin{{document}}\n{tables}\\end{{document}}\n", "utf-8")
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", paper.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+    assert (tmp_path / "paper.pdf").stat().st_size

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -265,11 +266,20 @@ def test_loss_is_the_paper_s(tiny_job: Build) -> None:
 
 
 def test_overfits_a_few_frames(tiny_job: Build, fit: Any) -> None:
-    job = taught(tiny_job)({"a": 4, "b": 4}, every=2, stored=(32, 32))
+    """The whole method: two models, their labels for one another, two rounds."""
+    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32))
     before = train_accuracy(job.segmenter, job)
     shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
-    fit(Supervised("pretrain-a", TrainingSettings(steps=20, **shared)), job)
-    fit(Learning("round-1-a", RoundSettings(steps=40, **shared), 0.5, handed_on=True), job)
+    settings = {"pretrain": {"steps": 30, **shared}, "round": {"steps": 20, **shared}, "rates": [0.5, 1.0]}
+    reached = {START: deepcopy(job.segmenter.state_dict())}
+    for stage in DMT(DMT.Settings(**settings)).stages():
+        job.segmenter.load_state_dict(reached[stage.start_from or START])
+        if isinstance(stage, Teaching):
+            stage.run(job)
+            stage.load(job)
+        else:
+            fit(stage, job)
+            reached[stage.name] = deepcopy(stage.outcome().state_dict())
     assert before < 0.8
     assert train_accuracy(job.segmenter, job) > 0.9
 

@@ -55,8 +55,8 @@ def latex(table: Table) -> str:
     for group in table.groups:
         lines.append(r"\midrule")
         lines += [_latex_row([_latex_cell(cell) for cell in row]) for row in group]
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", ""]
-    lines += [rf"{{\footnotesize {_latex_text(note)}\par}}" for note in table.notes]
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", r"\par\medskip"]
+    lines += [rf"{{\footnotesize\raggedright {_latex_text(note)}\par}}" for note in table.notes]
     return "\n".join([*lines, r"\end{table*}", ""])
 
 
