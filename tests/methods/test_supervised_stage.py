@@ -6,23 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from stage_tester import EASY, QUICK, train_accuracy
 from torch import Tensor
 
 from suture.data.classes import IGNORE
 from suture.losses.hard_pixels import hard_pixels
 from suture.methods.method import find_method
-from suture.methods.stage import Job, OptimizerSettings, Part, TrainingSettings
+from suture.methods.stage import Job, Part, TrainingSettings
 from suture.methods.supervised import Supervised
-from suture.models.inference import probabilities
-
-
-def train_accuracy(job: Job) -> float:
-    """The share of right pixels on the labelled frames, whole, as inference sees them."""
-    images = torch.stack([torch.from_numpy(job.frames.image(n)).permute(2, 0, 1) for n in job.frames.labelled]) / 255
-    labels = torch.from_numpy(np.stack([job.frames.labels(n) for n in job.frames.labelled]))
-    found = probabilities(job.segmenter.eval(), images).argmax(1)
-    return (found == labels)[labels != IGNORE].float().mean().item()
 
 
 @pytest.mark.parametrize("loss", [None, hard_pixels])
@@ -31,14 +22,14 @@ def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any, loss: Any
     settings = TrainingSettings(
         steps=45,
         batch=4,
-        optimizer=OptimizerSettings(lr=3e-3, head_factor=1),
-        augment={"crop": (0.9, 1.0), "color": "none"},
+        optimizer=QUICK,
+        augment=EASY,
     )
-    before = train_accuracy(job)
+    before = train_accuracy(job.segmenter, job)
     stage = Supervised("train", settings) if loss is None else Supervised("train", settings, loss)
     fit(stage, job)
     assert before < 0.8
-    assert train_accuracy(job) > 0.9
+    assert train_accuracy(job.segmenter, job) > 0.9
 
 
 def test_visits_only_labelled_frames_each_once_an_epoch(tiny_job: Callable[..., Job]) -> None:
