@@ -383,6 +383,8 @@ def compare(
     collect: Annotated[Path | None, typer.Option(help="Copy the finished runs' small files into this folder.")] = None,
 ) -> None:
     """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""
+    if list and file.is_dir():
+        raise UserError(f"{file} is a folder, but --list tells of a comparison file: give that, with -o {file}.")
     if only and not list and (tables or file.is_dir()):
         raise UserError(f"--only is {', '.join(only)}, but tables are of all methods: leave it out.")
     with _loading():

@@ -172,7 +172,7 @@ def test_the_command_with_only(
     assert suture(*whole, "--only", "dmt") == 0, "all that was asked for is there"
     assert suture(*whole, "--only", "dmt", "--only", "unimatch", "--list") == 0
     listed = capsys.readouterr().out
-    assert "4 runs" in listed
+    assert "4 runs, 2 finished" in listed
     assert re.findall(r"__(\w+)__seed-(\d) *│ (\S+)", listed) == [
         ("dmt", "0", "finished"),
         ("unimatch", "0", "–"),
@@ -182,6 +182,9 @@ def test_the_command_with_only(
     for words in ((*whole, "--tables"), (str(tmp_path),)):
         assert suture(*words, "--only", "dmt") == 2
         assert capsys.readouterr().err == "error: --only is dmt, but tables are of all methods: leave it out.\n"
+
+    assert suture(str(tmp_path), "--list") == 2
+    assert f"{tmp_path} is a folder, but --list tells of a comparison file" in capsys.readouterr().err
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

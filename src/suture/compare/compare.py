@@ -79,11 +79,12 @@ def default_folder(file: Path) -> Path:
 
 def listing(plan: Plan, out: Path) -> Listing:
     """The runs of a plan and how far they are, for the terminal."""
-    table = Listing("run", "state", title=number(len(plan.runs), "run"), title_justify="left")
+    finished = {run.name for run in plan.runs if is_finished(out, run.name)}
+    title = f"{number(len(plan.runs), 'run')}, {len(finished)} finished"
+    table = Listing("run", "state", title=title, title_justify="left")
     for run in plan.runs:
         begun = (out / "runs" / run.name / "config.yaml").exists()
-        state = "finished" if is_finished(out, run.name) else "begun" if begun else "–"
-        table.add_row(run.name, state)
+        table.add_row(run.name, "finished" if run.name in finished else "begun" if begun else "–")
     return table
 
 
