@@ -5,12 +5,13 @@ from typing import Any
 
 import torch
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+from torch import Tensor
 from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
 from suture.methods.stage import Job, Part
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
-from suture.models.segmenter import set_dropout
+from suture.models.segmenter import Segmenter, set_dropout
 
 WHOLE = Part(0, range(4), range(4))
 
@@ -63,8 +64,7 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
                             image[:, y, x] = batch.strong[view, i - 1, :, y, x]
                             belief[:, y, x] = probabilities[i - 1, :, y, x]
                             seen[y, x] = in_view[i - 1, y, x]
-                features = stage.segmenter.features(image[None]) * batch.channels[view, i][:, None, None]
-                losses = -stage.segmenter.classify(features, (32, 32))[0].log_softmax(0)
+                losses = -dropped(stage.segmenter, image, batch.channels[view, i]).log_softmax(0)
                 losses = losses.gather(0, belief.argmax(0)[None])[0]
                 sure = (belief.amax(0) >= 0.55) & (seen != IGNORE)
                 loss, pixels, kept = loss + losses[sure].sum(), pixels + (seen != IGNORE).sum(), kept + sure.sum()
@@ -72,6 +72,15 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
             terms.append(loss / pixels)
         supervised = F.cross_entropy(stage.segmenter(images), labels, ignore_index=IGNORE)
     torch.testing.assert_close(total.loss / total.weight, (supervised + sum(terms) / 2) / 2, rtol=1e-4, atol=1e-5)
+
+
+def dropped(segmenter: Segmenter, image: Tensor, factors: Tensor) -> Tensor:
+    """The logits C H W of an image where every channel of every level of the encoder is multiplied, one by one."""
+    levels = segmenter.backbone.encoder((image[None] - segmenter.mean) / segmenter.std)
+    flat = iter(factors.tolist())
+    levels = [torch.stack([plane * next(flat) for plane in level[0]])[None] for level in levels]
+    assert next(flat, None) is None
+    return segmenter.classify(segmenter.backbone.decoder(levels), image.shape[-2:])[0]
 
 
 def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_job: Callable[..., Job]) -> None:
@@ -91,7 +100,7 @@ def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_job: Ca
 def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(tiny_job: Callable[..., Job]) -> None:
     stage = begun(tiny_job({"a": 12}), batch=2, unlabelled_batch=8)
     first, second = stage.draw(Part(0, range(2), range(2))).channels
-    assert first.shape == (8, stage.segmenter.features_channels)
+    assert first.shape == (8, sum(stage.segmenter.backbone.encoder.out_channels))
     assert torch.equal(first + second, torch.full_like(first, 2.0))
     undropped = (first == 1).all(1)
     assert undropped.sum() == 4

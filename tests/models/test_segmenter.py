@@ -57,6 +57,15 @@ class SegmenterTester:
                 assert logits.isfinite().all()
                 assert torch.equal(segmenter.classify(features, size), logits)
 
+    def test_factors_are_of_what_the_encoder_hands_on(self, segmenter: Segmenter) -> None:
+        segmenter.eval()
+        images = torch.rand(2, 3, 128, 128)
+        factors = torch.stack([torch.ones(segmenter.backbone.channels), torch.zeros(segmenter.backbone.channels)])
+        with torch.no_grad():
+            plain, found = segmenter.features(images), segmenter.features(images, factors)
+        torch.testing.assert_close(found[0], plain[0])
+        assert not torch.allclose(found[1], plain[1])
+
     def test_padding_is_of_no_effect_inside(self, segmenter: Segmenter) -> None:
         """An image padded by hand gives the same logits, but for the last pixels, where features are cut off."""
         segmenter.eval()

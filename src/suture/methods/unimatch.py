@@ -2,7 +2,7 @@
 
 The teacher, an average of the student's weights, labels a weak view of an unlabelled frame. The student learns the
 labels of which the teacher is sure from two views with strong colours, patches of other frames (CutMix), and one half
-of the feature channels each (complementary dropout).
+of the encoder's channels each (complementary dropout).
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ class WeakToStrongBatch(NamedTuple):
     boxes: Tensor
     """2 × B 4: the patch of another frame, as left, top, right, bottom in fractions of the view."""
     channels: Tensor
-    """2 × B D: the factor of each feature channel, 0, 1 or 2."""
+    """2 × B D: the factor of each channel that the encoder hands to its decoder, 0, 1 or 2."""
 
 
 class WeakToStrong(SemiSupervised):
@@ -86,7 +86,7 @@ class WeakToStrong(SemiSupervised):
         boxes = [[draw_patch(rng, s.cutmix) for rng in rngs] for _ in range(2)]
 
         # m and 2 − m: what the one view drops, the other keeps. Half of the samples, of all processes', drop nothing.
-        kept = np.stack([2 * rng.integers(2, size=self.segmenter.features_channels) for rng in rngs])
+        kept = np.stack([2 * rng.integers(2, size=self.segmenter.backbone.channels) for rng in rngs])
         undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
         kept[np.isin(own, undropped)] = 1
         return WeakToStrongBatch(
@@ -111,7 +111,7 @@ class WeakToStrong(SemiSupervised):
         sure, target = self.average(weak).float().softmax(1).max(1)
         target = target.where(in_view != IGNORE, IGNORE)
         mixed = [self.cut_mix(views, boxes) for views, boxes in zip(batch.strong, batch.boxes, strict=True)]
-        features = self.segmenter.features(torch.cat(mixed)) * batch.channels.flatten(0, 1)[..., None, None]
+        features = self.segmenter.features(torch.cat(mixed), batch.channels.flatten(0, 1))
         predicted = self.segmenter.classify(features, weak.shape[-2:]).chunk(2)
         first, second = (
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.

@@ -1,9 +1,9 @@
 """The segmenter: any architecture and encoder of segmentation-models-pytorch, as backbone + classifier."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import segmentation_models_pytorch as smp
 import torch
@@ -83,14 +83,17 @@ class Segmenter(nn.Module):
         """B 3 H W -> logits, B classes H W."""
         return self.classify(self.features(images), images.shape[-2:])
 
-    def features(self, images: Tensor) -> Tensor:
-        """B 3 H W -> B D h w with h = ceil(H / stride): what a projector and the classifier read."""
+    def features(self, images: Tensor, factors: Tensor | None = None) -> Tensor:
+        """B 3 H W -> B D h w with h = ceil(H / stride): what a projector and the classifier read.
+
+        Given factors, B × the encoder's channels, they multiply what the encoder hands to its decoder.
+        """
         height, width = images.shape[-2:]
         images = (images - self.mean) / self.std
         below, right = -height % self.multiple, -width % self.multiple
         if below or right:
             images = F.pad(images, (0, right, 0, below), mode="replicate")
-        return self.backbone(images)[..., : -(-height // self.stride), : -(-width // self.stride)]
+        return self.backbone(images, factors)[..., : -(-height // self.stride), : -(-width // self.stride)]
 
     def classify(self, features: Tensor, size: tuple[int, ...]) -> Tensor:
         """Features -> logits of `size` (H, W), the size of the images that the features are of."""
@@ -199,11 +202,17 @@ class Backbone(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
+        self.channels = sum(cast(Sequence[int], encoder.out_channels))
+        """How many the encoder hands to its decoder, over all levels."""
 
-    def forward(self, images: Tensor) -> Tensor:
-        levels = self.encoder(images)
+    def forward(self, images: Tensor, factors: Tensor | None = None) -> Tensor:
+        found = self.encoder(images)
         # DPT's encoder gives two lists, levels and prefix tokens.
-        return self.decoder(*levels) if isinstance(levels, tuple) else self.decoder(levels)
+        levels, *tokens = found if isinstance(found, tuple) else (found,)
+        if factors is not None:
+            parts = factors.split([level.shape[1] for level in levels], 1)
+            levels = [level * part[..., None, None].to(level.dtype) for level, part in zip(levels, parts, strict=True)]
+        return self.decoder(levels, *tokens)
 
 
 class _OfLastLevel(nn.Sequential):
