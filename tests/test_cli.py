@@ -133,6 +133,18 @@ def test_write_drafts_and_then_checks(
     assert file.read_text() == before
 
 
+def test_first_findings_are_told_of_many_frames_only(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "dataset.yaml").write_text("videos: videos\n")
+    assert suture(monkeypatch, "check", str(root)) == 2
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("Masks are here") == 1
+    monkeypatch.setattr("suture.data.check.FEW", 5)
+    assert suture(monkeypatch, "check", str(root)) == 2
+    assert "A first look, at 6 of 6 frames" in capsys.readouterr().err
+
+
 def test_write_fails_where_something_is_wrong_with_the_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "masks/a/0.png").write_bytes(b"no image")
     assert suture(monkeypatch, "check", str(root), "--write") == 2
@@ -166,6 +178,7 @@ def test_selecting_says_what_was_not_read_and_that_there_are_no_more(
     assert suture(monkeypatch, "select", str(root), "--budget", "9", "-o", str(root.with_name("label"))) == 0
     said = capsys.readouterr()
     assert "exclude.csv is not read" in said.err
+    assert "Masks are here, but dataset.yaml does not say what their values mean" in said.err
     assert "6 frames of 2 videos" in said.out
     assert "; there are no more" in said.out
 

@@ -121,6 +121,7 @@ def check(
 
     Exit code 2 if something would; with --write, what the draft itself asks does not count.
     """
+    from suture.data.check import FEW, CheckReport
     from suture.data.check import check as check_dataset
     from suture.data.dataset_file import FILE_NAME
     from suture.data.draft import ASKED, kept_aside, write_draft
@@ -139,7 +140,12 @@ def check(
         drafted = write_draft(path, force=force)
         _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.{kept}")
     dataset = load_dataset(path, source, **_options(option))
-    report = check_dataset(dataset, progress=not json, on_quick=None if json else lambda quick: quick.print(err))
+
+    def show(quick: CheckReport) -> None:
+        if quick.summary.frames > FEW and not json:
+            quick.print(err)
+
+    report = check_dataset(dataset, progress=not json, on_quick=show)
     if json:
         out.print_json(data=report.to_json())
     else:
@@ -171,6 +177,7 @@ def select(
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
     from suture.data.labelling import from_list
+    from suture.data.problems import Evidence, unexplained_masks
     from suture.data.sources import load_dataset
 
     dataset = load_dataset(path, source, **_options(option))
@@ -182,6 +189,8 @@ def select(
     left += "; there are no more" if budget is not None and chosen.count < budget else ""
     for note in dataset.notes:
         _say(err, note)
+    for problem in unexplained_masks(Evidence(dataset, {}, False)):
+        _say(err, f"{problem.what}; {problem.mend}.")
     _say(out, f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}{left}")
     folder = path if path.is_dir() else path.parent
     _say(out, f"Next: label them; their masks, or the labelling tool's export, go into {folder / 'masks'}")

@@ -319,7 +319,8 @@ def test_a_second_mask_of_a_frame_hides_nothing_else(root: Path) -> None:
 def test_a_class_that_never_occurs(root: Path) -> None:
     describe(root, classes=[*CLASSES, {"name": "clip", "value": 3}])
     problem = only(root, "class-never")
-    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "clip")
+    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "")
+    assert problem.what == "1 class without a single pixel: clip"
 
 
 def test_classes_in_one_split_only(root: Path) -> None:
@@ -328,9 +329,9 @@ def test_classes_in_one_split_only(root: Path) -> None:
         absent = 1 if path.parent.name == "ann" else 2
         write(path, np.where(mask == absent, 0, mask).astype(np.uint8))
     report = run(root)
-    assert find(report, "class-not-in-train").places == ("shaft",)
+    assert find(report, "class-not-in-train").what.endswith(": shaft")
     assert find(report, "class-not-in-train").severity == "warning"
-    assert find(report, "class-in-train-only").places == ("needle",)
+    assert find(report, "class-in-train-only").what.endswith(": needle")
 
 
 def test_a_case_in_two_splits(root: Path) -> None:
@@ -437,6 +438,9 @@ def test_masks_without_a_dataset_file_are_fatal(root: Path) -> None:
     report = run(root)
     assert "--write" in find(report, "no-dataset-file").mend
     assert report.fatal
+    shown = StringIO()
+    report.print(Console(file=shown, width=200))
+    assert shown.getvalue().count("dataset.yaml") == 1  # nothing is said twice
 
 
 def test_masks_that_the_dataset_file_does_not_name_are_fatal_and_no_video(root: Path) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -5,9 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors, renamed
 from suture.data.dataset_file import DatasetFile
+from suture.data.render import CLASSES, SyntheticSettings, plan, render_video
+from suture.data.scenario import GAUZE, VESSEL
+from suture.deploy.overlay import STRENGTH
 from suture.errors import UserError
 
 IDS = st.integers(0, 65535)
@@ -148,7 +153,21 @@ def test_the_first_colors_are_far_apart_for_any_eye(count: int, seen: float, sim
     assert min(others) > simulated
 
 
-def _least_distance(colors: list[tuple[int, int, int]], matrix: np.ndarray) -> float:
+def test_generated_classes_are_told_apart_in_overlays() -> None:
+    """Each class in the overlay's colour over what it looks like; vessel and gauze for colour-blind eyes too."""
+    seen: dict[int, list[np.ndarray]] = {one.value: [] for one in CLASSES}
+    for video in plan(SyntheticSettings(cases=3, frames=12, width=96, height=96)):
+        for image, mask in render_video(video):
+            for number, pixels in seen.items():
+                pixels.append(image[mask == number])
+    colors = [
+        STRENGTH * np.array(one.color) + (1 - STRENGTH) * np.concatenate(seen[one.value]).mean(0) for one in CLASSES
+    ]
+    assert _least_distance(colors, np.eye(3)) > 16
+    assert min(_least_distance([colors[VESSEL], colors[GAUZE]], matrix) for matrix in COLOR_BLIND) > 16
+
+
+def _least_distance(colors: Sequence[ArrayLike], matrix: np.ndarray) -> float:
     """Between any two colours as an eye sees them, in CIELAB: two are hard to tell apart below about 10."""
     srgb = np.array(colors, np.float32) / 255
     linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4) @ np.float32(matrix).T

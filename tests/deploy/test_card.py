@@ -50,6 +50,22 @@ def test_without_scores_it_says_so(finished: Path, tmp_path: Path) -> None:
     assert "how it does on new ones is not known" in card
 
 
+def test_a_class_that_no_test_video_shows_is_not_called_poorly_found(papers: Papers) -> None:
+    name, *others = papers.metrics["test"]["classes"]
+    weak, left_out = others[0], others[-1]
+    scores = {
+        one: found | {name: {"iou": 0.0, "frames": 0}, weak: {"iou": 0.25, "frames": 3}}.get(one, {})
+        for one, found in papers.metrics["test"]["classes"].items()
+        if one != left_out
+    }
+    card = replace(papers, metrics={"test": papers.metrics["test"] | {"classes": scores}}).card()
+    poor = next(line for line in card.splitlines() if "Poorly found" in line)
+    assert f"{weak} (25.0)" in poor
+    assert f"{name} (" not in poor
+    assert f"- Could not be judged, as no test video shows it: {name}." in card
+    assert f"- Not scored in test videos: {left_out}." in card
+
+
 def test_weights_with_their_origin_and_licence(papers: Papers) -> None:
     weights = {"name": "resnet50.pth", "sha256": "ab" * 32, "origin": "torchvision", "licence": None}
     card = replace(papers, data=papers.data | {"weights": weights}).card()

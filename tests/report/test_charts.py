@@ -52,3 +52,10 @@ def test_timeline_marks_everything() -> None:
     chart = ElementTree.fromstring(timeline("a&b", 10, [0, 4], [1, 5, 9], [7, 8]))
     kinds = [part.get("class") for part in chart]
     assert [kinds.count(kind) for kind in ("shot0", "shot1", "cut", "labelled", "excluded")] == [1, 1, 1, 3, 2]
+
+
+def test_curves_of_a_timeline_stop_at_excluded_frames() -> None:
+    curve = ([0, 1, 2, 5, 6], np.array([0.1, 0.1, 0.2, 0.9, 0.1]), np.full(5, 0.5))
+    chart = ElementTree.fromstring(timeline("a", 7, [0, 5], [], [3, 4], curve))
+    drawn = [part.get("d", "") for part in chart if part.get("class") in ("change", "threshold")]
+    assert ["".join(filter(str.isalpha, path)) for path in drawn] == ["MLLML"] * 2

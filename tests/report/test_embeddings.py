@@ -39,6 +39,18 @@ def test_the_frame_that_shows_most_may_be_the_wrong_one() -> None:
     assert covering(shown, 2) == [("a", 1), ("b", 0)]
 
 
+def test_frames_are_far_apart() -> None:
+    """The rare class is in neighbouring frames, of which one is enough for each video and stretch."""
+    shown = {(video, index): {0, 1} if 30 <= index < 40 else {0} for video in "ab" for index in range(60)}
+    chosen = covering(shown, 5)
+    assert sum(video == "a" for video, _ in chosen) in (2, 3)
+    distances = [abs(i - j) for (one, i), (other, j) in combinations(chosen, 2) if one == other]
+    assert min(distances) >= 59 / 5
+    assert sum(1 in shown[place] for place in chosen) >= 2
+    wrong_way = {("c", 0): {0, 1, 2, 3}, **{("a", i): {0, 1, 4} for i in range(60)}, ("a", 60): {2, 3, 5}}
+    assert covering(wrong_way, 2) == [("a", 0), ("a", 60)], "also where what to show had to be sought"
+
+
 @given(st.integers(0, 2**32 - 1))
 def test_pixels_are_of_their_class_and_balanced(seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -253,6 +253,8 @@ def test_fits_a_laptop_and_a_telephone(page: Page, both: Path) -> None:
         page.open(both, width=width)
         page.run("for (const one of document.querySelectorAll('details')) one.open = true")
         assert page.run("document.documentElement.scrollWidth") <= width
+        widths = page.run("[...document.querySelectorAll('.panels figure')].map((one) => one.clientWidth)")
+        assert min(widths) > 100, "pictures that show something"
 
 
 @pytest.mark.parametrize("frames", [True, False])
@@ -270,7 +272,7 @@ def test_tables_of_three_runs_fit_into_1280_pixels(page: Page, runs: Runs, tmp_p
     folders = [tmp_path / f"videos-{name}-0" for name in ("supervised", "pgvcl", "stitch")]
     for folder, run in zip(folders, (runs.supervised, runs.pgvcl, runs.supervised), strict=True):
         shutil.copytree(run, folder)
-    page.open(write_report(folders, tmp_path / "report.html", frames=False), width=1280)
+    page.open(write_report(folders, tmp_path / "report.html", frames=False), width=1280 - 15)  # with a scroll bar
     hidden = "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
     for place in range(page.run("document.querySelectorAll('.tabs')[0].children.length")):
         page.run(f"document.querySelectorAll('.tabs').forEach((tabs) => tabs.children[{place}]?.click())")

@@ -331,6 +331,28 @@ def test_known_patients_are_remarked(runs: Runs, tmp_path: Path, console: Consol
     assert "may be chance" not in page, "there is nothing to compare"
 
 
+def test_scores_that_rest_on_little_are_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
+    def page() -> str:
+        return write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
+
+    run = copied(runs.supervised, tmp_path, "little")
+    metrics = json.loads((run / "metrics.json").read_text())
+    frames = {which: metrics[which]["overall"]["frames"] for which in metrics}
+    assert (
+        f"Scores rest on little: new videos (test) on {frames['test']} frames of 1 video, new videos (validation) on "
+        f"{frames['val']} frames of 1 video and completion on {frames['completion']} frames of 3 videos of 2 cases; on "
+        "other videos they may be quite different."
+    ) in page()
+    for scores in metrics.values():
+        scores["overall"]["frames"] = 100
+        scores["primary"]["interval"] = [0.1, 0.2]
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    assert "rest on little" not in page()
+    metrics["test"]["overall"]["frames"] = 99
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    assert "Scores rest on little: new videos (test) on 99 frames of 1 video; on other videos" in page()
+
+
 def test_what_was_not_asked_for_is_not_blamed_on_the_data(runs: Runs, tmp_path: Path, console: Console) -> None:
     run = copied(runs.supervised, tmp_path, "brief")
     config = run / "config.yaml"

@@ -49,6 +49,19 @@ def test_many_runs_go_below_each_other() -> None:
         assert (page == 10 * number + 60).all(2).sum() >= 41 * 33, "no panel covers another"
 
 
+def test_the_legend_fills_the_cells_that_are_left_over() -> None:
+    five, six = ([f"panel {number}" for number in range(count)] for count in (5, 6))
+    beside, below = (Sheet(titles, (240, 320), ["tissue", "tool"], COLORS) for titles in (five, six))
+    assert (beside.columns, beside.width) == (below.columns, below.width)
+    assert beside.height < below.height
+    page = beside.page([np.full((240, 320, 3), 90, np.uint8)] * 5, "case01, frame 3")
+    cell = page[page.shape[0] // 2 :, -320:]
+    assert all((cell == color).all(2).any() for color in COLORS), "both classes stand there"
+    many = [f"a class with a long name {number}" for number in range(40)]
+    colors = np.full((40, 3), 100, np.uint8)
+    assert Sheet(five, (240, 320), many, colors).height > beside.height, "too many for a cell go below"
+
+
 def test_a_black_class_hides_nothing() -> None:
     photo = np.full((5, 5, 3), 100, np.uint8)
     ids = np.zeros((5, 5), np.uint8)

@@ -32,6 +32,8 @@ from suture.words import listed, number
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part."""
+FEW = 1000
+"""Frames that are all read so soon that first findings would only be said twice."""
 _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _QUICK_SECONDS = 3.0
 _LOOKED_AT = 64

@@ -132,9 +132,7 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
     ]
     what = f"{number(len(divided), 'case')} in more than one split"
     if dataset.divides_cases:
-        mend = (
-            "this protocol does so on purpose: its scores are for new sequences of known patients, and must be named so"
-        )
+        mend = "this protocol does so on purpose: say of its scores that they are not of new patients"
         yield from evidence.problem("divided-case", "warning", what, places, mend)
     else:
         yield from evidence.problem("divided-case", "fatal", what, places, "put all videos of a case into one split")
@@ -175,13 +173,8 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     """Nothing to learn from, or nothing to score on."""
     dataset = evidence.dataset
     labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
-    if unused := _unused_masks(dataset):
-        there = (dataset.root / FILE_NAME).exists()
-        again = " --force" if there else ""
-        mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
-        silent = "dataset.yaml does not say" if there else "no dataset.yaml says"
-        what = f"Masks are here, but {silent} what their values mean: they are left out"
-        yield from evidence.problem("no-dataset-file", "fatal", what, unused, mend)
+    if unexplained := list(unexplained_masks(evidence)):
+        yield from unexplained
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
         if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks):
@@ -197,6 +190,21 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
         yield Problem(
             "no-masks-in-test", "note", 1, "No frame of the split test has a mask: nothing to score on", (), mend
         )
+
+
+def unexplained_masks(evidence: Evidence) -> Iterator[Problem]:
+    """Folders of masks whose values nothing explains; an empty one waits for them."""
+    dataset = evidence.dataset
+    placed = any(video.with_mask for video in dataset) or dataset.unmatched_masks or dataset.doubtful_masks
+    if placed or not dataset.root.is_dir():
+        return
+    places = sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place)))
+    there = (dataset.root / FILE_NAME).exists()
+    again = " --force" if there else ""
+    mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
+    silent = "dataset.yaml does not say" if there else "no dataset.yaml says"
+    what = f"Masks are here, but {silent} what their values mean: they are left out"
+    yield from evidence.problem("no-dataset-file", "fatal", what, places, mend)
 
 
 def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
@@ -331,24 +339,26 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     if not any(seen.values()):
         return
     never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
-    what = f"{number(len(never), 'class', 'classes')} without a single pixel: {listed(never, _NAMED)}"
     mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
-    yield from evidence.problem("class-never", "warning", what, never, mend)
+    yield from _of_classes("class-never", "warning", never, "without a single pixel", mend)
     if not seen["train"]:
         return
     others = set().union(*(seen[split] for split in ("val", "test")))
     unlearnable = [names[position] for position in sorted(others - seen["train"]) if position < len(names)]
-    what = (
-        f"{number(len(unlearnable), 'class', 'classes')} in test or val but not in train: {listed(unlearnable, _NAMED)}"
-    )
     mend = "move a case that shows it into train, or merge it with another class"
-    yield from evidence.problem("class-not-in-train", "warning", what, unlearnable, mend)
+    yield from _of_classes("class-not-in-train", "warning", unlearnable, "in test or val but not in train", mend)
     unscored = (
         [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
     )
-    what = f"{number(len(unscored), 'class', 'classes')} in train only: {listed(unscored, _NAMED)}"
     mend = "it counts as 0 where it is predicted; move a case that shows it into test if there are several"
-    yield from evidence.problem("class-in-train-only", "note", what, unscored, mend)
+    yield from _of_classes("class-in-train-only", "note", unscored, "in train only", mend)
+
+
+def _of_classes(code: str, severity: Severity, names: Sequence[str], where: str, mend: str) -> Iterator[Problem]:
+    """A problem of these classes, if there are any; they have no place to look at."""
+    if names:
+        what = f"{number(len(names), 'class', 'classes')} {where}: {listed(names, _NAMED)}"
+        yield Problem(code, severity, len(names), what, (), mend)
 
 
 def duplicates(evidence: Evidence) -> Iterator[Problem]:
@@ -442,14 +452,6 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
     if evidence.ids_from_one in mask.unknown:
         return "ids-from-one"
     return "unknown-value" if mask.unknown else None
-
-
-def _unused_masks(dataset: Dataset) -> list[str]:
-    """Folders of masks that nothing explains; an empty one waits for them."""
-    placed = any(video.with_mask for video in dataset) or dataset.unmatched_masks or dataset.doubtful_masks
-    if placed or not dataset.root.is_dir():
-        return []
-    return sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place)))
 
 
 def _is_grey(value: Raw) -> bool:

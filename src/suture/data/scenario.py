@@ -25,7 +25,8 @@ class SyntheticClass(NamedTuple):
     color: tuple[int, int, int]
 
 
-# The colours are Okabe and Ito's, with two of Tol's: they stay apart for colour-blind eyes.
+# The colours are Okabe and Ito's, with two of Tol's: they stay apart for colour-blind eyes. Gauze's is light, as gauze
+# is: a dark colour over white looks like that of vessel over red.
 CLASSES = (
     SyntheticClass("background-tissue", 0, (187, 187, 187)),
     SyntheticClass("liver", 1, (213, 94, 0)),
@@ -36,7 +37,7 @@ CLASSES = (
     SyntheticClass("instrument-clasper", 6, (0, 158, 115)),
     SyntheticClass("thread", 7, (230, 159, 0)),
     SyntheticClass("needle", 8, (51, 34, 136)),
-    SyntheticClass("gauze", 9, (136, 34, 85)),
+    SyntheticClass("gauze", 9, (153, 255, 119)),
 )
 TISSUE, LIVER, FAT, VESSEL, SHAFT, WRIST, CLASPER, THREAD, NEEDLE, GAUZE = (c.value for c in CLASSES)
 OUTSIDE = 255

@@ -215,8 +215,10 @@ def _limits(papers: Papers) -> Iterator[str]:
     if test is None:
         yield "- It was not scored on test videos: how it does on new ones is not known."
     else:
-        known = {name: one["iou"] for name, one in test["classes"].items() if one["iou"] is not None}
-        unseen = [one["name"] for one in papers.model["classes"] if one["name"] not in known]
+        # A class that no frame shows has an IoU of 0 where it was predicted, which says nothing of how it is found.
+        known = {name: one["iou"] for name, one in test["classes"].items() if one["frames"]}
+        unseen = [name for name in test["classes"] if name not in known]
+        unscored = [one["name"] for one in papers.model["classes"] if one["name"] not in test["classes"]]
         weak = [f"{name} ({_percent(iou)})" for name, iou in known.items() if iou < WEAK]
         if test["primary"]["interval"] is None:
             count = len(test["cases"])
@@ -225,7 +227,9 @@ def _limits(papers: Papers) -> Iterator[str]:
         if weak:
             yield f"- Poorly found in test videos (IoU below {WEAK:.0%}): {', '.join(weak)}."
         if unseen:
-            yield f"- Not scored in test videos: {', '.join(unseen)}."
+            yield f"- Could not be judged, as no test video shows it: {', '.join(unseen)}."
+        if unscored:
+            yield f"- Not scored in test videos: {', '.join(unscored)}."
     yield "- It knows only the classes above, and gives every pixel one of them, also where it shows something else."
     yield "- Its probabilities are not calibrated, and it does not know when a frame is unlike those it was trained on."
     yield ""

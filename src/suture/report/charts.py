@@ -202,11 +202,12 @@ def timeline(
         indices, change, threshold = curve
         highest = max(float(np.max(threshold, initial=0)), float(np.max(change, initial=0)), 1e-6)
         for kind, values in (("threshold", threshold), ("change", change)):
-            path = "L".join(
-                f"{at(index):.1f} {top - 4 - value / highest * (top - 8):.1f}"
-                for index, value in zip(indices, values, strict=True)
+            path = "".join(
+                # The lines do not run across excluded frames.
+                f"{'L' if index == before + 1 else 'M'}{at(index):.1f} {top - 4 - value / highest * (top - 8):.1f}"
+                for before, index, value in zip([-2, *indices], indices, values, strict=False)
             )
-            parts.append(f'<path class="{kind}" d="M{path}"/>' if path else "")
+            parts.append(f'<path class="{kind}" d="{path}"/>' if path else "")
     for start in starts[1:]:
         parts.append(
             f'<path class="cut" d="M{at(start):.1f} 0V{bottom}"><title>cut: frame {start} begins a shot</title></path>'

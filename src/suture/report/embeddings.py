@@ -3,9 +3,10 @@
 The frames are of new videos: where the labels were learnt, classes lie further apart than they do where it matters.
 """
 
+import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -171,53 +172,67 @@ def embeddings_section(context: Context, found: Embeddings | None) -> dict[str, 
 
 def covering(shown: Mapping[Place, set[int]], count: int) -> list[Place]:
     """So many frames that together show every class, if so many can, and else as many classes as one after the other
-    adds; the frames that are left to choose show the rarest ones again.
+    adds; the frames that are left to choose show the rarest ones again. They are of all videos, and far apart in each.
 
     >>> covering({("a", 0): {0, 1}, ("a", 1): {0}, ("a", 2): {0, 2}, ("b", 0): {0, 1}}, 3)
     [('a', 0), ('a', 2), ('b', 0)]
     """
     every = _together(shown, shown)
     chosen = _one_by_one(shown, [], count)
-    # The frame that shows most may be the wrong one to begin with.
-    if _together(shown, chosen) != every and (found := _showing(shown, every, count)):
-        chosen = _one_by_one(shown, found, count)
+    # The frame that shows most may be the wrong one to begin with. There are few kinds of frames.
+    kinds = {frozenset(classes) for classes in shown.values()}
+    if _together(shown, chosen) != every and (needed := _showing(kinds, every, count)):
+        chosen = _one_by_one(shown, needed, count)
     return sorted(chosen)
 
 
-def _one_by_one(shown: Mapping[Place, set[int]], chosen: Sequence[Place], count: int) -> list[Place]:
-    """The chosen frames, and one more at a time: that which adds the most classes, of another video if it can be."""
-    chosen = list(chosen)
-    seen = Counter(number for place in chosen for number in shown[place])
+def _one_by_one(shown: Mapping[Place, set[int]], needed: Sequence[frozenset[int]], count: int) -> list[Place]:
+    """One frame at a time: for each of the sets one that shows it, then those that add the most classes.
 
-    def gain(place: Place) -> tuple[int, int, float]:
+    Of equal ones it is that of the video with the fewest so far, away from the others in it, with the rarest classes.
+    """
+    indices: dict[str, list[int]] = {}
+    for video, index in shown:
+        indices.setdefault(video, []).append(index)
+    away = {video: (max(of_video) - min(of_video)) / count for video, of_video in indices.items()}
+    chosen: list[Place] = []
+    seen: Counter[int] = Counter()
+
+    def gain(place: Place) -> tuple[int, int, bool, float, float]:
+        video, index = place
         new = sum(number not in seen for number in shown[place])
-        videos = {video for video, _ in chosen}
-        return new, place[0] not in videos, sum(1 / seen.get(number, 1) for number in shown[place])
+        beside = [abs(index - other) for name, other in chosen if name == video]
+        apart = min(beside, default=math.inf)
+        return new, -len(beside), apart >= away[video], sum(1 / seen.get(number, 1) for number in shown[place]), apart
 
-    while len(chosen) < min(count, len(shown)):
-        best = max((place for place in shown if place not in chosen), key=gain)
+    def add(wanted: Set[int]) -> None:
+        best = max((place for place in shown if place not in chosen and wanted <= shown[place]), key=gain)
         chosen.append(best)
         seen.update(shown[best])
+
+    for wanted in needed:
+        if not wanted <= seen.keys():
+            add(wanted)
+    while len(chosen) < min(count, len(shown)):
+        add(frozenset())
     return chosen
 
 
-def _showing(shown: Mapping[Place, set[int]], wanted: set[int], count: int) -> list[Place] | None:
-    """At most `count` frames that together show all that is wanted; None where there are none.
+def _showing(kinds: Set[frozenset[int]], wanted: Set[int], count: int) -> list[frozenset[int]] | None:
+    """What at most `count` frames of these kinds show that together show all that is wanted; None if there are none.
 
-    Tries the frames that show the rarest class, each with what it leaves to the others.
+    Tries the kinds that show the rarest class, each with what it leaves to the others.
     """
     if not wanted:
         return []
-    # Of frames that show the same of it, one is enough: there are few kinds of frames.
-    kinds = {frozenset(classes & wanted): place for place, classes in shown.items()}
+    kinds = {kind & wanted for kind in kinds}
     if not count or len(wanted) > count * max(map(len, kinds)):
         return None
     rarest = min(sorted(wanted), key=lambda number: sum(number in kind for kind in kinds))
-    others = {place: set(kind) for kind, place in kinds.items()}
-    for kind in sorted((kind for kind in kinds if rarest in kind), key=lambda kind: (-len(kind), kinds[kind])):
-        rest = _showing(others, wanted - kind, count - 1)
+    for kind in sorted((kind for kind in kinds if rarest in kind), key=lambda kind: (-len(kind), sorted(kind))):
+        rest = _showing(kinds, wanted - kind, count - 1)
         if rest is not None:
-            return [kinds[kind], *rest]
+            return [kind, *rest]
     return None
 
 

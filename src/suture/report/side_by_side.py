@@ -29,7 +29,7 @@ _FPS = (2.0, 25.0)
 _STILLS = 5.0
 """Frames per second where the video does not say, or where frames are left out between."""
 _PAPER, _INK, _SOFT = (24, 27, 31), (236, 238, 240), (160, 166, 174)
-_GAP, _LINE = 8, 26
+_GAP, _LINE, _SWATCH = 8, 26, 12
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def side_by_side_video(context: Context) -> SideBySide | None:
 
 
 class Sheet:
-    """The panels' places on a picture, the names above them, and the legend below."""
+    """The panels' places on a picture, the names above them, and the legend: in cells that are left over, or below."""
 
     def __init__(
         self, titles: Sequence[str], size: tuple[int, int], classes: Sequence[str], colors: np.ndarray
@@ -82,16 +82,22 @@ class Sheet:
         self.columns = math.ceil(len(titles) / rows)
         # Encoders take even sides only.
         self.width = _even(self.columns * (self.panel_width + _GAP) + _GAP)
-        legend = _legend(classes, colors, self.width - 2 * _GAP)
-        self.legend_top = rows * (self.panel_height + _LINE) + _LINE + _GAP
-        self.height = _even(self.legend_top + legend.shape[0])
+        self.caption_top = rows * (self.panel_height + _LINE) + _GAP
+        below = self.caption_top + _LINE
+        left, top = self._corner(len(titles))
+        spare = (rows * self.columns - len(titles)) * (self.panel_width + _GAP) - _GAP
+        legend = _legend(classes, colors, spare) if spare >= max(map(_entry, classes)) else None
+        self.height = _even(below)
+        if legend is None or legend.shape[0] > self.panel_height:
+            left, top = _GAP, below
+            legend = _legend(classes, colors, self.width - 2 * _GAP)
+            self.height = _even(below + legend.shape[0])
         self._blank = np.full((self.height, self.width, 3), _PAPER, np.uint8)
         for number, title in enumerate(titles):
             x, y = self._corner(number)
             strip = text(title, self.panel_width, _LINE)
             self._blank[y - _LINE : y, x : x + self.panel_width] = strip
-        left = _GAP
-        self._blank[self.legend_top : self.legend_top + legend.shape[0], left : left + legend.shape[1]] = legend
+        self._blank[top : top + legend.shape[0], left : left + legend.shape[1]] = legend
 
     def page(self, panels: Sequence[np.ndarray], caption: str) -> np.ndarray:
         """One picture of all panels."""
@@ -100,7 +106,7 @@ class Sheet:
             x, y = self._corner(number)
             page[y : y + self.panel_height, x : x + self.panel_width] = panel
         strip = text(caption, self.width - 2 * _GAP, _LINE, _SOFT)
-        page[self.legend_top - _LINE : self.legend_top, _GAP : self.width - _GAP] = strip
+        page[self.caption_top : self.caption_top + _LINE, _GAP : self.width - _GAP] = strip
         return page
 
     def _corner(self, number: int) -> tuple[int, int]:
@@ -151,11 +157,10 @@ def text(said: str, width: int, height: int, color: tuple[int, int, int] = _INK)
 
 def _legend(classes: Sequence[str], colors: np.ndarray, width: int) -> np.ndarray:
     """Swatches and names in as many lines as they need."""
-    font, swatch = _font(), 12
     places: list[tuple[int, int]] = []
     x = y = 0
     for name in classes:
-        wide = swatch + 6 + round(font.getlength(name)) + 18
+        wide = _entry(name)
         if x and x + wide > width:
             x, y = 0, y + _LINE
         places.append((x, y))
@@ -164,9 +169,14 @@ def _legend(classes: Sequence[str], colors: np.ndarray, width: int) -> np.ndarra
     draw = ImageDraw.Draw(image)
     for name, color, (left, top) in zip(classes, colors.tolist(), places, strict=True):
         middle = top + _LINE // 2
-        draw.rectangle((left, middle - swatch // 2, left + swatch, middle + swatch // 2), tuple(color), _SOFT)
-        draw.text((left + swatch + 6, middle), name, fill=_INK, font=font, anchor="lm")
+        draw.rectangle((left, middle - _SWATCH // 2, left + _SWATCH, middle + _SWATCH // 2), tuple(color), _SOFT)
+        draw.text((left + _SWATCH + 6, middle), name, fill=_INK, font=_font(), anchor="lm")
     return np.asarray(image)
+
+
+def _entry(name: str) -> int:
+    """The width of a class in the legend, and of the space after it."""
+    return _SWATCH + 6 + round(_font().getlength(name)) + 18
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,9 @@ from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
 from suture.runs.effort import differing
-from suture.words import listed
+from suture.words import listed, number
+
+_FEW_FRAMES = 100
 
 
 def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
@@ -26,7 +28,7 @@ def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
 
 def cautions(runs: Sequence[RunFacts]) -> list[str]:
     """What speaks against taking the scores at their face value."""
-    said = []
+    said = few(runs)
     first = runs[0]
     if sum(bool(run.metrics) for run in runs) > 1:
         said.append(
@@ -59,6 +61,21 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             "so the scores say nothing about new patients."
         )
     return said
+
+
+def few(runs: Sequence[RunFacts]) -> list[str]:
+    """What the scores rest on, in one sentence, where it is little: too few cases for an interval, or few frames."""
+    rests = []
+    for which, name in SETS.items():
+        scored = next((run.metrics[which] for run in runs if which in run.metrics), None)
+        if scored is None:
+            continue
+        frames, videos, cases = scored["overall"]["frames"], len(scored["videos"]), len(scored["cases"])
+        if scored["primary"]["interval"] is not None and frames >= _FEW_FRAMES:
+            continue
+        of_cases = f" of {number(cases, 'case')}" if cases < videos else ""
+        rests.append(f"{name} on {number(frames, 'frame')} of {number(videos, 'video')}{of_cases}")
+    return [f"Scores rest on little: {listed(rests)}; on other videos they may be quite different."] if rests else []
 
 
 def unfinished(runs: Sequence[RunFacts]) -> str:

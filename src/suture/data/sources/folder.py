@@ -40,10 +40,8 @@ def load(root: Path) -> Dataset:
         skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess(root)
-        notes = [f"There is no dataset.yaml: `suture check {root} --write` drafts one."]
-        notes += [
-            f"{place.name} is left out: only dataset.yaml can say what the values of masks mean." for place in skip
-        ]
+        if not any(any(listing(place)) for place in skip):  # of masks it is told with them: suture.data.problems
+            notes = [f"There is no dataset.yaml: `suture check {root} --write` drafts one."]
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
     clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)

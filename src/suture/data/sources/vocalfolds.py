@@ -60,9 +60,7 @@ def load(root: Path, protocol: str = "sequences", test_patient: int | None = Non
             unmatched += map(str, masks.values())
             videos.append(Video(f"seq{sequence}", f"patient{patient}", frames, split))
 
-    notes = [f"vocalfolds, protocol {protocol}: {len(videos)} sequences of {len({v.case for v in videos})} patients."]
-    if protocol == "sequences":
-        notes.append("The test sequences are new sequences of known patients: this protocol divides cases on purpose.")
+    notes = ["The test sequences are new sequences of known patients."] if protocol == "sequences" else []
     missing = {s for sequences in PATIENTS.values() for s in sequences} - {int(v.id[3:]) for v in videos}
     if missing:
         notes.append(f"Missing: {', '.join(f'seq{sequence}' for sequence in sorted(missing))}.")
