@@ -48,8 +48,9 @@ def _picture(board: Board, group: Group) -> bytes:
 def _bars(axes: Axes, rows: Sequence[Row], which: str, key: str) -> None:
     values = [[100 * value for value in row.values(which, OVERALL, key).values()] for row in rows]
     several = len({row.place.method for row in rows if row.place.point}) > 1
-    known = [value for of_row in values for value in of_row]
-    low, high = min(known), max(known)
+    filled = [of_row for of_row in values if of_row]
+    known = [value for of_row in filled for value in of_row]
+    low, high = min(known), max([*known, *(mean + (spread or 0) for mean, spread in map(mean_and_deviation, filled))])
     # Differences are small: the axis does not begin at zero, and says so.
     bottom = np.floor(low - max(1.0, 0.5 * (high - low)))
     for place, (row, of_row) in enumerate(zip(rows, values, strict=True)):

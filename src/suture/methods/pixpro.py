@@ -31,7 +31,7 @@ _contrast = ContrastSettings()
 
 
 class PropagationSettings(TrainingSettings):
-    """Length, optimiser and views as in PGV-CL's contrast; the rest as in PixPro."""
+    """Length, optimiser and views, also their crops, as in PGV-CL's contrast; the rest as in PixPro."""
 
     steps: int | None = None
     epochs: float | None = Field(_contrast.epochs, gt=0)

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import COLORS, UNCHANGED, Augment, draw_view, recolor, render_images, render_labels
+from suture.data.augment import UNCHANGED, Augment, Color, draw_view, recolor, render_images, render_labels
 from suture.data.classes import IGNORE
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
@@ -23,14 +23,17 @@ from suture.methods.stage import Job, Part, Stage, Total
 from suture.models.momentum import MomentumCopy
 from suture.settings import Settings
 
+STRONG = Color(brightness=0.5, contrast=0.5, saturation=0.5, hue=0.25, jitter=0.8, grey=0.2, blur=0.5)
+"""The authors' colours."""
+
 
 class UniMatchSettings(SemiSettings):
-    """The paper's settings, but for the optimiser: its learning rates are for DINOv2."""
+    """The paper's settings, but for crops, which all methods share, and the optimiser, which there is for DINOv2."""
 
     ema: float = Field(0.996, gt=0, lt=1)
     """The teacher's momentum; less in the first steps. The teacher is also what the stage hands on."""
     look_back: float = Field(1.0, gt=0, le=1)  # as published: min(1 − 1/i, 0.996)
-    strong: Augment = Augment(color=COLORS["strong"])
+    strong: Augment = Augment(color=STRONG)
     """Of the unlabelled frames: crop and flip, which all views of a frame share, and the colours of the strong ones."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of strong views that get a patch of another frame."""
