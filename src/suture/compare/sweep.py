@@ -48,22 +48,22 @@ def _picture(board: Board, group: Group) -> bytes:
 def _bars(axes: Axes, rows: Sequence[Row], which: str, key: str) -> None:
     values = [[100 * value for value in row.values(which, OVERALL, key).values()] for row in rows]
     several = len({row.place.method for row in rows if row.place.point}) > 1
-    filled = [of_row for of_row in values if of_row]
-    known = [value for of_row in filled for value in of_row]
-    low, high = min(known), max([*known, *(mean + (spread or 0) for mean, spread in map(mean_and_deviation, filled))])
+    known = [value for of_row in values for value in of_row]
+    low, high = min(known), max(known)
     # Differences are small: the axis does not begin at zero, and says so.
     bottom = np.floor(low - max(1.0, 0.5 * (high - low)))
     for place, (row, of_row) in enumerate(zip(rows, values, strict=True)):
         if not of_row:
             continue
         mean, deviation = mean_and_deviation(of_row)
+        top = max(mean + (deviation or 0), *of_row)
+        high = max(high, top)
         color = SWEPT if row.place.point else BESIDE
         axes.bar(place, mean - bottom, 0.7, bottom, color=color, yerr=deviation, capsize=3, ecolor="#222")
         axes.plot([place + 0.15] * len(of_row), of_row, ".", color="#222", markersize=3)
         axes.annotate(
-            f"{mean:.1f}{row.mark}", (place, max(mean + (deviation or 0), *of_row)), (0, 4), textcoords="offset points",
-            ha="center", fontsize=8,
-        )  # fmt: skip
+            f"{mean:.1f}{row.mark}", (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8
+        )
     names = [row.title if several or not row.place.point else row.place.point for row in rows]
     axes.set_xticks(range(len(rows)), names, rotation=35, ha="right", fontsize=8)
     axes.set_ylim(bottom, high + 0.15 * (high - bottom))
