@@ -8,9 +8,11 @@ import yaml
 
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
+from suture.files import write_text
 from suture.methods.method import methods
 from suture.methods.stage import Stage
 from suture.runs.config import Config, _places, differences, load_config, parse_config, relocated
+from suture.runs.folder import Run
 from suture.runs.overrides import set_value
 from suture.runs.presets import presets
 
@@ -234,6 +236,20 @@ def test_what_has_become_the_only_way_may_still_be_said() -> None:
     )
 
 
+@pytest.mark.parametrize("method", ["strong", "stitch"])
+def test_a_run_of_an_earlier_format_goes_on_as_it_began(method: str, tmp_path: Path) -> None:
+    """What format 1 did not know did not happen in its runs, whatever is the default since."""
+    said = parse_config({"data": {"root": "data"}, "method": method}, "here").model_dump(mode="json")
+    assert said["method"]["train"].pop("tilt") > 0
+    said["format"] = 1
+    write_text(tmp_path / "config.yaml", yaml.safe_dump(said))
+    for config in (Run(tmp_path).config, load_config(tmp_path / "config.yaml")):
+        assert config.format == 2
+        assert config.method["train"]["tilt"] == 0
+    asked = load_config(tmp_path / "config.yaml", overrides=["method.train.tilt=15"])
+    assert asked.method["train"]["tilt"] == 15
+
+
 def test_no_dataset_at_all_is_refused() -> None:
     with pytest.raises(UserError, match="no dataset is named"):
         load_config()
@@ -241,8 +257,8 @@ def test_no_dataset_at_all_is_refused() -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("format: 2\ndata: {root: d}\n")
-    with pytest.raises(UserError, match=r"c\.yaml has format 2, but this version of Suture reads up to 1"):
+    file.write_text("format: 3\ndata: {root: d}\n")
+    with pytest.raises(UserError, match=r"c\.yaml has format 3, but this version of Suture reads up to 2"):
         load_config(file)
 
 

@@ -244,12 +244,13 @@ def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, fini
         evaluate_run(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "key"), [("config.yaml", "format: 1"), ("model.json", '"format": 1')])
-def test_newer_formats_are_refused(name: str, key: str, finished: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 2), ("model.json", '"format": ', 1)])
+def test_newer_formats_are_refused(name: str, key: str, newest: int, finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     file = tmp_path / "run" / name
-    file.write_text(file.read_text().replace(key, key.replace("1", "2")))
-    with pytest.raises(UserError, match=f"{name} has format 2, but this version of Suture reads up to 1"):
+    assert f"{key}{newest}" in file.read_text()
+    file.write_text(file.read_text().replace(f"{key}{newest}", f"{key}{newest + 1}"))
+    with pytest.raises(UserError, match=f"{name} has format {newest + 1}, but .* reads up to {newest}"):
         evaluate_run(tmp_path / "run")
 
 

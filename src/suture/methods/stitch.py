@@ -20,7 +20,6 @@ from suture.data.classes import IGNORE
 from suture.data.neighbours import LabelledNeighbours
 from suture.losses.correspondence import affinity, carry, comes_back, descriptors, from_cells, join, to_cells
 from suture.losses.cross_entropy import cross_entropy
-from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
@@ -66,8 +65,6 @@ class StitchSettings(StrongSettings, SemiSettings):
     """The weight of what the teacher says, beside 1 of the labels."""
     confidence: float = Field(0.98, ge=0, le=1)
     """How sure a target must be of its class."""
-    doubt: float = Field(0, ge=0)
-    """As in DMT: a target counts by the student's own belief in it, to this power; not at all where it knows better."""
     propagate: float = Field(0.8, ge=0, le=1)
     """How likely a label that was carried from the next frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
@@ -197,13 +194,8 @@ class Stitch(SemiSupervised):
         return self.weighted_sum(
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
-            (s.consistency, Total(*cross_entropy(unlabelled, target, self.weights(unlabelled, target, sure)))),
+            (s.consistency, Total(*cross_entropy(unlabelled, target, sure >= s.confidence))),
         )
-
-    def weights(self, logits: Tensor, target: Tensor, sure: Tensor) -> Tensor:
-        """How far each target counts, B H W."""
-        enough, doubt = sure >= self.settings.confidence, self.settings.doubt
-        return enough * dynamic_weights(logits, target, sure, doubt, doubt) if doubt else enough
 
     @torch.no_grad()
     def teach(self, batch: StitchViews) -> tuple[Tensor, Tensor]:

@@ -53,7 +53,7 @@ class StrongSettings(TrainingSettings):
     """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
-    tilt: float = Field(0, ge=0, le=180)
+    tilt: float = Field(30, ge=0, le=180)
     """Views are tilted to either side by up to so many degrees."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""

@@ -24,7 +24,7 @@ from suture.words import reason
 if TYPE_CHECKING:
     from suture.methods.method import Method
 
-FORMAT = 1
+FORMAT = 2
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
@@ -218,7 +218,7 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
 
     `methods` may hold settings for several methods, so that one file serves a comparison: the chosen one's are taken.
     """
-    said = _method_as_section(said)
+    said = _upgraded(_method_as_section(said))
     method, several = _section(said, "method", where), _section(said, "methods", where)
     name = str(method.get("name", DEFAULT_METHOD))
     own = {key: value for key, value in method.items() if key != "name"}
@@ -237,6 +237,18 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
     if mistakes or found:
         raise UserError("\n".join([*mistakes, *found]))
     return config.model_copy(update={"method": {"name": name} | settings})
+
+
+def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
+    """What a config of an earlier format says, in the words of this one, so that a run goes on as it began.
+
+    Format 1 had no tilted views.
+    """
+    if said.get("format") != 1:
+        return said
+    method = said.get("method")
+    upright = isinstance(method, Mapping) and method.get("name") in ("strong", "stitch")
+    return merge({"method": {"train": {"tilt": 0}}} if upright else {}, said | {"format": FORMAT})
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
