@@ -27,7 +27,17 @@ from rich.console import Console
 from stages import pace, quiet, step_flops
 from torch import Tensor
 
-from suture.data.augment import Layer, Patches, ViewDraw, nearest, recolor, render_images, render_labels, resample
+from suture.data.augment import (
+    Layer,
+    Patches,
+    ViewDraw,
+    nearest,
+    outline,
+    recolor,
+    render_images,
+    render_labels,
+    resample,
+)
 from suture.data.dataset import Dataset
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
@@ -69,10 +79,11 @@ def has_bfloat16() -> bool:
     return any(flag in flags.split() for flag in ("amx_bf16", "avx512_bf16", "bf16"))
 
 
-def whole(array: np.ndarray, draw: ViewDraw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def whole(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """In place of `suture.data.augment.cut`: the frame as it is."""
-    size = np.array(array.shape[1::-1], np.float32)
-    return array, (draw.box * np.tile(size, 2)).astype(np.float32), (draw.slant * size).astype(np.float32)
+    scale = np.array([array.shape[1] / scene[1], array.shape[0] / scene[0]])
+    box, slant = outline(draw, scene)
+    return array, (box * np.tile(scale, 2)).astype(np.float32), (slant * scale).astype(np.float32)
 
 
 def one_by_one(render: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -29,7 +29,6 @@ from suture.data.augment import (
     render_labels,
     resample,
     restyle,
-    tilt,
 )
 from suture.data.classes import IGNORE
 from suture.data.training import generator
@@ -133,7 +132,7 @@ def test_equals_sampling_the_whole_frame(
 ) -> None:
     """What `cut` leaves away is never needed: pixel by pixel, the slow way, from the whole frame."""
     image, labels = noise(height, width), regions(height, width)
-    patches = collate([tilt(draw, degrees, width / height)], [image], [labels])
+    patches = collate([draw._replace(degrees=degrees)], [image], [labels])
     x, y, w, h = draw.box * (width, height, width, height)
     right = ((np.arange(out[1]) + 0.5) / out[1] - 0.5) * w
     down = (((np.arange(out[0]) + 0.5) / out[0] - 0.5) * h)[:, None]
@@ -171,13 +170,13 @@ def test_a_view_tilted_about_a_point_shows_it(draw: ViewDraw, degrees: float, se
     point = (column + 0.5) / 40, (row + 0.5) / 30
     labels = np.zeros((30, 40), np.uint8)
     labels[max(row - 2, 0) : row + 3, max(column - 2, 0) : column + 3] = 1
-    tilted = tilt(move_onto(draw, *point, rng), degrees, 40 / 30, point)
+    tilted = move_onto(draw, *point, rng)._replace(degrees=degrees)
     assert (render_labels(collate([tilted], [noise(30, 40)], [labels]), (60, 80)) == 1).any()
 
 
 def test_one_byte_for_a_whole_scene_is_tilted_with_it() -> None:
     """Labels of one pixel say the same everywhere in the scene, and nothing beside it."""
-    tilted = tilt(WHOLE, 45, 3)
+    tilted = WHOLE._replace(degrees=45)
     known = render_labels(collate([tilted], [noise(20, 60)], [np.zeros((20, 60), np.uint8)]), (40, 40))
     by_one_byte = render_labels(collate([tilted], [noise(20, 60)], [np.zeros((1, 1), np.uint8)]), (40, 40))
     assert torch.equal(known, by_one_byte)
@@ -372,18 +371,16 @@ def test_a_draw_is_a_function_of_its_key() -> None:
 
 
 def test_settings_do_not_shift_the_stream() -> None:
-    """Colour off or on: the same crops and flips, and the next draw of the stream is the same."""
-    streams = [generator(3), generator(3)]
+    """Colour and tilt off or on: the same crops and flips, and the next draw of the stream is the same."""
+    streams, settings = [generator(3), generator(3)], [Augment(color="none"), Augment(color="strong", tilt=30)]
     for _ in range(5):
-        one, other = (
-            draw_view(rng, Augment(color=color)) for rng, color in zip(streams, ("none", "strong"), strict=True)
-        )
+        one, other = (draw_view(rng, augment) for rng, augment in zip(streams, settings, strict=True))
         assert np.array_equal(one.box, other.box)
         assert one.flip == other.flip
 
 
 def test_draws_are_as_frequent_as_said() -> None:
-    augment = Augment(crop=(0.3, 0.7), color="strong")
+    augment = Augment(crop=(0.3, 0.7), tilt=30, color="strong")
     drawn = [draw_view(generator(0, number), augment) for number in range(2000)]
     color = np.stack([draw.color for draw in drawn])
     assert np.mean([draw.flip for draw in drawn]) == pytest.approx(0.5, abs=0.04)
@@ -393,10 +390,12 @@ def test_draws_are_as_frequent_as_said() -> None:
     assert 0.6 <= color[:, :2].min() < 0.62
     assert 1.38 < color[:, :2].max() <= 1.4
     assert np.mean([draw.box[2] for draw in drawn]) == pytest.approx(0.5, abs=0.02)
+    degrees = np.array([draw.degrees for draw in drawn])
+    assert np.percentile(degrees, [0, 25, 50, 75, 100]) == pytest.approx([-30, -15, 0, 15, 30], abs=2.5)
 
 
 @pytest.mark.parametrize("wrong", [{"crop": (0.0, 1.0)}, {"crop": (0.7, 0.3)}, {"crop": (0.5, 1.1)}, {"color": "loud"},
-                                   {"color": {"hue": 1}}, {"angle": 3}])  # fmt: skip
+                                   {"color": {"hue": 1}}, {"tilt": 181}, {"angle": 3}])  # fmt: skip
 def test_refuses_impossible_settings(wrong: dict) -> None:
     with pytest.raises(ValidationError):
         Augment(**wrong)

@@ -1,11 +1,14 @@
+import cmath
 import math
 
+import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from suture.data.augment import UNCHANGED, ViewDraw, outline
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
 
 
@@ -43,16 +46,22 @@ def test_propagates_as_the_slow_version(seed: int, shape: tuple[int, ...], sharp
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
-boxes = st.tuples(st.floats(0, 300), st.floats(0, 200), st.floats(20, 300), st.floats(20, 200), st.booleans())
+boxes = st.tuples(
+    *(st.floats(0, 300), st.floats(0, 200), st.floats(20, 300), st.floats(20, 200)),
+    *(st.booleans(), st.just(0.0) | st.floats(-180, 180)),
+)
 
 
 def slow_centres(box: tuple[float, ...], size: tuple[int, int], stride: int) -> list[tuple[float, float]]:
-    left, top, width, height, flip = box
+    """Tilted about the middle of the box."""
+    left, top, width, height, flip, degrees = box
+    turn = cmath.exp(1j * math.radians(degrees))
     found = []
     for row in range(math.ceil(size[0] / stride)):
         for column in range(math.ceil(size[1] / stride)):
             u, v = (column + 0.5) * stride / size[1], (row + 0.5) * stride / size[0]
-            found.append((left + (1 - u if flip else u) * width, top + v * height))
+            place = complex(((1 - u if flip else u) - 0.5) * width, (v - 0.5) * height) * turn
+            found.append((left + width / 2 + place.real, top + height / 2 + place.imag))
     return found
 
 
@@ -67,7 +76,9 @@ def test_pairs_are_those_near_each_other_in_the_scene(
     one: tuple[float, ...], other: tuple[float, ...], size: tuple[int, int], stride: int, distance: float
 ) -> None:
     def views(box: tuple[float, ...]) -> Cells:
-        return cells(torch.tensor([box[:4]]).float(), torch.tensor([box[4]]), size, stride)
+        draw = ViewDraw(np.array(box[:4]) / (600, 400, 600, 400), False, UNCHANGED, box[5])
+        tilted = np.concatenate(outline(draw, (400, 600)))
+        return cells(torch.from_numpy(tilted).float()[None], torch.tensor([box[4]]), size, stride)
 
     pairs = positive_pairs(views(one), views(other), distance)[0]
     diagonal = max(math.hypot(box[2] * stride / size[1], box[3] * stride / size[0]) for box in (one, other))
@@ -79,7 +90,7 @@ def test_pairs_are_those_near_each_other_in_the_scene(
 
 
 def test_a_view_pairs_with_its_mirror_image() -> None:
-    box = torch.tensor([[30.0, 10.0, 80.0, 80.0]])
+    box = torch.tensor([[30.0, 10.0, 80.0, 80.0, 0.0, 0.0]])
     plain, mirrored = (cells(box, torch.tensor([flip]), (16, 16), 4) for flip in (False, True))
     pairs = positive_pairs(plain, mirrored).view(4, 4, 4, 4)
     for row, column in torch.cartesian_prod(torch.arange(4), torch.arange(4)):

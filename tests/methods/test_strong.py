@@ -71,8 +71,8 @@ def test_rare_draws_show_every_class_alike(tilt: float, tiny_job: Callable[..., 
         labels[labels == 2] = 0
         if place == (rare[0].id, rare[1]):
             labels[17:20, 20:24] = 2  # of 16 frames, only this one shows the third class, on 12 pixels
-    crops = {"crop": (0.3, 0.5)}
-    stage = begun(job, batch=8, rare=1, cutmix=0, tilt=tilt, augment=crops, strong=crops)
+    crops = {"crop": (0.3, 0.5), "tilt": tilt}
+    stage = begun(job, batch=8, rare=1, cutmix=0, augment=crops, strong=crops)
     assert sorted(stage.views.showing) == [0, 1, 2]
     assert stage.views.showing[2] == [5]
     turns = [stage.views.turn(step, place) for step in range(40) for place in range(8)]

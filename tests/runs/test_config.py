@@ -240,14 +240,15 @@ def test_what_has_become_the_only_way_may_still_be_said() -> None:
 def test_a_run_of_an_earlier_format_goes_on_as_it_began(method: str, tmp_path: Path) -> None:
     """What format 1 did not know did not happen in its runs, whatever is the default since."""
     said = parse_config({"data": {"root": "data"}, "method": method}, "here").model_dump(mode="json")
-    assert said["method"]["train"].pop("tilt") > 0
+    views = ("augment", "strong")
+    assert all(said["method"]["train"][view].pop("tilt") > 0 for view in views)
     said["format"] = 1
     write_text(tmp_path / "config.yaml", yaml.safe_dump(said))
     for config in (Run(tmp_path).config, load_config(tmp_path / "config.yaml")):
         assert config.format == 2
-        assert config.method["train"]["tilt"] == 0
-    asked = load_config(tmp_path / "config.yaml", overrides=["method.train.tilt=15"])
-    assert asked.method["train"]["tilt"] == 15
+        assert [config.method["train"][view]["tilt"] for view in views] == [0, 0]
+    asked = load_config(tmp_path / "config.yaml", overrides=["method.train.strong.tilt=15"])
+    assert [asked.method["train"][view]["tilt"] for view in views] == [0, 15]
 
 
 def test_no_dataset_at_all_is_refused() -> None:

@@ -1,7 +1,7 @@
 """Geometry and colour, batched on the device, with every parameter drawn by an explicit generator.
 
-A *view draw* is what one sample gets: a crop box in fractions of the scene, upright or tilted, a flip and colour
-parameters. Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one
+A *view draw* is what one sample gets: a crop box in fractions of the scene, its tilt, a flip and colour parameters.
+Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one
 `grid_sample` and applies the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
 """
 
@@ -43,9 +43,10 @@ COLORS = {
 
 
 class Augment(Settings):
-    """Random crop (side as a fraction of the scene's), horizontal flip, colour."""
+    """Random crop (side as a fraction of the scene's), tilt to either side (up to so many degrees), mirror, colour."""
 
     crop: tuple[float, float] = (0.5, 1.0)
+    tilt: float = Field(0, ge=0, le=180)
     flip: bool = True
     color: Color = COLORS["mild"]
 
@@ -66,24 +67,23 @@ class Augment(Settings):
         return self
 
 
-UPRIGHT = np.zeros(2)
-
-
 class ViewDraw(NamedTuple):
     """The parameters of one sample."""
 
     box: np.ndarray
-    """x, y, width, height as fractions of the scene."""
+    """x, y, width, height as fractions of the scene, before it is tilted."""
     flip: bool
     color: np.ndarray
     """brightness, contrast, saturation, hue (turns), grey, blur (0…1 of the largest width; negative: none)."""
-    slant: np.ndarray = UPRIGHT
-    """How far the box's left side leads to the right, and its upper side down, as fractions of the scene."""
+    degrees: float = 0.0
+    """By how much the box is tilted, clockwise."""
+    about: tuple[float, float] | None = None
+    """The point of the scene, in fractions, about which it is tilted; by default the box's middle."""
 
 
 def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
-    """Draw one sample's crop, flip and colours; always the same number of draws, so streams never shift."""
-    u = rng.random(12)
+    """Draw one sample's crop, tilt, flip and colours; always the same number of draws, so streams never shift."""
+    u = rng.random(13)
     side = augment.crop[0] + u[0] * (augment.crop[1] - augment.crop[0])
     box = np.array([u[1] * (1 - side), u[2] * (1 - side), side, side])
     c = augment.color
@@ -91,7 +91,8 @@ def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
     widths = np.array([c.brightness, c.contrast, c.saturation, c.hue]) * jitter
     moves = (2 * u[5:9] - 1) * widths + np.array([1, 1, 1, 0])
     blur = u[11] if u[10] < c.blur else -1.0
-    return ViewDraw(box, bool(augment.flip and u[3] < 0.5), np.array([*moves, float(u[9] < c.grey), blur]))
+    color = np.array([*moves, float(u[9] < c.grey), blur])
+    return ViewDraw(box, bool(augment.flip and u[3] < 0.5), color, augment.tilt * (2 * u[12] - 1))
 
 
 UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).color
@@ -99,24 +100,33 @@ UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).c
 
 
 def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
-    """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places."""
+    """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places.
+
+    It is tilted about that point, and so still shows it.
+    """
     point, side = np.array([x, y]), draw.box[2:]
     low, high = np.maximum(point - side, 0), np.minimum(point, 1 - side)
-    return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]))
+    return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]), about=(x, y))
 
 
-def tilt(draw: ViewDraw, degrees: float, aspect: float, about: tuple[float, float] | None = None) -> ViewDraw:
-    """The draw with its upright box tilted about its middle, or another point, in a scene of this width over height.
+def outline(draw: ViewDraw, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Where a view lies in a scene of this height and width: its tilted box and its slant, in pixels.
 
-    A corner may then lie outside of the scene: there images show the nearest pixel, and labels are `IGNORE`.
+    The box is the upper left corner and how far the upper side leads to the right and the left side down; the slant is
+    how far the left side leads to the right and the upper side down. A corner may lie outside of the scene: there
+    images show the nearest pixel, and labels are `IGNORE`.
+
+    >>> quarter = ViewDraw(np.array([0, 0, 1, 1]), False, UNCHANGED, degrees=90)
+    >>> [side.round().tolist() for side in outline(quarter, (10, 20))]  # from its corner, 20 down and 10 to the left
+    [[15.0, -5.0, 0.0, 0.0], [-10.0, 20.0]]
     """
-    x, y, width, height = draw.box
-    middle_x, middle_y = about or (x + width / 2, y + height / 2)
-    right, down = x - middle_x, y - middle_y
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    corner = middle_x + cos * right - sin * down / aspect, middle_y + sin * right * aspect + cos * down
-    box = np.array([*corner, cos * width, cos * height])
-    return draw._replace(box=box, slant=np.array([-sin * height / aspect, sin * width * aspect]))
+    size = np.array([shape[1], shape[0]])
+    corner, sides = draw.box[:2] * size, draw.box[2:] * size
+    middle = corner + sides / 2 if draw.about is None else draw.about * size
+    right, down = corner - middle
+    cos, sin = math.cos(math.radians(draw.degrees)), math.sin(math.radians(draw.degrees))
+    turned = middle[0] + cos * right - sin * down, middle[1] + sin * right + cos * down
+    return np.array([*turned, *cos * sides]), np.array([-sin * sides[1], sin * sides[0]])
 
 
 class Layer(NamedTuple):
@@ -129,7 +139,7 @@ class Layer(NamedTuple):
     boxes: Tensor
     """N 4: where in its patch the sample lies: x, y, width, height."""
     slants: Tensor | None
-    """N 2: the same of their draws' slants; None if all are upright."""
+    """N 2: how far its left side leads to the right, and its upper side down; None if all are upright."""
     height: int
     """Of the tallest patch: a number that nobody has to ask the device for."""
     width: int
@@ -154,11 +164,18 @@ class Patches(NamedTuple):
     color: Tensor
 
 
-def cut(array: np.ndarray, draw: ViewDraw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates."""
+def cut(
+    array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates.
+
+    The array shows all of the scene, whose height and width may be other ones: in these angles are true.
+    """
     height, width = array.shape[:2]
-    x, y, w, h = draw.box * (width, height, width, height)
-    right, down = draw.slant * (width, height)
+    scene = scene or array.shape
+    scale = width / scene[1], height / scene[0]
+    box, slant = outline(draw, scene)
+    (x, y, w, h), (right, down) = box * (*scale, *scale), slant * scale
     leftmost, rightmost = x + min(w, 0) + min(right, 0), x + max(w, 0) + max(right, 0)
     topmost, lowest = y + min(h, 0) + min(down, 0), y + max(h, 0) + max(down, 0)
     left, top = max(int(np.floor(leftmost)) - 1, 0), max(int(np.floor(topmost)) - 1, 0)
@@ -174,10 +191,11 @@ def collate(
     confidence: Sequence[np.ndarray | None] | None = None,
 ) -> Patches:
     """Cut every sample out of its arrays and pack them; None labels are all ignore, None confidence sure."""
+    known, sure = ([_PIXEL if array is None else array for array in arrays] for arrays in (labels, confidence or ()))
     return Patches(
-        layer(draws, images),
-        layer(draws, [_PIXEL if label is None else label for label in labels]),
-        None if confidence is None else layer(draws, [_PIXEL if sure is None else sure for sure in confidence]),
+        layer(draws, images, images),
+        layer(draws, known, images),
+        layer(draws, sure, images) if sure else None,
         torch.tensor([draw.flip for draw in draws]),
         torch.from_numpy(np.stack([draw.color for draw in draws]).astype(np.float32)),
     )
@@ -186,9 +204,9 @@ def collate(
 _PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence: all sure
 
 
-def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray]) -> Layer:
-    """Cut every sample out of its array."""
-    cuts = (cut(array, draw) for array, draw in zip(arrays, draws, strict=True))
+def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray], images: Sequence[np.ndarray]) -> Layer:
+    """Cut every sample out of its array, which shows what its image does."""
+    cuts = (cut(array, draw, image.shape) for array, draw, image in zip(arrays, draws, images, strict=True))
     patches, boxes, slants = zip(*cuts, strict=True)
     sizes = np.array([patch.shape[:2] for patch in patches])
     ends = sizes.prod(1).cumsum()

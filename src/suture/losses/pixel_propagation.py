@@ -22,22 +22,24 @@ class Cells(NamedTuple):
     """B: of one cell"""
 
 
-def cells(boxes: Tensor, flip: Tensor, size: tuple[int, int], stride: int) -> Cells:
-    """The cells of views that show the boxes (B 4: x, y, width, height) of a scene, mirrored where `flip` (B) says so.
+def cells(outlines: Tensor, flip: Tensor, size: tuple[int, int], stride: int) -> Cells:
+    """The cells of views with these outlines in a scene, mirrored where `flip` (B) says so.
 
-    The views are of `size` (height, width); a cell of the feature grid covers stride × stride of their pixels.
+    An outline (B 6) is a corner x, y, how far the upper side leads to the right and the left side down, and how far the
+    left side leads to the right and the upper side down. The views are of `size` (height, width); a cell of the feature
+    grid covers stride × stride of their pixels.
 
-    >>> cells(torch.tensor([[10.0, 0.0, 8.0, 4.0]]), torch.tensor([True]), (4, 8), stride=4).centres.tolist()
+    >>> cells(torch.tensor([[10.0, 0.0, 8.0, 4.0, 0.0, 0.0]]), torch.tensor([True]), (4, 8), stride=4).centres.tolist()
     [[[16.0, 2.0], [12.0, 2.0]]]
     """
     height, width = size
-    u = (torch.arange(-(-width // stride), device=boxes.device) + 0.5) * stride / width
-    v = (torch.arange(-(-height // stride), device=boxes.device) + 0.5) * stride / height
-    u = torch.where(flip[:, None], 1 - u, u)
-    x, y = boxes[:, :1] + u * boxes[:, 2:3], boxes[:, 1:2] + v * boxes[:, 3:]
-    x, y = x[:, None, :].expand(-1, len(v), -1), y[:, :, None].expand(-1, -1, u.shape[1])
-    side = boxes[:, 2:] * boxes.new_tensor([stride / width, stride / height])
-    return Cells(torch.stack((x, y), -1).flatten(1, 2), side.norm(dim=1))
+    u = (torch.arange(-(-width // stride), device=flip.device) + 0.5) * stride / width
+    v = (torch.arange(-(-height // stride), device=flip.device) + 0.5)[:, None] * stride / height
+    u = torch.where(flip[:, None, None], 1 - u, u)
+    x, y, across, along, right, down = outlines[:, :, None, None].unbind(1)
+    centres = torch.stack((x + u * across + v * right, y + v * along + u * down), -1).flatten(1, 2)
+    sides = torch.hypot(across, down) / width, torch.hypot(along, right) / height
+    return Cells(centres, stride * torch.hypot(*sides).flatten())
 
 
 def positive_pairs(a: Cells, b: Cells, distance: float = 0.7) -> Tensor:

@@ -114,14 +114,14 @@ class Propagation(Stage):
         numbers = [self.order[part.step * self.settings.batch + place] for place in part.own] * 2
         rngs = [self.rng(part.step, place) for place in part.own] * 2
         draws = [draw_view(rng, self.settings.augment) for rng in rngs]
-        boxes = np.stack([self.frames.box(*view) for view in zip(numbers, draws, strict=True)])
-        return self.frames.collate(numbers, draws), torch.from_numpy(boxes.astype(np.float32))
+        outlines = np.stack([self.frames.outline(*view) for view in zip(numbers, draws, strict=True)])
+        return self.frames.collate(numbers, draws), torch.from_numpy(outlines.astype(np.float32))
 
     def render(self, batch: tuple[Patches, Tensor]) -> Views:
-        (patches, boxes), size, stride = batch, self.job.size, self.segmenter.stride
+        (patches, outlines), size, stride = batch, self.job.size, self.segmenter.stride
         return Views(
             render_images(patches, size),
-            cells(boxes, patches.flip, size, stride),
+            cells(outlines, patches.flip, size, stride),
             render_labels(patches, size, stride).flatten(1) != IGNORE,
         )
 

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import Patches, ViewDraw, collate, draw_view
+from suture.data.augment import Patches, ViewDraw, collate, draw_view, outline
 from suture.data.training import Epochs, TrainingFrames
 from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_sum
 
@@ -32,10 +32,9 @@ class UnlabelledFrames:
         """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
         return collate(draws, [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers])
 
-    def box(self, number: int, draw: ViewDraw) -> np.ndarray:
-        """The box of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
-        height, width, _ = self.frames.image(number).shape
-        return draw.box * (width, height, width, height)
+    def outline(self, number: int, draw: ViewDraw) -> np.ndarray:
+        """The box and the slant of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
+        return np.concatenate(outline(draw, self.frames.image(number).shape))
 
 
 class SemiSupervised(Stage):

@@ -29,7 +29,6 @@ from suture.methods.strong import (
     StrongSettings,
     StrongViews,
     draw_donor,
-    draw_tilt,
     labelled_loss,
     strengthen,
 )
@@ -150,12 +149,11 @@ class Stitch(SemiSupervised):
         cases = frames.cases[self.unlabelled_numbers(step, everyone)]
         numbers = self.unlabelled_numbers(step, own)
         draws, donors, boxes = [], [], []
-        for place, number in zip(own, numbers, strict=True):
+        for place in own:
             rng = self.rng(step, f"unlabelled {place}")
-            draw = draw_view(rng, s.strong)
+            draws.append(draw_view(rng, s.strong))
             donors.append(draw_donor(rng, place - everyone.start, cases, s.restyle))
             boxes.append(draw_patch(rng, s.cutmix))
-            draws.append(draw_tilt(rng, draw, s.tilt, frames, number))
 
         count = s.correspondence.neighbours if s.propagate else 0
         found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]

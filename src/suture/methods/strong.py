@@ -17,7 +17,6 @@ from suture.data.augment import (
     Augment,
     Layer,
     Patches,
-    ViewDraw,
     color_statistics,
     draw_view,
     layer,
@@ -27,10 +26,9 @@ from suture.data.augment import (
     render_labels,
     resample,
     restyle,
-    tilt,
 )
 from suture.data.classes import IGNORE
-from suture.data.training import Epochs, TrainingFrames
+from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
@@ -45,16 +43,15 @@ class StrongSettings(TrainingSettings):
     steps: int | None = Field(2000, ge=1)
     optimizer: OptimizerSettings = OptimizerSettings(lr=3e-4)
     ema: float = Field(0.996, gt=0, lt=1)
-    strong: Augment = Augment(color=COLORS["strong"])
-    """Crop, flip and colours of strong views; those of the others are in `augment`."""
+    augment: Augment = Augment(tilt=30)
+    strong: Augment = Augment(tilt=30, color=COLORS["strong"])
+    """Crop, tilt, flip and colours of strong views; those of the others are in `augment`."""
     strong_labelled: float = Field(0.5, ge=0, le=1)
     """The share of labelled views that are strong."""
     restyle: float = Field(0.5, ge=0, le=1)
     """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
-    tilt: float = Field(30, ge=0, le=180)
-    """Views are tilted to either side by up to so many degrees."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
@@ -124,21 +121,19 @@ class StrongViews:
             number, shown = self.turn(part.step, place)
             rng = self.stage.rng(part.step, place)
             strong = rng.random() < s.strong_labelled
-            draw, point = draw_view(rng, s.strong if strong else s.augment), None
+            draw = draw_view(rng, s.strong if strong else s.augment)
             if shown is not None:
                 labels = self._labels(number)
                 # By one number each: pairs of rows and columns, as of argwhere, take several times as long to find.
                 row, column = divmod(int(rng.choice(np.flatnonzero(labels == shown))), labels.shape[1])
-                point = (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0]
-                draw = move_onto(draw, *point, rng)
+                draw = move_onto(draw, (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0], rng)
             own.append(number)
+            draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
             boxes.append(draw_patch(rng, s.cutmix))
-            # Tilted about what it is to show, it still shows it.
-            draws.append(draw_tilt(rng, draw, s.tilt, self.frames, number, point))
         return StrongBatch(
             self.frames.collate(own, draws),
-            layer(draws, [self.frames.in_view(number) for number in own]),
+            layer(draws, [self.frames.in_view(n) for n in own], [self.frames.image(n) for n in own]),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
         )
@@ -179,21 +174,6 @@ def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: floa
     losses, labelled = pixel_losses(logits, labels, IGNORE), labels != IGNORE
     early, late = (losses.sum(), labelled.sum()), hardest(losses, labelled)
     return Total(*(torch.where(clock >= hard_from, b, a) for a, b in zip(early, late, strict=True)))
-
-
-def draw_tilt(
-    rng: np.random.Generator,
-    draw: ViewDraw,
-    degrees: float,
-    frames: TrainingFrames,
-    number: int,
-    about: tuple[float, float] | None = None,
-) -> ViewDraw:
-    """A view of a frame, tilted about a point (by default its middle) by up to so many degrees."""
-    if not degrees:
-        return draw
-    height, width, _ = frames.image(number).shape
-    return tilt(draw, degrees * rng.uniform(-1, 1), width / height, about)
 
 
 def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:

@@ -248,7 +248,8 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
         return said
     method = said.get("method")
     upright = isinstance(method, Mapping) and method.get("name") in ("strong", "stitch")
-    return merge({"method": {"train": {"tilt": 0}}} if upright else {}, said | {"format": FORMAT})
+    before = {"method": {"train": {"augment": {"tilt": 0}, "strong": {"tilt": 0}}}} if upright else {}
+    return merge(before, said | {"format": FORMAT})
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
