@@ -191,7 +191,7 @@ def test_boxes_lie_in_the_frame_and_in_range(seed: int, low: float, spread: floa
     assert low - 1e-9 <= w == h <= high + 1e-9
     assert 0 <= x <= x + w <= 1 + 1e-9
     assert 0 <= y <= y + h <= 1 + 1e-9
-    patch, box, _ = cut(noise(17, 23), draw)
+    patch, box, _ = cut(noise(17, 23), draw, (17, 23))
     assert patch.shape[0] <= 17
     assert (box >= 0).all()
     assert box[0] + box[2] <= patch.shape[1] + 1e-4

@@ -1,8 +1,8 @@
 """Geometry and colour, batched on the device, with every parameter drawn by an explicit generator.
 
 A *view draw* is what one sample gets: a crop box in fractions of the scene, its tilt, a flip and colour parameters.
-Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one
-`grid_sample` and applies the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
+Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one `grid_sample` and
+applies the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
 """
 
 import math
@@ -164,15 +164,12 @@ class Patches(NamedTuple):
     color: Tensor
 
 
-def cut(
-    array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...] | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates.
 
-    The array shows all of the scene, whose height and width may be other ones: in these angles are true.
+    The array shows all of the scene, whose height and width may be others: in these angles are true.
     """
     height, width = array.shape[:2]
-    scene = scene or array.shape
     scale = width / scene[1], height / scene[0]
     box, slant = outline(draw, scene)
     (x, y, w, h), (right, down) = box * (*scale, *scale), slant * scale
