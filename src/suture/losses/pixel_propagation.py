@@ -25,8 +25,8 @@ class Cells(NamedTuple):
 def cells(outlines: Tensor, flip: Tensor, size: tuple[int, int], stride: int) -> Cells:
     """The cells of views with these outlines in a scene, mirrored where `flip` (B) says so.
 
-    An outline (B 6) is a box and its slant, as of `data.augment.outline`. The views are of `size` (height, width); a cell
-    of the feature grid covers stride × stride of their pixels.
+    An outline (B 6) is a box and its slant, as of `data.augment.outline`. The views are of `size` (height, width); a
+    cell of the feature grid covers stride × stride of their pixels.
 
     >>> cells(torch.tensor([[10.0, 0.0, 8.0, 4.0, 0.0, 0.0]]), torch.tensor([True]), (4, 8), stride=4).centres.tolist()
     [[[16.0, 2.0], [12.0, 2.0]]]
