@@ -1,0 +1,72 @@
+"""Draw what a step of stitch sees: `python docs/images/stitch_views.py DATASET OUT.jpg`.
+
+Each column is a labelled view and its labels, then an unlabelled frame as the teacher and as the student see it.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from suture.data.classes import IGNORE
+from suture.data.store import FrameStore
+from suture.data.training import TrainingFrames
+from suture.methods.stage import Job, Part
+from suture.methods.stitch import Stitch, StitchSettings
+from suture.models.segmenter import build_segmenter
+from suture.report.side_by_side import painted
+from suture.runs.config import load_config
+from suture.runs.run import open_data
+
+COLUMNS = 6
+SIDE = 256
+ROWS = ("labelled view", "with its labels", "the teacher sees", "the student sees")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("dataset", type=Path)
+    options.add_argument("out", type=Path)
+    options.add_argument("--step", type=int, default=0)
+    said = options.parse_args()
+    opened = open_data(load_config(said.dataset, overrides=["data.labelling.every=20"]))
+    videos = opened.dataset.split("train")
+    labelled = {video.id: opened.labelling[video.id] for video in videos}
+    store = FrameStore.open(opened.dataset, {video.id: video.usable for video in videos}, labelled, 2 * SIDE)
+    frames = TrainingFrames(opened.dataset, opened.labelling, store)
+    job = Job(
+        frames=frames,
+        segmenter=build_segmenter("deeplabv3plus", "tu-test_resnet", len(frames.classes)),
+        size=(SIDE, SIDE),
+        seed=0,
+        shots=frames.places.marked({video.id: [0] for video in videos}).cumsum().tolist(),
+        folder=said.out.parent,
+        device=torch.device("cpu"),
+    )
+    stage = Stitch("train", StitchSettings(batch=COLUMNS))
+    stage.begin(job)
+    batch = stage.render(stage.draw(Part(said.step, range(COLUMNS), range(COLUMNS))))
+
+    def photos(images: torch.Tensor) -> np.ndarray:
+        return (images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+
+    colors = np.asarray(frames.classes.colors, np.uint8)
+    views = photos(batch.images)
+    masks = [painted(*pair, colors) for pair in zip(views, batch.labels.numpy().astype(np.uint8), strict=True)]
+    figure = Figure(figsize=(1.5 * COLUMNS, 1.5 * len(ROWS) + 0.1), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
+    grid = figure.subplots(len(ROWS), COLUMNS)
+    for row, name, pictures in zip(grid, ROWS, (views, masks, photos(batch.weak), photos(batch.strong)), strict=True):
+        row[0].set_ylabel(name, fontsize=8)
+        for axes, picture in zip(row, pictures, strict=True):
+            axes.imshow(picture)
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
+    figure.savefig(said.out, dpi=130)
+    print(f"{said.out}: {(batch.labels == IGNORE).float().mean():.1%} of the labelled pixels are not learnt")
+
+
+if __name__ == "__main__":
+    main()
