@@ -40,6 +40,28 @@ THIRD = {
     "`settle_from` 1 → 0.75": "not settle_from: 0.75 → 1.0",
     "every 20th frame labelled → every 10th": "not data.labelling.every: 10 → 20",
 }
+FOURTH = {
+    "`consistency` 0.5 → 1 and `confidence` 0.98 → 0.95": "consistency: 0.5 → 1.0",
+    "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
+    "`drop_channels` 0 → 0.5": "drop_channels: 0.0 → 0.5",
+    "`restyle` 0.5 → 0": "not restyle: 0.0 → 0.5",
+    "`propagate` 0.8 → 0": "not propagate: 0.0 → 0.8",
+    "crops from 0.5 → from 0.75": "augment.crop: [0.5, 1.0] → [0.75, 1.0]",
+    "every 10th frame labelled → every 20th": "data.labelling.every: 10 → 20",
+}
+FIFTH = {
+    "`drop_channels` 0 → 0.5": "drop_channels: 0.0 → 0.5",
+    "strong colours of unlabelled views → mild": "not strong.color.brightness: 0.2 → 0.4",
+    "`lr` 3e-4 → 6e-4": "optimizer.lr: 0.0003 → 0.0006",
+    "`cutmix` 0.5 → 1": "cutmix: 0.5 → 1.0",
+    "every 20th frame labelled → every 10th": "not data.labelling.every: 10 → 20",
+}
+SIXTH = {
+    "`tilt` 0 → 30": "tilt: 0.0 → 30.0",
+    "`doubt` 0 → 5, `confidence` 0.98 → 0.8, `consistency` 0.5 → 1": "consistency: 0.5 → 1.0",
+    "`cutmix` 0.5 → 1": "cutmix: 0.5 → 1.0",
+    "every 10th frame labelled → every 20th": "data.labelling.every: 10 → 20",
+}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +70,9 @@ THIRD = {
         ("## First screen", "vocalfolds-recipe", "stitch", FIRST),
         ("## Second screen", "vocalfolds-recipe-finer", "stitch", SECOND),
         ("## Third screen", "vocalfolds-recipe-labelled", "strong", THIRD),
+        ("## Fourth screen", "vocalfolds-recipe-trust", "stitch", FOURTH),
+        ("## Fifth screen", "vocalfolds-recipe-views", "stitch", FIFTH),
+        ("## Sixth screen", "vocalfolds-recipe-tilt", "stitch", SIXTH),
     ],
 )
 def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, method: str, said: dict[str, str]) -> None:
