@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from suture.compare.plan import read_plan
 from suture.compare.results import read_results
 from suture.data.scenario import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.errors import UserError
 from suture.runs.folder import Run
 
 FILE = """
@@ -123,6 +125,7 @@ def begun(tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.Mo
     """
     file = tmp_path / "three.yaml"
     file.write_text(FILE.replace("[supervised, pgvcl]", "[supervised, dmt, unimatch]"))
+    (tmp_path / "data").mkdir()
     first = read_plan(file).runs[0]
     like = write_run(first.name, {"test": scores(0.5)}, config=first.config.model_dump(mode="json"))
     script = tmp_path / "train"
@@ -192,3 +195,53 @@ def test_the_command_with_only(
     monkeypatch.setattr("suture.compare.compare.train_all", interrupted)
     assert suture(*whole, "--only", "unimatch") == 130
     assert f"to go on: suture compare {begun} -o {tmp_path} --devices cpu --only unimatch\n" in capsys.readouterr().err
+
+
+def test_a_path_that_leads_nowhere_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:
+    """Each in one sentence, however many runs need it, together with what else is wrong."""
+    (tmp_path / "data").rmdir()
+    text = begun.read_text().replace("unimatch]", "uamt]")
+    begun.write_text(f"{text}  model: {{architecture: unet, output_stride: null, weights: weights/some.safetensors}}\n")
+    shutil.rmtree(tmp_path / "runs")
+    with pytest.raises(UserError) as mistake:
+        compare(begun, tmp_path / "out", devices="cpu")
+    root, weights = (os.path.relpath(tmp_path / name) for name in ("data", "weights/some.safetensors"))
+    first, second, third = str(mistake.value).splitlines()
+    need = "which does not exist, but 6 runs to be trained need it: put it there, or mend the path."
+    assert first == f"{begun}: data.root leads to {root}, {need}"
+    assert second == f"{begun}: model.weights leads to {weights}, {need}"
+    uamt = [f"made__every-4__uamt__seed-{seed}" for seed in (0, 1)]
+    assert third.startswith(
+        f"{begun}: {' and '.join(uamt)}: method: uamt measures uncertainty by dropout and unet with"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_no_unfinished_run_needs_is_not_missed(begun: Path, tmp_path: Path) -> None:
+    """Collected results of another machine, all finished, are tabulated without their data."""
+    console = Console(quiet=True)
+    assert not compare(begun, tmp_path, devices="cpu", only=["supervised"], console=console).failed
+    (tmp_path / "data").rmdir()
+    assert len(compare(begun, tmp_path, devices="cpu", only=["supervised"], console=console).finished) == 2
+    with pytest.raises(UserError, match=r"data\.root leads to .*, but 2 runs to be trained need it"):
+        compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
+
+
+def test_a_model_that_a_method_refuses_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:
+    """The others start; where there are none, nothing does."""
+    sweep = "sweep: {model.architecture: [deeplabv3plus, fpn, unet]}\n"
+    text = begun.read_text().replace("[supervised, dmt, unimatch]", "[supervised, uamt]").replace("[0, 1]", "[7]")
+    begun.write_text(f"{text}  model: {{output_stride: null}}\n{sweep}")
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+    outcome = compare(begun, tmp_path, devices="cpu", minutes=0, console=console)
+    assert len(outcome.left) == 6
+    unet = "made__every-4__uamt__architecture=unet__seed-7"
+    assert f"will fail: {unet}: method: uamt measures uncertainty by dropout and unet with" in console.export_text()
+
+    begun.write_text(begun.read_text().replace("[deeplabv3plus, fpn, unet]", "[unet]"))
+    with pytest.raises(UserError, match=f"{begun}: {unet}: method: uamt measures"):
+        compare(begun, tmp_path / "out", devices="cpu", only=["uamt"], console=console)
+    assert not (tmp_path / "out").exists()
+    begun.write_text(begun.read_text().replace("[unet]", "[unets]"))
+    with pytest.raises(UserError, match=r"architecture: there is no 'unets'"):
+        compare(begun, tmp_path / "out", devices="cpu", console=console)
