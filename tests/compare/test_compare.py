@@ -102,6 +102,7 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     assert (supervised.title, len(supervised.runs), supervised.labelled) == ("supervised", 2, "25.0%")
     assert (pgvcl.title, len(pgvcl.runs), pgvcl.mark) == ("pgvcl", 2, "")  # 2 + 2 supervised steps are 4
     assert supervised.runs[0].facts["supervised steps"] == "4"
+    assert [run.runs_at_a_time for run in supervised.runs] == [2, 2]
     assert listing(read_plan(file), out).row_count == 4
 
     collect(out, tmp_path / "kept")
