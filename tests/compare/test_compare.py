@@ -111,10 +111,14 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
 
 
 TRAIN = """#!{python}
-import shutil, sys
+import json, os, shutil, sys, time
+began = time.monotonic()
 config, folder = sys.argv[4], sys.argv[6]  # -m suture train CONFIG -o FOLDER
 shutil.copytree({like!r}, folder)
 shutil.copy(config, folder + "/config.yaml")
+time.sleep(0.1)
+told = [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "SUTURE_RUNS_AT_A_TIME")]
+print(json.dumps([*told, began, time.monotonic()]))
 """
 
 
@@ -122,7 +126,7 @@ shutil.copy(config, folder + "/config.yaml")
 def begun(tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A comparison of supervised, dmt and unimatch, two seeds each; finished is seed 0 of supervised.
 
-    What trains is a script that copies that run.
+    What trains is a script that copies that run and prints its GPU, how many share it, and when it began and ended.
     """
     file = tmp_path / "three.yaml"
     file.write_text(FILE.replace("[supervised, pgvcl]", "[supervised, dmt, unimatch]"))
@@ -160,6 +164,22 @@ def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: P
     assert json.loads((tmp_path / "plan.json").read_text())["runs"] == names("supervised", "dmt", "unimatch")
     (board,) = read_results(tmp_path).boards
     assert [row.title for row in board.rows] == ["supervised", "dmt"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_runs_are_sent_to_two_devices(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    """One to each before any has its second, and never more than `jobs` at a time on one."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    outcome = compare(begun, tmp_path, devices="0,2", jobs=jobs, console=Console(quiet=True))
+    assert len(outcome.finished) == 6
+    order = [run.name for run in read_plan(begun).runs if run.place[2:] != ("supervised", "", 0)]
+    told = [json.loads((tmp_path / "logs" / f"{name}.log").read_text()) for name in order]
+    assert [gpu for gpu, *_ in told][: 2 * jobs] == ["4", "6"] * jobs
+    assert {gpu for gpu, *_ in told} == {"4", "6"}
+    assert {shared for _, shared, *_ in told} == {str(jobs)}
+    for gpu, _, began, _ in told:
+        assert sum(other == gpu and first <= began < last for other, _, first, last in told) <= jobs
 
 
 def test_the_command_with_only(
