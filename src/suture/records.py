@@ -77,6 +77,7 @@ class StartRecord(BaseModel):
     python: StrictStr
     packages: dict[str, StrictStr | None]
     device: StrictStr
+    runs_at_a_time: StrictInt | None = None
     precision: StrictStr
 
 
@@ -143,9 +144,10 @@ class BestRecord(BaseModel):
 
 
 class StageRecord(BaseModel):
-    """`done.json`: how a stage ended; `clock.json`: how far it is."""
+    """`done.json`: how a stage ended."""
 
-    seconds: Number
+    seconds: Number | None
+    """Null where it is not known."""
     steps: StrictInt = 0
     batch: StrictInt = 0
     unlabelled_batch: StrictInt = 0
@@ -154,6 +156,12 @@ class StageRecord(BaseModel):
     loss: Number = 0.0
     peak_memory: StrictInt | None = None
     best: BestRecord | None = None
+
+
+class ClockRecord(BaseModel):
+    """`clock.json`: what a stage that makes labels has taken so far."""
+
+    seconds: Number
 
 
 class ShotsRecord(RootModel[dict[str, list[StrictInt]]]):

@@ -14,7 +14,10 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write_run(tmp_path: Path) -> Write:
-    """Writes a finished run named `NAME` into `tmp_path/runs`; `data=None` leaves data.json out."""
+    """Writes a finished run named `NAME` into `tmp_path/runs`; `data=None` leaves data.json out.
+
+    `runs_at_a_time` has a number for each start; without any there is one start that does not say it, as of old.
+    """
 
     def write(
         name: str,
@@ -26,6 +29,7 @@ def write_run(tmp_path: Path) -> Write:
         data: dict[str, Any] | None = {},  # noqa: B006
         labelled: int = 2,
         config: dict[str, Any] | None = None,
+        runs_at_a_time: tuple[int | None, ...] = (),
     ) -> Path:
         folder = tmp_path / "runs" / name
         said = {
@@ -57,7 +61,8 @@ def write_run(tmp_path: Path) -> Write:
             }
             write_json(folder / "data.json", record | data)
             machine = {"device": "an abacus", "commit": "abc", "suture": "0", "python": "3", "precision": "32"}
-            write_json(folder / "environment.json", {"starts": [machine | {"packages": {}}]})
+            starts = [{"runs_at_a_time": count} for count in runs_at_a_time] or [{}]
+            write_json(folder / "environment.json", {"starts": [machine | {"packages": {}} | one for one in starts]})
         return folder
 
     return write

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from suture.compare.plan import read_plan
 from suture.compare.results import read_results
 from suture.data.scenario import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.errors import UserError
 from suture.runs.folder import Run
 
 FILE = """
@@ -100,6 +102,7 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     assert (supervised.title, len(supervised.runs), supervised.labelled) == ("supervised", 2, "25.0%")
     assert (pgvcl.title, len(pgvcl.runs), pgvcl.mark) == ("pgvcl", 2, "")  # 2 + 2 supervised steps are 4
     assert supervised.runs[0].facts["supervised steps"] == "4"
+    assert [run.runs_at_a_time for run in supervised.runs] == [2, 2]
     assert listing(read_plan(file), out).row_count == 4
 
     collect(out, tmp_path / "kept")
@@ -108,10 +111,14 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
 
 
 TRAIN = """#!{python}
-import shutil, sys
+import json, os, shutil, sys, time
+began = time.monotonic()
 config, folder = sys.argv[4], sys.argv[6]  # -m suture train CONFIG -o FOLDER
 shutil.copytree({like!r}, folder)
 shutil.copy(config, folder + "/config.yaml")
+time.sleep(0.1)
+told = [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "SUTURE_RUNS_AT_A_TIME")]
+print(json.dumps([*told, began, time.monotonic()]))
 """
 
 
@@ -119,10 +126,11 @@ shutil.copy(config, folder + "/config.yaml")
 def begun(tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A comparison of supervised, dmt and unimatch, two seeds each; finished is seed 0 of supervised.
 
-    What trains is a script that copies that run.
+    What trains is a script that copies that run and prints its GPU, how many share it, and when it began and ended.
     """
     file = tmp_path / "three.yaml"
     file.write_text(FILE.replace("[supervised, pgvcl]", "[supervised, dmt, unimatch]"))
+    (tmp_path / "data").mkdir()
     first = read_plan(file).runs[0]
     like = write_run(first.name, {"test": scores(0.5)}, config=first.config.model_dump(mode="json"))
     script = tmp_path / "train"
@@ -156,6 +164,22 @@ def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: P
     assert json.loads((tmp_path / "plan.json").read_text())["runs"] == names("supervised", "dmt", "unimatch")
     (board,) = read_results(tmp_path).boards
     assert [row.title for row in board.rows] == ["supervised", "dmt"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_runs_are_sent_to_two_devices(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    """One to each before any has its second, and never more than `jobs` at a time on one."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    outcome = compare(begun, tmp_path, devices="0,2", jobs=jobs, console=Console(quiet=True))
+    assert len(outcome.finished) == 6
+    order = [run.name for run in read_plan(begun).runs if run.place[2:] != ("supervised", "", 0)]
+    told = [json.loads((tmp_path / "logs" / f"{name}.log").read_text()) for name in order]
+    assert [gpu for gpu, *_ in told][: 2 * jobs] == ["4", "6"] * jobs
+    assert {gpu for gpu, *_ in told} == {"4", "6"}
+    assert {shared for _, shared, *_ in told} == {str(jobs)}
+    for gpu, _, began, _ in told:
+        assert sum(other == gpu and first <= began < last for other, _, first, last in told) <= jobs
 
 
 def test_the_command_with_only(
@@ -192,3 +216,53 @@ def test_the_command_with_only(
     monkeypatch.setattr("suture.compare.compare.train_all", interrupted)
     assert suture(*whole, "--only", "unimatch") == 130
     assert f"to go on: suture compare {begun} -o {tmp_path} --devices cpu --only unimatch\n" in capsys.readouterr().err
+
+
+def test_a_path_that_leads_nowhere_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:
+    """Each in one sentence, however many runs need it, together with what else is wrong."""
+    (tmp_path / "data").rmdir()
+    text = begun.read_text().replace("unimatch]", "uamt]")
+    begun.write_text(f"{text}  model: {{architecture: unet, output_stride: null, weights: weights/some.safetensors}}\n")
+    shutil.rmtree(tmp_path / "runs")
+    with pytest.raises(UserError) as mistake:
+        compare(begun, tmp_path / "out", devices="cpu")
+    root, weights = (os.path.relpath(tmp_path / name) for name in ("data", "weights/some.safetensors"))
+    first, second, third = str(mistake.value).splitlines()
+    need = "which does not exist, but 6 runs to be trained need it: put it there, or mend the path."
+    assert first == f"{begun}: data.root leads to {root}, {need}"
+    assert second == f"{begun}: model.weights leads to {weights}, {need}"
+    uamt = [f"made__every-4__uamt__seed-{seed}" for seed in (0, 1)]
+    assert third.startswith(
+        f"{begun}: {' and '.join(uamt)}: method: uamt measures uncertainty by dropout and unet with"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_no_unfinished_run_needs_is_not_missed(begun: Path, tmp_path: Path) -> None:
+    """Collected results of another machine, all finished, are tabulated without their data."""
+    console = Console(quiet=True)
+    assert not compare(begun, tmp_path, devices="cpu", only=["supervised"], console=console).failed
+    (tmp_path / "data").rmdir()
+    assert len(compare(begun, tmp_path, devices="cpu", only=["supervised"], console=console).finished) == 2
+    with pytest.raises(UserError, match=r"data\.root leads to .*, but 2 runs to be trained need it"):
+        compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
+
+
+def test_a_model_that_a_method_refuses_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:
+    """The others start; where there are none, nothing does."""
+    sweep = "sweep: {model.architecture: [deeplabv3plus, fpn, unet]}\n"
+    text = begun.read_text().replace("[supervised, dmt, unimatch]", "[supervised, uamt]").replace("[0, 1]", "[7]")
+    begun.write_text(f"{text}  model: {{output_stride: null}}\n{sweep}")
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+    outcome = compare(begun, tmp_path, devices="cpu", minutes=0, console=console)
+    assert len(outcome.left) == 6
+    unet = "made__every-4__uamt__architecture=unet__seed-7"
+    assert f"will fail: {unet}: method: uamt measures uncertainty by dropout and unet with" in console.export_text()
+
+    begun.write_text(begun.read_text().replace("[deeplabv3plus, fpn, unet]", "[unet]"))
+    with pytest.raises(UserError, match=f"{begun}: {unet}: method: uamt measures"):
+        compare(begun, tmp_path / "out", devices="cpu", only=["uamt"], console=console)
+    assert not (tmp_path / "out").exists()
+    begun.write_text(begun.read_text().replace("[unet]", "[unets]"))
+    with pytest.raises(UserError, match=r"architecture: there is no 'unets'"):
+        compare(begun, tmp_path / "out", devices="cpu", console=console)

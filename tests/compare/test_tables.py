@@ -272,6 +272,35 @@ def test_cost(tmp_path: Path, write_run: Write) -> None:
     assert pgvcl[2:6] == ["2.0 ± 0.0", "3.0", "9.5 ± 0.0", "pretrain 0.5, pseudo 0.1, contrast 0.9, finetune 0.5"]
 
 
+def test_a_time_that_is_not_known_is_not_told(tmp_path: Path, write_run: Write) -> None:
+    unknown = {"train": BASELINE["train"] | {"seconds": None}}
+    for name, stages in {"a__seed-0": BASELINE, "a__seed-1": unknown, "b__seed-0": unknown}.items():
+        write_run(f"d__every-10__{name}", {"test": scores(0.5)}, stages=stages)
+    table = cost_table(read_results(tmp_path).boards[0])
+    rows = [row[2:6] for row in texts(table.groups[0])]
+    assert rows == [["1.0", "2.0", "13.3", "train 1.0"], ["–", "2.0", "–", "–"]]
+    assert (
+        "How long 2 runs of 3 took is not known (1 of a and 1 of b): minutes and images/s are of the others."
+        in table.notes
+    )
+    with write_tables(tmp_path)[3].open(newline="") as file:
+        assert [line["seconds"] for line in csv.DictReader(file)] == ["60.0", "", ""]
+
+
+def test_cost_says_how_many_runs_shared_a_device(tmp_path: Path, write_run: Write) -> None:
+    """Of a run that went on later the most; old records, which do not say it, stand beside the others."""
+    shared: dict[str, list[tuple[int | None, ...]]] = {"a": [(8,), (8, 12)], "b": [(1,), ()], "c": [(8, None), ()]}
+    for method, of_seed in shared.items():
+        for seed, counts in enumerate(of_seed):
+            write_run(f"d__every-10__{method}__seed-{seed}", {"test": scores(0.5)}, runs_at_a_time=counts)
+    table = cost_table(read_results(tmp_path).boards[0])
+    assert table.columns[-1] == "Runs at a time"
+    assert [row[-1] for row in texts(table.groups[0])] == ["8, 12", "1, –", "–"]
+    assert table.notes[0].endswith("slow each other down: runs at a time are how many did, at most.")
+    with write_tables(tmp_path)[3].open(newline="") as file:
+        assert [line["runs_at_a_time"] for line in csv.DictReader(file)] == ["8", "12", "1", "", "", ""]
+
+
 def test_config_scores_and_stages_are_enough(tmp_path: Path, write_run: Write) -> None:
     folder = write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)}, data=None)
     folder.rename(folder.with_name("my-run"))

@@ -208,6 +208,14 @@ def test_a_record_that_was_changed_is_one_sentence(name: str, runs: Runs, tmp_pa
         write_report([run], console=console)
 
 
+def test_a_time_that_is_not_known_is_said_to_be_so(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.supervised, tmp_path, "untimed")
+    (done,) = run.glob("stages/*/done.json")
+    done.write_text(json.dumps(json.loads(done.read_text()) | {"seconds": None}))
+    page = write_report([run], frames=False, console=console)
+    assert "not known" in page.read_text(encoding="utf-8")
+
+
 def test_scores_of_other_classes_are_told(runs: Runs, tmp_path: Path, console: Console) -> None:
     run = copied(runs.supervised, tmp_path, "mixed")
     data = json.loads((run / "data.json").read_text())

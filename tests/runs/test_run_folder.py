@@ -59,6 +59,7 @@ def test_data_json_says_what_was_trained_on_without_paths(finished: Path, datase
 def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
     (start,) = json.loads((finished / "environment.json").read_text())["starts"]
     assert start.keys() >= {"suture", "commit", "python", "packages", "device", "precision", "threads"}
+    assert start["runs_at_a_time"] is None  # nobody told it
     assert start["packages"]["torch"]
     assert start["commit"] is None or re.match(r"[0-9a-f]{7}", start["commit"])
     model = json.loads((finished / "model.json").read_text())

@@ -4,14 +4,15 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Listing
 
-from suture.compare.plan import Place, Plan, read_plan, refuse_changed
+from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
+from suture.compare.preflight import missing_paths, unfit
 from suture.compare.queue import Outcome, devices_of, is_finished, train_all
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
@@ -50,6 +51,7 @@ def compare(
         raise UserError(f"--jobs is {jobs}, expected 1 or more.")
     with Run(out).locked():
         refuse_changed(plan, out)
+        _look_ahead([run for run in wanted.runs if not is_finished(out, run.name)], file, console)
         plan.write(out)
         if only:
             said = f"Only {listed(list(dict.fromkeys(only)))}: {len(wanted.runs)} of {number(len(plan.runs), 'run')}."
@@ -70,6 +72,16 @@ def compare(
             soft_wrap=True,
         )
     return outcome
+
+
+def _look_ahead(runs: Sequence[Planned], file: Path, console: Console) -> None:
+    """Tell before the first run starts which would fail; refuse where a path leads nowhere, or no run would be left."""
+    missing, refused = missing_paths(runs), unfit(runs)
+    told = [f"{listed(names, FEW)}: {sentence}" for sentence, names in refused.items()]
+    if missing or (runs and sum(map(len, refused.values())) == len(runs)):
+        raise UserError("\n".join(f"{file}: {mistake}" for mistake in (*missing, *told)))
+    for mistake in told:
+        console.print(f"[red]will fail:[/red] {escape(mistake)}", highlight=False, soft_wrap=True)
 
 
 def default_folder(file: Path) -> Path:
@@ -181,6 +193,7 @@ def _run_records(board: Board) -> Iterator[Record]:
                     "seconds": run.seconds,
                     "peak_memory": run.peak_memory,
                     "images_per_second": run.images_per_second,
+                    "runs_at_a_time": run.runs_at_a_time,
                 }
 
 

@@ -5,6 +5,7 @@ on from its last checkpoint when the comparison is started again.
 """
 
 import ctypes
+import math
 import os
 import re
 import signal
@@ -28,6 +29,7 @@ from suture.evaluation.protocols import COMPLETION
 from suture.files import write_json, write_text
 from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, read_record
 from suture.runs.config import relocated
+from suture.runs.record import RUNS_AT_A_TIME
 from suture.runs.signals import hearing
 
 TIMES = "times.json"
@@ -140,6 +142,8 @@ class _Queue:
         # One run on every device before any device gets its second.
         self.free = [device for _ in range(jobs) for device in devices]
         self.slots = len(self.free)
+        self.runs_at_a_time = min(jobs, math.ceil(len(self.waiting) / len(devices)))
+        """On one device, at most."""
         self.times = Times(out / TIMES)
         self.reasons: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
         self.console = console
@@ -203,7 +207,8 @@ class _Queue:
         command = [sys.executable, "-m", "suture", "train", str(config), "-o", str(folder)]
         for override in device.overrides(run, self.slots):
             command += ["--set", override]
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"} | device.environment()
+        environment = os.environ | {"PYTHONUNBUFFERED": "1", RUNS_AT_A_TIME: str(self.runs_at_a_time)}
+        environment |= device.environment()
         if self.slots > 1:
             environment.setdefault("OMP_NUM_THREADS", str(cores(self.slots)))
         with log.open("ab") as file:

@@ -98,7 +98,11 @@ def page(title: str, remarks: Sequence[str], sections: Sequence[Section]) -> str
 
 def _html(table: Table) -> str:
     right = _right_aligned(table)
-    heads = "".join(f'<th colspan="{span}"><span>{escape(head)}</span></th>' for head, span in table.heads)
+    # Where nothing stands over columns each has a cell of its own, as the first one stays in sight.
+    heads = "".join(
+        f'<th colspan="{span}"><span>{escape(head)}</span></th>' if head else "<th></th>" * span
+        for head, span in table.heads
+    )
     columns = "".join(_html_tag("th", escape(title), r) for title, r in zip(table.columns, right, strict=True))
     head = f'<tr class="heads">{heads}</tr>' * bool(heads) + f"<tr>{columns}</tr>"
     body = ""

@@ -43,8 +43,8 @@ class Result:
     stages: dict[str, dict[str, Any]]
     """How each stage ended, by its name."""
     data: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, Any] = field(default_factory=dict)
-    """Of the latest start."""
+    starts: list[dict[str, Any]] = field(default_factory=list)
+    """The environment of each start."""
 
     @staticmethod
     def read(folder: Path) -> "Result":
@@ -56,14 +56,13 @@ class Result:
             protocol, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
         )
         done = sorted(folder.glob("stages/*/done.json"), key=lambda path: int(path.parent.name.partition("-")[0]))
-        starts = _read_if_there(folder / "environment.json", EnvironmentRecord).get("starts", [{}])
         return Result(
             place=place,
             config=config,
             metrics=metrics,
             stages={path.parent.name.partition("-")[2]: read_record(path, StageRecord) for path in done},
             data=_read_if_there(folder / "data.json", DataRecord),
-            environment=starts[-1],
+            starts=_read_if_there(folder / "environment.json", EnvironmentRecord).get("starts", []),
         )
 
     @property
@@ -89,9 +88,9 @@ class Result:
         return found.get(key)
 
     @property
-    def seconds(self) -> float:
-        """How long its stages took."""
-        return sum(done.get("seconds", 0.0) for done in self.stages.values())
+    def seconds(self) -> float | None:
+        """How long its stages took; None where that of one is not known."""
+        return _total(done["seconds"] for done in self.stages.values())
 
     @property
     def peak_memory(self) -> int | None:
@@ -99,10 +98,16 @@ class Result:
         return max((done["peak_memory"] for done in self.stages.values() if done.get("peak_memory")), default=None)
 
     @property
+    def runs_at_a_time(self) -> int | None:
+        """How many runs shared its device at most, over all its starts; None where one does not say."""
+        said: list[Any] = [start.get("runs_at_a_time") for start in self.starts]
+        return None if None in said else max(said, default=None)
+
+    @property
     def images_per_second(self) -> float | None:
-        """Frames in the batches of all training stages over the time these took."""
+        """Frames in the batches of all training stages over the time these took, where it is known."""
         training = [done for done in self.stages.values() if done.get("steps") and "batch" in done]
-        seconds = sum(done["seconds"] for done in training)
+        seconds = _total(done["seconds"] for done in training)
         images = sum(done["steps"] * (done["batch"] + done.get("unlabelled_batch", 0)) for done in training)
         return images / seconds if seconds else None
 
@@ -307,6 +312,11 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
                 marks.setdefault(text, _symbol(len(marks)))
                 row.mark = marks[text]
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
+
+
+def _total(seconds: Iterable[float | None]) -> float | None:
+    known = list(seconds)
+    return None if None in known else sum(filter(None, known))
 
 
 def _symbol(number: int) -> str:

@@ -4,6 +4,7 @@ A table is titles, cells and notes; `render` turns it into Markdown, LaTeX and H
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -12,7 +13,7 @@ import numpy as np
 
 from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation, t_interval
 from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
-from suture.words import listed
+from suture.words import listed, number
 
 SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}
 MEANING = {
@@ -245,7 +246,9 @@ def interval_table(board: Board) -> Table | None:
 
 
 def cost_table(board: Board) -> Table:
-    """What each method takes: time, memory and speed."""
+    """What each method takes: time, memory and speed; and how many runs shared a device, where any run says so."""
+    shared = any(run.runs_at_a_time for run in board.runs)
+    untimed = [row.title for row in board.rows for run in row.runs if run.seconds is None]
     groups = []
     for group in board.groups:
         rows = []
@@ -256,11 +259,16 @@ def cost_table(board: Board) -> Table:
                 [
                     Cell(row.title, mark=row.mark),
                     Cell(row.labelled),
-                    Cell(_spread([run.seconds / 60 for run in row.runs], 1)),
+                    Cell(_spread([run.seconds / 60 for run in row.runs if run.seconds is not None], 1)),
                     Cell("–" if memory is None else f"{memory / GIB:.1f}"),
-                    Cell(_spread(speeds, 1) if speeds else "–"),
+                    Cell(_spread(speeds, 1)),
                     Cell(_stage_minutes(row)),
-                    Cell(", ".join(_distinct(run.environment.get("device", "?") for run in row.runs))),
+                    Cell(", ".join(_distinct(start["device"] for run in row.runs for start in run.starts)) or "?"),
+                    *(
+                        [Cell(", ".join(_distinct(str(run.runs_at_a_time or "–") for run in row.runs)))]
+                        if shared
+                        else []
+                    ),
                 ]
             )
         groups.append(rows)
@@ -276,11 +284,14 @@ def cost_table(board: Board) -> Table:
             "Images/s",
             "Minutes of each stage",
             "Device",
+            *(["Runs at a time"] if shared else []),
         ],
         groups=groups,
         notes=[
             "Minutes: all stages together, without the evaluation. Images/s: frames in the batches of the training "
-            "stages over their time. Runs that share a device slow each other down.",
+            "stages over their time. Runs that share a device slow each other down"
+            + (": runs at a time are how many did, at most." if shared else "."),
+            *([_untimed_note(untimed, len(board.runs))] if untimed else []),
             *_mark_notes(board),
         ],
     )
@@ -425,13 +436,20 @@ def _interval(row: Row, which: str) -> str:
 
 
 def _stage_minutes(row: Row) -> str:
-    """Mean over seeds; stages of many rounds, `round-1-a`, `round-2-a`, … are taken together."""
+    """Mean over seeds whose time is known; stages of many rounds, `round-1-a`, `round-2-a`, … are taken together."""
     minutes: dict[str, float] = {}
-    for run in row.runs:
+    timed = [run for run in row.runs if run.seconds is not None]
+    for run in timed:
         for name, done in run.stages.items():
             kind = name.partition("-")[0]
-            minutes[kind] = minutes.get(kind, 0.0) + done.get("seconds", 0.0) / 60 / len(row.runs)
-    return ", ".join(f"{name} {value:.1f}" for name, value in minutes.items())
+            minutes[kind] = minutes.get(kind, 0.0) + done["seconds"] / 60 / len(timed)
+    return ", ".join(f"{name} {value:.1f}" for name, value in minutes.items()) or "–"
+
+
+def _untimed_note(titles: Sequence[str], runs: int) -> str:
+    of_rows = listed([f"{count} of {title}" for title, count in Counter(titles).items()], 5)
+    unknown = f"How long {number(len(titles), 'run')} of {runs} took is not known ({of_rows})"
+    return f"{unknown}: minutes and images/s are of the others."
 
 
 def _values(row: Row, column: Column) -> list[float]:

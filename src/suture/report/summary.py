@@ -122,6 +122,7 @@ def _facts(run: RunFacts) -> dict[str, str]:
     labelled = len(run.data["labelled"])
     weights = run.data["weights"]
     size = config.data.height_width
+    taken = [stage.done["seconds"] for stage in run.stages if stage.done]
     changed = " with changes" if (environment["commit"] or "").endswith("+") else ""
     return {
         "method": config.method["name"],
@@ -135,8 +136,7 @@ def _facts(run: RunFacts) -> dict[str, str]:
         else weights.get("hub") or f"a file, {weights['sha256'][:12]}",
         "device": f"{environment['device']}, precision {environment['precision']}",
         "code": f"Suture {environment['suture']}, commit {(environment['commit'] or 'unknown')[:10]}{changed}",
-        "time": seconds(sum(stage.done["seconds"] for stage in run.stages if stage.done))
-        + " in finished stages" * (not run.finished),
+        "time": "not known" if None in taken else seconds(sum(taken)) + " in finished stages" * (not run.finished),
     }
 
 

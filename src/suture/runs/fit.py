@@ -29,7 +29,7 @@ from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import START, Job, Stage
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import load_model, save_model
-from suture.records import ShotsRecord, StageRecord, read_record
+from suture.records import ClockRecord, ShotsRecord, read_record
 from suture.runs.best import Best
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
 from suture.runs.config import Config, LoggerSettings
@@ -154,7 +154,7 @@ def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title:
     began, first = time.perf_counter(), session.processes.first
     # What led up to the last finished video, in earlier starts too: those videos are the checkpoints of this stage.
     clock = folder / "clock.json"
-    earlier = read_record(clock, StageRecord)["seconds"] if clock.exists() else 0.0
+    earlier = read_record(clock, ClockRecord)["seconds"] if clock.exists() else 0.0
 
     def seconds() -> dict[str, float]:
         return {"seconds": round(earlier + time.perf_counter() - began, 3)}

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -28,6 +29,8 @@ PACKAGES = (
     "opencv-python-headless",
     "av",
 )
+RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
+"""The environment variable in which `suture compare` tells a run how many at most share its device."""
 
 
 def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: Segmenter) -> dict[str, Any]:
@@ -74,7 +77,8 @@ def _weights(model: ModelSettings, start: Segmenter) -> dict[str, Any] | None:
 
 
 def environment(device: torch.device, precision: str) -> dict[str, Any]:
-    """Versions, commit and device."""
+    """Versions, commit and device, and how many runs share it, as far as that is known."""
+    sharing = os.environ.get(RUNS_AT_A_TIME)
     return {
         "suture": suture.__version__,
         "commit": commit(),
@@ -83,6 +87,7 @@ def environment(device: torch.device, precision: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else f"{device.type} ({platform.machine()})",
+        "runs_at_a_time": int(sharing) if sharing else None,
         "threads": torch.get_num_threads(),
         "precision": precision,
     }
