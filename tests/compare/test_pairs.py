@@ -39,12 +39,12 @@ def test_the_stated_differences_are_those_of_the_runs() -> None:
 
 
 def test_methods_without_a_pair_are_told() -> None:
-    command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch", "nothing"]
+    command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch-upright", "nothing"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no dataset, labelling and seed of both stitch and nothing" in done.stderr
+    assert "no dataset, labelling and seed of both stitch-upright and nothing" in done.stderr
 
 
 @pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
-    assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice")
+    assert f"stitch-upright − twice: new videos, {score}\n" in pairs("stitch-upright", "twice")
