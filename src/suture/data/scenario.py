@@ -25,13 +25,13 @@ class SyntheticClass(NamedTuple):
     color: tuple[int, int, int]
 
 
-# The colours are Okabe and Ito's, Tol's and those of the palette in `classes`, so given that they stay apart for
-# colour-blind eyes in overlays too, where more than half of what is seen is the scene: a test says how far.
+# Six colours are Okabe and Ito's. The others are such that all stay apart for colour-blind eyes, in overlays too,
+# where more than half of what is seen is the scene (a test says how far), and from the report's pink of what is wrong.
 CLASSES = (
     SyntheticClass("background-tissue", 0, (187, 187, 187)),
     SyntheticClass("liver", 1, (213, 94, 0)),
     SyntheticClass("fat", 2, (240, 228, 66)),
-    SyntheticClass("vessel", 3, (238, 51, 119)),
+    SyntheticClass("vessel", 3, (0, 158, 115)),
     SyntheticClass("instrument-shaft", 4, (0, 114, 178)),
     SyntheticClass("instrument-wrist", 5, (86, 180, 233)),
     SyntheticClass("instrument-clasper", 6, (153, 51, 255)),
