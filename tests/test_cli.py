@@ -194,3 +194,17 @@ def test_selecting_a_list_says_how_many_of_its_frames_are_excluded(
     told = capsys.readouterr().out.splitlines()[0]
     assert told.startswith("2 frames of 2 videos in ")
     assert told.endswith(f"; 2 frames of {wanted} left out, as excluded")
+
+
+def test_selecting_a_list_says_how_many_of_its_frames_have_a_mask(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two masks of one frame are an error."""
+    text = "videos: videos\nmasks: masks\nclasses: [{name: tool, value: 1}]\nunpainted: background\n"
+    (root / "dataset.yaml").write_text(text)
+    (root / "masks/b/1.png").unlink()
+    wanted = root / "unsure.txt"
+    wanted.write_text("a 0\nb 1\n")
+    assert suture(monkeypatch, "select", str(root), "--list", str(wanted), "-o", str(root.with_name("again"))) == 0
+    told = capsys.readouterr().out.splitlines()[0]
+    assert told.endswith("; 1 frame of these with a mask already: a new one must take its place")

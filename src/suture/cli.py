@@ -186,6 +186,8 @@ def select(
     left = f", none of the {number(masked, 'frame')} that have a mask" if masked and list is None else ""
     if list is not None and (excluded := from_list(list, dataset).count - chosen.count):
         left = f"; {number(excluded, 'frame')} of {list} left out, as excluded"
+    if list is not None and (again := sum(len({*chosen[video.id]} & {*video.with_mask}) for video in dataset)):
+        left += f"; {number(again, 'frame')} of these with a mask already: a new one must take its place"
     left += "; there are no more" if budget is not None and chosen.count < budget else ""
     for note in dataset.notes:
         _say(err, note)

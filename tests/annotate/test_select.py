@@ -9,7 +9,7 @@ import pytest
 
 from suture.annotate.select import select_frames
 from suture.data.classes import ClassTable
-from suture.data.dataset import Dataset, Frame, Video
+from suture.data.dataset import Dataset, DoubtfulMask, Frame, Video
 from suture.data.images import MaskFile, read_image
 from suture.data.labelling import Labelling, frame_name, from_list, parse_frame_name
 from suture.data.sources import load_dataset
@@ -156,8 +156,8 @@ def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dic
 
 
 def test_a_mask_that_fits_two_frames_is_named(dataset: Dataset, tmp_path: Path) -> None:
-    dataset = replace(dataset, doubtful_masks={"0001.png": "fits case 1 (frame 1) and case2 (frame 1)"})
-    with pytest.raises(UserError, match=r"The mask 0001\.png fits case 1 .*: name each mask as its frame"):
+    dataset = replace(dataset, doubtful_masks=[DoubtfulMask("0001.png", "case 1 (frame 1) and case2 (frame 1)")])
+    with pytest.raises(UserError, match=r"The mask 0001\.png fits case 1 .*: say in the mask's name which video"):
         select_frames(dataset, tmp_path / "out", budget=3, progress=False)
 
 

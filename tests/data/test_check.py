@@ -312,8 +312,8 @@ def test_a_second_mask_of_a_frame_hides_nothing_else(root: Path) -> None:
     assert {problem.code for problem in report.problems} == {"doubtful-mask", "unpainted"}
     problem = find(report, "doubtful-mask")
     assert (problem.severity, problem.count) == ("fatal", 1)
-    assert problem.first.startswith("masks/ann")
-    assert "fits ann (frame 2), which has the mask" in problem.first
+    assert problem.first == "masks/ann/002.png fits ann (frame 2), which has the mask masks/ann__frame_000002.png"
+    assert problem.mend.endswith("and keep one mask of each frame")
 
 
 def test_a_class_that_never_occurs(root: Path) -> None:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors, renamed
 from suture.data.dataset_file import DatasetFile
 from suture.data.render import CLASSES, SyntheticSettings, plan, render_video
-from suture.data.scenario import GAUZE, VESSEL
 from suture.deploy.overlay import STRENGTH
 from suture.errors import UserError
 
@@ -154,7 +153,7 @@ def test_the_first_colors_are_far_apart_for_any_eye(count: int, seen: float, sim
 
 
 def test_generated_classes_are_told_apart_in_overlays() -> None:
-    """Each class in the overlay's colour over what it looks like; vessel and gauze for colour-blind eyes too."""
+    """Each class in the overlay's colour over what it looks like, for colour-blind eyes too."""
     seen: dict[int, list[np.ndarray]] = {one.value: [] for one in CLASSES}
     for video in plan(SyntheticSettings(cases=3, frames=12, width=96, height=96)):
         for image, mask in render_video(video):
@@ -164,7 +163,7 @@ def test_generated_classes_are_told_apart_in_overlays() -> None:
         STRENGTH * np.array(one.color) + (1 - STRENGTH) * np.concatenate(seen[one.value]).mean(0) for one in CLASSES
     ]
     assert _least_distance(colors, np.eye(3)) > 16
-    assert min(_least_distance([colors[VESSEL], colors[GAUZE]], matrix) for matrix in COLOR_BLIND) > 16
+    assert min(_least_distance(colors, matrix) for matrix in COLOR_BLIND) > 12
 
 
 def _least_distance(colors: Sequence[ArrayLike], matrix: np.ndarray) -> float:

@@ -224,11 +224,12 @@ def stopped(
 
 @pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (6, 3), (8, None)])
 def test_sigterm_keeps_all_whole_steps(batches: int, step: int | None, stopped: Callable[..., Stopped]) -> None:
-    """Where half of a step is done, its gradients are in no checkpoint: it is done again. The last one needs none."""
+    """Where half of a step is done, its gradients are in no checkpoint: it is done again. The last ends the stage."""
     found = stopped(signal.SIGTERM, batches, SystemExit)
     assert isinstance(found.error, SystemExit)
     assert found.error.code == 143
     assert found.step == step
+    assert found.done == (batches == 8)
 
 
 @pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None)])
@@ -265,7 +266,11 @@ def said_by(config: Config, folder: Path, ends: type[BaseException]) -> str:
 
 @pytest.mark.parametrize(
     ("number", "step", "ends"),
-    [(signal.SIGINT, 2, KeyboardInterrupt), (signal.SIGINT, 4, KeyboardInterrupt), (signal.SIGTERM, 2, SystemExit)],
+    [
+        (number, step, ends)
+        for number, ends in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit))
+        for step in (2, 4)
+    ],
 )
 def test_who_is_asked_to_end_says_what_is_kept(
     number: signal.Signals,
@@ -275,9 +280,11 @@ def test_who_is_asked_to_end_says_what_is_kept(
     tmp_path: Path,
     signalled: Callable[..., None],
 ) -> None:
-    """In the last step too."""
+    """In the last step too, after which the weights are chosen as ever."""
     signalled(number, step)
-    assert said_by(supervised(), tmp_path, ends) == f"stage 1 of 1: train is asked to end; kept are {step} steps"
+    config = supervised("method.train.best_every=5")
+    assert said_by(config, tmp_path, ends) == f"stage 1 of 1: train is asked to end; kept are {step} steps"
+    assert (tmp_path / "stages/1-train/best.json").exists() == (step == 4)
 
 
 def test_what_is_kept_is_not_said_before_the_checkpoint_is_read(

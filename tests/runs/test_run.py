@@ -128,7 +128,7 @@ def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
 
     twice = next((root / "masks").rglob("case02*.png"))
     shutil.copy(twice, root / "masks" / f"deadbeef-{twice.name}")
-    assert re.match(r"The mask .*\.png fits case02.*, which has the mask .*\.png: name each mask", refused())
+    assert re.match(r"The mask .*\.png fits case02.*, which has the mask .*\.png: .* keep one mask", refused())
     assert not (tmp_path / "run/config.yaml").exists()
     (root / "masks" / f"deadbeef-{twice.name}").unlink()
 

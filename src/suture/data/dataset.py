@@ -6,11 +6,11 @@ seconds. The known datasets and the user's own folders become a `Dataset` throug
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, overload
+from typing import Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 
@@ -177,6 +177,21 @@ class Video:
         return self.file.read(index)
 
 
+class DoubtfulMask(NamedTuple):
+    """A mask whose name does not say for sure which frame it is of."""
+
+    name: str
+    frames: str
+    """The frames that it fits."""
+    other: str | None = None
+    """The mask that the frame has already."""
+
+    def in_words(self, shown: Callable[[str], str]) -> str:
+        """Which mask fits what, with the names of masks as they are to be shown."""
+        taken = f", which has the mask {shown(self.other)}" if self.other else ""
+        return f"{shown(self.name)} fits {self.frames}{taken}"
+
+
 @dataclass(eq=False)
 class Dataset:
     """Videos of cases, one class table, and which videos are for training, validation and test."""
@@ -192,9 +207,8 @@ class Dataset:
     """What the source found and did, for the user to read."""
     unmatched_masks: list[str] = field(default_factory=list)
     """Masks whose names fit no frame."""
-    doubtful_masks: Mapping[str, str] = field(default_factory=dict)
-    """Masks that are left out because their names fit several frames, or one that has a mask: which, in words."""
-
+    doubtful_masks: list[DoubtfulMask] = field(default_factory=list)
+    """Masks that are left out because their names fit several frames, or one that has a mask."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
 
@@ -246,8 +260,8 @@ class Dataset:
 
     def refuse_doubtful_masks(self) -> None:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
-        for mask, fits in self.doubtful_masks.items():
-            raise UserError(f"The mask {mask} {fits}: {mends.NAME}.")
+        for mask in self.doubtful_masks:
+            raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""

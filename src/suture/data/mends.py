@@ -4,6 +4,10 @@ NAME = (
     "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
     "or remove it"
 )
+DOUBTFUL = (
+    "say in the mask's name which video it is of (VIDEO__frame_000120.png for frame 120, or the frame's own name in a "
+    "folder VIDEO), and keep one mask of each frame"
+)
 MISSING = "put the video back, or mend or remove the name"
 SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
 UNPAINTED = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml; it is not guessed"

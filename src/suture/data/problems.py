@@ -216,9 +216,9 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("mask-without-frame", "warning", what, names, mends.NAME)
     else:
         yield from evidence.problem("no-mask-fits", "fatal", f"{what}, and none with one", names, mends.NAME)
-    places = [f"{evidence.relative(name)} {fits}" for name, fits in dataset.doubtful_masks.items()]
+    places = [mask.in_words(evidence.relative) for mask in dataset.doubtful_masks]
     what = f"{number(len(places), 'mask')} left out: the name fits several frames, or one that has a mask already"
-    yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.NAME)
+    yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.DOUBTFUL)
     masked = [mask.name for video in evidence.dataset for i, mask in video.masks.items() if i in video.excluded]
     what = f"{number(len(masked), 'mask')} on excluded frames: left out with them"
     mend = "take the frames off the list of excluded ones if they are to be learnt from"

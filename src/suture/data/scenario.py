@@ -25,18 +25,18 @@ class SyntheticClass(NamedTuple):
     color: tuple[int, int, int]
 
 
-# The colours are Okabe and Ito's, with two of Tol's: they stay apart for colour-blind eyes. Gauze's is light, as gauze
-# is: a dark colour over white looks like that of vessel over red.
+# Six colours are Okabe and Ito's. The others are such that all stay apart for colour-blind eyes, in overlays too,
+# where more than half of what is seen is the scene (a test says how far), and from the report's pink of what is wrong.
 CLASSES = (
     SyntheticClass("background-tissue", 0, (187, 187, 187)),
     SyntheticClass("liver", 1, (213, 94, 0)),
     SyntheticClass("fat", 2, (240, 228, 66)),
-    SyntheticClass("vessel", 3, (204, 121, 167)),
+    SyntheticClass("vessel", 3, (0, 158, 115)),
     SyntheticClass("instrument-shaft", 4, (0, 114, 178)),
     SyntheticClass("instrument-wrist", 5, (86, 180, 233)),
-    SyntheticClass("instrument-clasper", 6, (0, 158, 115)),
+    SyntheticClass("instrument-clasper", 6, (153, 51, 255)),
     SyntheticClass("thread", 7, (230, 159, 0)),
-    SyntheticClass("needle", 8, (51, 34, 136)),
+    SyntheticClass("needle", 8, (102, 255, 255)),
     SyntheticClass("gauze", 9, (153, 255, 119)),
 )
 TISSUE, LIVER, FAT, VESSEL, SHAFT, WRIST, CLASPER, THREAD, NEEDLE, GAUZE = (c.value for c in CLASSES)

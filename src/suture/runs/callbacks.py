@@ -41,6 +41,8 @@ class Checkpoint(Callback):
         """Steps that need not be done again, once they are known."""
         self.interrupted = False
         """Whether Ctrl-C was heard: the step that is being done is the last one."""
+        self.terminated = False
+        """Whether SIGTERM was heard in the stage's last step, so that the stage comes to its end first."""
         self._when = 0.0
         self._began = time.perf_counter()
         self._earlier = 0.0
@@ -92,6 +94,12 @@ class Checkpoint(Callback):
             self.kept, self._when = step, time.monotonic()
         if interrupted:
             raise KeyboardInterrupt
+
+    def on_train_epoch_end(self, trainer: L.Trainer, stage: Any) -> None:
+        # All steps are done: a stage is one epoch to Lightning, which would now end the training and keep none of them.
+        if trainer.received_sigterm and trainer.world_size == 1:
+            self.terminated = True
+            trainer._signal_connector.received_sigterm = False
 
     def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
         # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch, if a loader's

@@ -231,7 +231,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         write_json(folder / "done.json", stage.facts() | outcome)
         checkpoint.unlink(missing_ok=True)
     processes.wait()
-    if saving.interrupted or trainer.received_sigterm:  # in the last step
+    if saving.interrupted or saving.terminated or trainer.received_sigterm:  # in the last step
         _say_end(session, title, stage.total_steps)
         raise KeyboardInterrupt if saving.interrupted else SystemExit(TERMINATED)
 

@@ -250,7 +250,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     frames = sum(len(video.usable) for video in videos)
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
-    lost = [*dataset.unmatched_masks, *dataset.doubtful_masks]
+    lost = dataset.unmatched_masks
     left_out = [f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}."] if lost else []
     for note in [*dataset.notes, *left_out]:
         session.console.print(note, markup=False, highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from suture.data.classes import ClassTable, Raw
 from suture.data.clips import Clip, Clips
-from suture.data.dataset import Dataset, Split, Video
+from suture.data.dataset import Dataset, DoubtfulMask, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
 from suture.data.images import MaskFile
@@ -197,23 +197,23 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTabl
 
 def _match(
     masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
-) -> tuple[list[str], dict[str, str]]:
+) -> tuple[list[str], list[DoubtfulMask]]:
     """Give each frame its mask; returns the masks that have no frame, and those that may have another one."""
     unmatched: list[str] = []
-    doubtful: dict[str, str] = {}
+    doubtful: list[DoubtfulMask] = []
     for found in masks:
         for name, places in clips.frames(found.export.frames, found.only):
             if len(places) != 1:
                 mask = found.export.mask(name, table.label_ids, None)
                 if places:
-                    doubtful[mask.name] = f"fits {_fitting(places)}"
+                    doubtful.append(DoubtfulMask(mask.name, _fitting(places)))
                 else:
                     unmatched.append(mask.name)
                 continue
             clip, index = places[0]
             mask = found.export.mask(name, table.label_ids, annotated.get(clip.id))
             if other := clip.masks.get(index):
-                doubtful[mask.name] = f"fits {_fitting(places)}, which has the mask {other.name}"
+                doubtful.append(DoubtfulMask(mask.name, _fitting(places), other.name))
                 continue
             clip.masks[index] = mask
     for clip in clips.all:
