@@ -174,6 +174,22 @@ def test_seeds_of_one_row_that_differ_are_marked(tmp_path: Path, write_run: Writ
     assert board.differences["†"].endswith("in seed 1 size 128×128 instead of 64×64")
 
 
+def test_seeds_of_one_row_with_other_settings_of_the_method_are_marked(tmp_path: Path, write_run: Write) -> None:
+    """A default may have changed between them; a setting that this version does not know is told as it is written."""
+    stitch = {"name": "stitch", "train": {"steps": 100}}
+    write_run("d__every-10__stitch__seed-0", {"test": scores(0.5)}, config={"method": stitch})  # of format 1: upright
+    write_run("d__every-10__stitch__seed-1", {"test": scores(0.5)}, config={"method": stitch, "format": 2})
+    for seed, weight in enumerate((0.1, 0.1, 0.2)):
+        before = {"name": "stitch", "train": {"contrast": weight}}
+        write_run(f"d__every-10__before__seed-{seed}", {"test": scores(0.5)}, config={"method": before})
+    (board,) = read_results(tmp_path).boards
+    gone, upright = board.differences.values()
+    assert gone.endswith("in seed 2 method.train.contrast: 0.1 → 0.2")
+    assert upright.endswith(
+        "in seed 1 method.train.augment.tilt: 0.0 → 30.0; in seed 1 method.train.strong.tilt: 0.0 → 30.0"
+    )
+
+
 def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     weights = {"name": "r50.safetensors", "sha256": "0123456789abcdef"}

@@ -249,6 +249,20 @@ def test_a_run_of_an_earlier_format_goes_on_as_it_began(method: str, tmp_path: P
         assert [config.method["train"][view]["tilt"] for view in views] == [0, 0]
     asked = load_config(tmp_path / "config.yaml", overrides=["method.train.strong.tilt=15"])
     assert [asked.method["train"][view]["tilt"] for view in views] == [0, 15]
+    said["method"]["train"] |= {"tilt": 20.0, "doubt": 0.0}  # as they were for a while
+    config = parse_config(said, "here")
+    assert [config.method["train"][view]["tilt"] for view in views] == [20, 20]
+    assert "doubt" not in config.method["train"]
+
+
+@pytest.mark.parametrize("method", [{}, {"method": None}, {"method": {"train": {"batch": 4}}}, {"method": "stitch"}])
+def test_the_default_method_of_an_earlier_format_is_upright_too(method: dict[str, object]) -> None:
+    config = parse_config({"format": 1, "data": {"root": "x"}, **method}, "here")
+    assert config.method["train"]["strong"]["tilt"] == 0
+    several = {"stitch": {"train": {"strong": {"tilt": 20}}}}
+    config = parse_config({"format": 1, "data": {"root": "x"}, **method, "methods": several}, "here")
+    assert [config.method["train"][view]["tilt"] for view in ("augment", "strong")] == [0, 20]
+    assert refused(format=1, method=3) == refused(method=3)
 
 
 def test_no_dataset_at_all_is_refused() -> None:

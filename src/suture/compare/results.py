@@ -25,6 +25,8 @@ from suture.records import (
     StageRecord,
     read_record,
 )
+from suture.runs.config import differences as changed
+from suture.runs.config import parse_config
 from suture.runs.effort import differing, effort
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
@@ -123,6 +125,15 @@ class Result:
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
         }
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """Those of its method, in the words of this version; as they are written if it no longer knows them."""
+        try:
+            return parse_config(self.config, "a run").method
+        except UserError:
+            written: Mapping[str, Any] = self.config["method"]
+            return written
 
     @cached_property
     def labelled_frames(self) -> str:
@@ -306,7 +317,8 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
             found = differing(row.runs[0].facts, first.runs[0].facts)
             found += _differing_labels(group.reference.runs[0], row.runs[0])
             for run in row.runs[1:]:
-                found += [f"in seed {run.place.seed} {line}" for line in differences(row.runs[0], run)]
+                other = [*differences(row.runs[0], run), *changed(row.runs[0].settings, run.settings, "method.")[:3]]
+                found += [f"in seed {run.place.seed} {line}" for line in other]
             if found:
                 text = "; ".join(found)
                 marks.setdefault(text, _symbol(len(marks)))

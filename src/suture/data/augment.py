@@ -137,9 +137,9 @@ class Layer(NamedTuple):
     sizes: Tensor
     """N 2: height and width of each patch."""
     boxes: Tensor
-    """N 4: where in its patch the sample lies: x, y, width, height."""
+    """N 4: where in its patch the sample lies: its box, as of `outline`."""
     slants: Tensor | None
-    """N 2: how far its left side leads to the right, and its upper side down; None if all are upright."""
+    """N 2: its slant; None if all are upright."""
     height: int
     """Of the tallest patch: a number that nobody has to ask the device for."""
     width: int

@@ -240,16 +240,21 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
 
 
 def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
-    """What a config of an earlier format says, in the words of this one, so that a run goes on as it began.
+    """What a config of an earlier format says, in the words of this one, so that a run keeps its settings.
 
-    Format 1 had no tilted views.
+    In format 1 no view was tilted, or, towards its end, all of a stage by one setting; `doubt` was a weight of stitch.
     """
     if said.get("format") != 1:
         return said
-    method = said.get("method")
-    upright = isinstance(method, Mapping) and method.get("name") in ("strong", "stitch")
-    before = {"method": {"train": {"augment": {"tilt": 0}, "strong": {"tilt": 0}}}} if upright else {}
-    return merge(before, said | {"format": FORMAT})
+    said |= {"format": FORMAT}
+    method = said.get("method") or {}
+    train = (method.get("train") or {}) if isinstance(method, Mapping) else None
+    name = method.get("name", DEFAULT_METHOD) if isinstance(method, Mapping) else None
+    if name not in ("strong", "stitch") or not isinstance(train, Mapping):
+        return said
+    kept = {key: value for key, value in train.items() if key != "tilt" and (key, value) != ("doubt", 0)}
+    views = {view: {"tilt": train.get("tilt", 0)} for view in ("augment", "strong")}
+    return merge({"methods": {name: {"train": views}}}, said | {"method": {**method, "train": kept}})
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
