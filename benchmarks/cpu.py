@@ -81,9 +81,8 @@ def has_bfloat16() -> bool:
 
 def whole(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """In place of `suture.data.augment.cut`: the frame as it is."""
-    scale = np.array([array.shape[1] / scene[1], array.shape[0] / scene[0]])
-    box, slant = outline(draw, scene)
-    return array, (box * np.tile(scale, 2)).astype(np.float32), (slant * scale).astype(np.float32)
+    box, slant = outline(draw, scene, array.shape)
+    return array, box.astype(np.float32), slant.astype(np.float32)
 
 
 def one_by_one(render: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -33,7 +33,7 @@ def synthetic(dataset: Dataset) -> Figure:
         for column, axes in enumerate(row):
             index = video.usable[round((column + 0.5) / COLUMNS * len(video.usable))]
             axes.imshow(cv2.resize(video.read(index), (300, 300), interpolation=cv2.INTER_AREA))
-            inset = axes.inset_axes((0.66, 0, 0.34, 0.34), xticks=[], yticks=[])
+            inset = axes.inset_axes((0.66, 0, 0.34, 0.34))
             inset.imshow(dataset.classes.paint(dataset.read_mask(video, index)), interpolation="nearest")
             for frame in (axes, inset):
                 frame.set(xticks=[], yticks=[])

@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table as Listing
 
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
-from suture.compare.preflight import missing_paths, unfit
 from suture.compare.queue import Outcome, devices_of, is_finished, train_all
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
@@ -76,6 +75,8 @@ def compare(
 
 def _look_ahead(runs: Sequence[Planned], file: Path, console: Console) -> None:
     """Tell before the first run starts which would fail; refuse where a path leads nowhere, or no run would be left."""
+    from suture.compare.preflight import missing_paths, unfit  # imports Lightning, which tables do without
+
     missing, refused = missing_paths(runs), unfit(runs)
     told = [f"{listed(names, FEW)}: {sentence}" for sentence, names in refused.items()]
     if missing or (runs and sum(map(len, refused.values())) == len(runs)):

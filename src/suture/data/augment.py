@@ -109,24 +109,28 @@ def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> V
     return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]), about=(x, y))
 
 
-def outline(draw: ViewDraw, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Where a view lies in a scene of this height and width: its tilted box and its slant, in pixels.
+def outline(
+    draw: ViewDraw, scene: tuple[int, ...], shape: tuple[int, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where a view lies in a scene of this height and width: its tilted box and its slant.
 
     The box is the upper left corner and how far the upper side leads to the right and the left side down; the slant is
-    how far the left side leads to the right and the upper side down. A corner may lie outside of the scene: there
-    images show the nearest pixel, and labels are `IGNORE`.
+    how far the left side leads to the right and the upper side down. They are in pixels of the scene, in which angles
+    are true, or of an array of another shape that shows all of it. A corner may lie outside: there images show the
+    nearest pixel, and labels are `IGNORE`.
 
     >>> quarter = ViewDraw(np.array([0, 0, 1, 1]), False, UNCHANGED, degrees=90)
     >>> [side.round().tolist() for side in outline(quarter, (10, 20))]  # from its corner, 20 down and 10 to the left
     [[15.0, -5.0, 0.0, 0.0], [-10.0, 20.0]]
     """
-    size = np.array([shape[1], shape[0]])
+    size = np.array([scene[1], scene[0]])
     corner, sides = draw.box[:2] * size, draw.box[2:] * size
     middle = corner + sides / 2 if draw.about is None else draw.about * size
     right, down = corner - middle
     cos, sin = math.cos(math.radians(draw.degrees)), math.sin(math.radians(draw.degrees))
     turned = middle[0] + cos * right - sin * down, middle[1] + sin * right + cos * down
-    return np.array([*turned, *cos * sides]), np.array([-sin * sides[1], sin * sides[0]])
+    scale = (1.0, 1.0) if shape is None else (shape[1] / scene[1], shape[0] / scene[0])
+    return np.array([*turned, *cos * sides]) * (*scale, *scale), np.array([-sin * sides[1], sin * sides[0]]) * scale
 
 
 class Layer(NamedTuple):
@@ -167,12 +171,10 @@ class Patches(NamedTuple):
 def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates.
 
-    The array shows all of the scene, whose height and width may be others: in these angles are true.
+    The array shows all of the scene, whose height and width may be others.
     """
     height, width = array.shape[:2]
-    scale = width / scene[1], height / scene[0]
-    box, slant = outline(draw, scene)
-    (x, y, w, h), (right, down) = box * (*scale, *scale), slant * scale
+    (x, y, w, h), (right, down) = outline(draw, scene, array.shape)
     leftmost, rightmost = x + min(w, 0) + min(right, 0), x + max(w, 0) + max(right, 0)
     topmost, lowest = y + min(h, 0) + min(down, 0), y + max(h, 0) + max(down, 0)
     left, top = max(int(np.floor(leftmost)) - 1, 0), max(int(np.floor(topmost)) - 1, 0)

@@ -246,11 +246,13 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     """
     if said.get("format") != 1:
         return said
-    said |= {"format": FORMAT}
+    said = said | {"format": FORMAT}
     method = said.get("method") or {}
     train = (method.get("train") or {}) if isinstance(method, Mapping) else None
-    name = method.get("name", DEFAULT_METHOD) if isinstance(method, Mapping) else None
-    if name not in ("strong", "stitch") or not isinstance(train, Mapping):
+    if not isinstance(train, Mapping):  # which is told with all other mistakes
+        return said
+    name = method.get("name", DEFAULT_METHOD)
+    if name not in ("strong", "stitch"):
         return said
     kept = {key: value for key, value in train.items() if key != "tilt" and (key, value) != ("doubt", 0)}
     views = {view: {"tilt": train.get("tilt", 0)} for view in ("augment", "strong")}
