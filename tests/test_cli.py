@@ -1,15 +1,20 @@
 """The command line of the data commands: what is printed, and the exit codes."""
 
 import resource
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from rich.console import Console
 
 from suture.cli import _same_command, main
+from suture.errors import UserError
 
 
 def suture(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -151,16 +156,44 @@ def test_write_fails_where_something_is_wrong_with_the_data(root: Path, monkeypa
     assert (root / "dataset.yaml").exists()
 
 
-def test_ctrl_c_says_how_to_go_on(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_asked_to_end_says_how_to_go_on(
+    number: signal.Signals, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        try:
+            signal.raise_signal(number)
+        finally:
+            if number == signal.SIGTERM:  # a second one, while it ends
+                signal.raise_signal(number)
+
+    before = signal.getsignal(number)
 
     monkeypatch.setattr("suture.data.sources.load_dataset", interrupted)
     spaced = (root / "videos").rename(root / "my videos")
-    assert suture(monkeypatch, "check", str(spaced)) == 130
+    assert suture(monkeypatch, "check", str(spaced)) == 128 + number
+    assert signal.getsignal(number) is before
     assert capsys.readouterr().err.strip() == f"Stopped; to go on: suture check '{spaced}'"
+
+
+def test_an_export_says_what_it_is_doing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes six seconds for the smallest of models."""
+    shown: list[str] = []
+
+    @contextmanager
+    def status(_: Console, what: str) -> Iterator[None]:
+        shown.append(what)
+        yield
+        shown.remove(what)
+
+    def export(*_: object, **__: object) -> None:
+        assert shown == ["Exporting, and comparing with PyTorch …"]
+        raise UserError("Enough.")
+
+    monkeypatch.setattr("suture.cli.err", Console(force_terminal=True))
+    monkeypatch.setattr(Console, "status", status)
+    monkeypatch.setattr("suture.deploy.export.export_run", export)
+    assert suture(monkeypatch, "export", str(tmp_path)) == 2
 
 
 def test_a_prediction_that_was_forced_goes_on_without_force(monkeypatch: pytest.MonkeyPatch) -> None:

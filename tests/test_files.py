@@ -1,11 +1,12 @@
 """YAML files: a mapping, whole, and without a key that occurs twice. JSON files: whole."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from suture.errors import UserError
-from suture.files import read_json, read_yaml
+from suture.files import read_json, read_yaml, write_bytes
 
 
 def test_a_mapping(tmp_path: Path) -> None:
@@ -40,3 +41,20 @@ def test_a_json_file_that_is_cut_off(tmp_path: Path) -> None:
     path.write_text('{"a": 1, "b')
     with pytest.raises(UserError, match=r"a\.json is not valid JSON at line 1, column 10 .*: it is damaged or cut off"):
         read_json(path)
+
+
+def test_what_took_hours_is_on_the_disk_before_it_takes_the_place_of_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sync = tmp_path / "weights", os.fsync
+    path.write_bytes(b"old")
+    seen = []
+
+    def look(file: int) -> None:
+        sync(file)
+        seen.append((path.read_bytes(), Path(f"/proc/self/fd/{file}").read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", look)
+    write_bytes(path, b"new")
+    assert seen == [(b"old", b"new")]
+    assert path.read_bytes() == b"new"

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.text import Text
 from suture import __version__
 from suture.errors import UserError, is_full, what_failed
 from suture.runs.presets import presets
+from suture.runs.signals import end, hearing
 from suture.words import number, reason
 
 # OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
@@ -208,7 +210,7 @@ def train(
     set: Overrides = None,
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
-    with _loading():
+    with _waiting():
         from suture.runs.config import load_config
 
         config = load_config(target, preset, set or [], origin=COMMAND_LINE)  # refuses a mistaken setting
@@ -229,7 +231,7 @@ def train(
 @app.command()
 def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
-    with _loading():
+    with _waiting():
         from suture.report.scores import scores_table
         from suture.runs.run import evaluate_run
 
@@ -254,7 +256,7 @@ def report(
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
 ) -> None:
     """Write one HTML page about runs, and print their scores."""
-    with _loading():
+    with _waiting():
         from suture.report.report import write_report
         from suture.report.scores import scores_table
 
@@ -292,7 +294,7 @@ def export(
     """Write a run's model as ONNX, checked against PyTorch, and its model card."""
     size = _numbers("--frame", frame, "1920x1080") if frame else None
     rect = _numbers("--view", view, "420,0,1080,1080") if view else None
-    with _loading():
+    with _waiting():
         from suture.data.view import View
         from suture.deploy.export import export_run, write_card
 
@@ -301,16 +303,17 @@ def export(
         write_card(run, output, force=force)
         _say(out, f"Card: {output}")
         return
-    done = export_run(
-        run,
-        output,
-        frame=(size[1], size[0]) if size else None,
-        view=View.parse(rect, "--view") if rect else None,
-        dynamic=dynamic,
-        logits=logits,
-        half=fp16,
-        force=force,
-    )
+    with _waiting("Exporting, and comparing with PyTorch"):
+        done = export_run(
+            run,
+            output,
+            frame=(size[1], size[0]) if size else None,
+            view=View.parse(rect, "--view") if rect else None,
+            dynamic=dynamic,
+            logits=logits,
+            half=fp16,
+            force=force,
+        )
     _say(out, f"{done.path}: {done.shape}")
     if not (frame or dynamic):
         _say(out, "It takes frames of that size only, which show the scene alone: for others give --frame and --view.")
@@ -359,7 +362,7 @@ def predict(
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
-    with _loading():
+    with _waiting():
         from suture.deploy.pipeline import Settings, parse_view
         from suture.deploy.predict import predict as predict_inputs
         from suture.deploy.predictor import Predictor
@@ -391,14 +394,16 @@ def compare(
     ] = None,
     list: Annotated[bool, typer.Option("--list", help="Only say which runs there are, and which are done.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Only write the tables of the finished runs.")] = False,
-    collect: Annotated[Path | None, typer.Option(help="Copy the finished runs' small files into this folder.")] = None,
+    collect: Annotated[
+        Path | None, typer.Option(help="Copy each finished run's small files into this folder, as it finishes.")
+    ] = None,
 ) -> None:
     """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""
     if list and file.is_dir():
         raise UserError(f"{file} is a folder, but --list tells of a comparison file: give that, with -o {file}.")
     if only and not list and (tables or file.is_dir()):
         raise UserError(f"--only is {', '.join(only)}, but tables are of all methods: leave it out.")
-    with _loading():
+    with _waiting():
         from suture.compare import compare as comparisons
         from suture.compare.collect import collect as collect_runs
         from suture.compare.plan import read_plan
@@ -407,22 +412,23 @@ def compare(
     if list:
         out.print(comparisons.listing(read_plan(file).only(only or ()), folder))
         return
+    only_tables = tables or file.is_dir()
     outcome = None
-    if tables or file.is_dir():
-        written = comparisons.write_tables(folder, output if file.is_dir() else None)
-        _say(out, f"Tables: {', '.join(map(str, written))}")
-    else:
-        outcome = comparisons.compare(file, output, devices, jobs, minutes, only or (), err)
-    if collect is not None:
+    if not only_tables:
+        outcome = comparisons.compare(file, output, devices, jobs, minutes, only or (), collect, err)
+    if collect is not None:  # before the tables, which can be made again
         copied = collect_runs(folder, collect)
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")
+    if only_tables:
+        written = comparisons.write_tables(folder, output if file.is_dir() else None)
+        _say(out, f"Tables: {', '.join(map(str, written))}")
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 
 
-def _loading() -> AbstractContextManager[Any]:
-    """Around the imports of a command that needs PyTorch, which take seconds: a line on a terminal, none in a log."""
-    return err.status("Loading PyTorch …") if err.is_terminal and _first() else nullcontext()
+def _waiting(what: str = "Loading PyTorch") -> AbstractContextManager[Any]:
+    """Around what takes seconds, such as to import PyTorch: a line on a terminal, none in a log."""
+    return err.status(f"{what} …") if err.is_terminal and _first() else nullcontext()
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:
@@ -463,21 +469,22 @@ def _first() -> bool:
 
 def main() -> None:
     """The command line: a user's mistake, or a file that the system refuses, is one sentence and exit code 2."""
-    try:
-        app()
-    except (UserError, OSError) as error:
-        if "--debug" in sys.argv:
+    with hearing(signal.SIGTERM, end):
+        try:
+            app()
+        except (UserError, OSError) as error:
+            if "--debug" in sys.argv:
+                raise
+            sentence = str(error)
+            if isinstance(error, OSError):
+                mend = "make room" if is_full(error) else "check the path, and whether you may read and write there"
+                sentence = f"{what_failed(error)}: {mend}, then start the same command again."
+            err.print(Text.assemble(("error: ", "red"), sentence), soft_wrap=True)
+            sys.exit(2)
+        except SystemExit as ended:
+            if ended.code in (130, 143):  # Typer's answer to Ctrl-C, and ours to SIGTERM
+                _say(err, f"Stopped; to go on: {_same_command()}")
             raise
-        sentence = str(error)
-        if isinstance(error, OSError):
-            mend = "make room" if is_full(error) else "check the path, and whether you may read and write there"
-            sentence = f"{what_failed(error)}: {mend}, then start the same command again."
-        err.print(Text.assemble(("error: ", "red"), sentence), soft_wrap=True)
-        sys.exit(2)
-    except SystemExit as end:
-        if end.code in (130, 143):  # Typer's answer to Ctrl-C, a training's to SIGTERM
-            _say(err, f"Stopped; to go on: {_same_command()}")
-        raise
 
 
 if __name__ == "__main__":

@@ -46,6 +46,14 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Write hours of work atomically: a power cut leaves the old or the new, and that whole."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a small text file atomically."""
     with replacing(path) as temporary:

@@ -8,6 +8,7 @@ from by_hand import scores
 
 from suture.compare.collect import collect
 from suture.compare.compare import write_tables
+from suture.compare.queue import is_finished
 from suture.errors import UserError
 from suture.files import read_yaml, write_json, write_text
 
@@ -54,6 +55,24 @@ def test_any_other_path_of_the_machine_is_refused(tmp_path: Path, write_run: Wri
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)}, config={"data": data})
     with pytest.raises(UserError, match=r"data.options.exclude is .* a path of this machine"):
         collect(tmp_path, tmp_path / "kept")
+
+
+def test_a_copy_that_is_cut_off_is_not_finished(
+    tmp_path: Path, write_run: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> None:
+        if path.name == "done.json":
+            raise OSError("No space left on device")
+        write_text(path, text)
+
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    with monkeypatch.context() as patch:
+        patch.setattr("suture.compare.collect.write_text", full)
+        with pytest.raises(OSError, match="No space"):
+            collect(tmp_path, tmp_path / "kept")
+    assert not is_finished(tmp_path / "kept", "d__every-10__supervised__seed-0")
+    collect(tmp_path, tmp_path / "kept")
+    assert is_finished(tmp_path / "kept", "d__every-10__supervised__seed-0")
 
 
 def test_nothing_to_keep(tmp_path: Path) -> None:

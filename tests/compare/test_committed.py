@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from suture.compare.compare import write_tables
+from suture.compare.render import latex
+from suture.compare.tables import Cell, Table
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 
 
 @pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/plan.json")))
@@ -27,16 +30,27 @@ def without_pictures(file: Path) -> str:
     return re.sub('base64,[^"]*', "", file.read_bytes().decode("utf-8"))
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@needs_latex
 @pytest.mark.parametrize("folder", ["vocalfolds", "vocalfolds-recipe-views"])
 def test_latex_takes_the_tables(folder: str, tmp_path: Path) -> None:
     """With the packages that their first line names, and nothing else."""
     tables = (RESULTS / folder / "tables.tex").read_text(encoding="utf-8")
-    needs = tables.splitlines()[0].removeprefix("% needs ")
+    typeset(tables, tables.splitlines()[0].removeprefix("% needs "), tmp_path)
+
+
+@needs_latex
+def test_latex_cuts_nothing_off_a_long_table(tmp_path: Path) -> None:
+    rows = [[Cell(f"method {row}"), Cell(f"{row}.00 ± 1.00")] for row in range(70)]
+    tables = latex(Table("long", "long", [], ["Method", "mIoU"], [rows], ["A note."] * 6))
+    typeset(tables, r"\usepackage{booktabs,adjustbox}", tmp_path)
+
+
+def typeset(tables: str, needs: str, tmp_path: Path) -> None:
+    """A paper of these tables alone, in which all fit on their pages."""
     paper = tmp_path / "paper.tex"
     paper.write_text(f"\\documentclass{{article}}\n{needs}\n\\begin{{document}}\n{tables}\\end{{document}}\n", "utf-8")
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", paper.name]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
-    assert "Overfull" not in done.stdout
+    assert not re.search("Overfull|Float too large", done.stdout)
     assert (tmp_path / "paper.pdf").stat().st_size

@@ -166,6 +166,37 @@ def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: P
     assert [row.title for row in board.rows] == ["supervised", "dmt"]
 
 
+def test_each_run_is_kept_as_it_finishes(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that were finished before, and whatever becomes of the tables; what cannot be kept stops nothing."""
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+
+    def lost(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("suture.compare.compare.write_tables", lost)
+        with pytest.raises(KeyboardInterrupt):
+            compare(begun, tmp_path, devices="cpu", only=["supervised"], kept=tmp_path / "kept", console=console)
+    both = [f"made__every-4__supervised__seed-{seed}" for seed in (0, 1)]
+    assert [path.parent.name for path in finished(tmp_path / "kept")] == both
+    assert (tmp_path / "kept" / "plan.json").exists()
+    assert list(json.loads((tmp_path / "kept" / "times.json").read_text())) == both[1:]
+
+    (tmp_path / "file").write_text("")
+    outcome = compare(begun, tmp_path, devices="cpu", only=["dmt"], kept=tmp_path / "file", console=console)
+    assert len(outcome.finished) == 2
+    assert console.export_text().count("not collected: ") == 3, "those of before, then each"
+
+
+def test_a_run_is_not_replaced_by_its_copy(begun: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="where the runs themselves are"):
+        compare(begun, tmp_path, devices="cpu", kept=tmp_path)
+    with pytest.raises(UserError, match="where the runs themselves are"):
+        collect(tmp_path, tmp_path / "runs" / "..")
+    assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_runs_are_sent_to_two_devices(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     """One to each before any has its second, and never more than `jobs` at a time on one."""
@@ -213,7 +244,7 @@ def test_the_command_with_only(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("suture.compare.compare.train_all", interrupted)
+    monkeypatch.setattr("suture.compare.compare.Queue.train", interrupted)
     assert suture(*whole, "--only", "unimatch") == 130
     assert f"to go on: suture compare {begun} -o {tmp_path} --devices cpu --only unimatch\n" in capsys.readouterr().err
 

@@ -1,8 +1,10 @@
-"""The paired differences that docs/results.md states are those of the committed runs."""
+"""The scores and paired differences that docs/results.md states are those of the committed runs."""
 
+import csv
 import io
 import re
 import runpy
+import statistics
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -36,6 +38,27 @@ def test_the_stated_differences_are_those_of_the_runs() -> None:
             found = re.search(rf": {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed)
             assert found, (method, other, score)
             assert re.sub(r"\s+", "", found[1]) == re.sub(r"\s+", "", cell.replace("−", "-")), (method, other, score)
+
+
+SCORED = re.compile(r"^\| (\S+) \| (every 20th|every 10th|all) \| (\d) \| (.*) \|$", re.MULTILINE)
+SETS = [(which, key) for which in ("test", "completion") for key in ("miou", "miou_frames")]
+
+
+def test_the_stated_scores_are_those_of_the_runs() -> None:
+    """Whose means and deviations are rounded once; the committed CSV is held against them elsewhere."""
+    text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    section = text.split("\n## Stitch on the test sequences\n")[1].split("\n## ")[0].replace("**", "")
+    with (ROOT / FOLDER / "runs.csv").open(newline="") as file:
+        runs = list(csv.DictReader(file))
+    rows = SCORED.findall(section)
+    assert len(rows) > 10
+    for method, place, seeds, stated in rows:
+        own = [run for run in runs if (run["method"], run["labelling"]) == (method, PLACES.get(place, place))]
+        for (which, key), cell in zip(SETS, stated.split(" | "), strict=True):
+            values = [100 * float(run[key]) for run in own if run["set"] == which]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            assert cell == (f"{statistics.mean(values):.1f}{spread}" if values else "–"), (method, place, which, key)
+            assert len(values) in (int(seeds), 0)
 
 
 def test_methods_without_a_pair_are_told() -> None:

@@ -85,6 +85,6 @@ def test_runs_are_asked_to_end_before_they_are_killed(tmp_path: Path, monkeypatc
         assert handle.stdout is not None
         assert handle.stdout.readline() == b"ready\n"
     running: Any = SimpleNamespace(running=[SimpleNamespace(handle=handle) for handle in handles])
-    queue._Queue.stop(running)
+    queue.Queue._stop(running)
     assert [handle.returncode for handle in handles] == [-9, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["listens"]

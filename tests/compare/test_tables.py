@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -73,6 +75,8 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     assert "With fewer than three seeds, a difference may be chance." in notes
     assert "fewer than five cases (test has 1, completion has 1)" in notes
     assert "Completion: the unlabelled frames" in notes
+    assert "of all frames, mean over classes; per frame: in each frame over the classes in its ground truth" in notes
+    assert "per frame" not in "\n".join(score_table(board, "primary").notes)
     assert interval_table(board) is None
 
 
@@ -90,6 +94,7 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
     table = score_table(read_results(tmp_path).boards[0])
     assert table.heads == [("", 1), ("Frames used", 2), ("Validation", 3), ("Test", 3), ("Completion", 3)]
     assert table.columns[3:] == ["mIoU", "PA", "PAC"] * 3
+    assert "; PA: the share of pixels that are right; PAC: the share of a class's pixels" in "\n".join(table.notes)
     # What reads the same is equally good, and where all are there is no best.
     assert [row[3:6] for row in texts(table.groups[0])] == [
         ["40.00", "*75.00", "62.50"],
@@ -326,6 +331,17 @@ def test_config_scores_and_stages_are_enough(tmp_path: Path, write_run: Write) -
     assert write_tables(tmp_path, tmp_path / "again")
 
 
+def test_tables_load_neither_networks_nor_methods(tmp_path: Path, write_run: Write) -> None:
+    """Which takes several times as long as to make the tables."""
+    two_methods(write_run)
+    words = "import sys; from pathlib import Path; from suture.compare.compare import write_tables; "
+    words += (
+        "write_tables(Path(sys.argv[1])); print(*{'timm', 'torchvision', 'lightning', 'matplotlib'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", words, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no finished run"):
         write_tables(tmp_path)
@@ -387,6 +403,19 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     assert (float(line["mean"]), float(line["std"]), line["seeds"], line["best"]) == (0.56, 0.0, "2", "1")
     with written["runs.csv"].open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 6 * 2
+
+
+def test_latex_has_plain_characters_alone(tmp_path: Path, write_run: Write) -> None:
+    """Without packages of its own for them, `<>|` are other signs there, and an arrow is an error in older LaTeX."""
+    for seed, weight in enumerate((0.1, 0.2)):
+        settings = {"name": "stitch", "train": {"contrast": weight}}
+        data = {"dataset": "a<b> | 50 % of_c"}
+        write_run(f"d__every-10__stitch__seed-{seed}", {"test": scores(0.5)}, config={"method": settings}, data=data)
+    write_tables(tmp_path)
+    text = (tmp_path / "tables.tex").read_text(encoding="utf-8")
+    assert text.isascii()
+    assert r"a\textless{}b\textgreater{} \textbar{} 50 \% of\_c" in text
+    assert r"method.train.contrast: 0.1 $\to$ 0.2" in text
 
 
 def test_a_terminal_gets_the_columns_it_can_hold_and_the_marks_explained(tmp_path: Path, write_run: Write) -> None:

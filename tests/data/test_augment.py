@@ -453,3 +453,15 @@ def test_restyled_images_have_the_other_s_colours_inside_the_view() -> None:
     assert torch.equal(found[outside], images[outside])
     even = restyle(torch.full((1, 3, 2, 2), 0.5), torch.ones(1, 2, 2, dtype=torch.bool), own[:1] * 0 + 0.5, other[:1])
     assert even.isfinite().all()
+
+
+@pytest.mark.parametrize("level", [0.0, 0.5])
+def test_a_frame_that_shows_nothing_has_no_colours_to_give(level: float) -> None:
+    """Black, or without a signal: in its colours nothing could be seen that is still to be recognised."""
+    generator = torch.Generator().manual_seed(0)
+    image, inside = torch.rand(1, 3, 6, 7, generator=generator), torch.ones(1, 6, 7, dtype=torch.bool)
+    blank = level + 0.004 * torch.rand(1, 3, 6, 7, generator=generator)
+    own, other = color_statistics(image, inside), color_statistics(blank, inside)
+    assert torch.equal(restyle(image, inside, own, other), image)
+    blank[:, 1] = image[:, 1]  # light of one colour is enough
+    assert not torch.equal(restyle(image, inside, own, color_statistics(blank, inside)), image)

@@ -323,6 +323,17 @@ def test_a_class_that_never_occurs(root: Path) -> None:
     assert problem.what == "1 class without a single pixel: clip"
 
 
+def test_masks_of_ignored_pixels_alone_are_fatal(root: Path) -> None:
+    """As where nothing was painted: a training would learn nothing, without a word."""
+    describe(root, classes=CLASSES[1:], unpainted="ignore")
+    for path in masks_of(root):
+        write(path, np.zeros((HEIGHT, WIDTH), np.uint8))
+    problem = only(root, "all-ignored")
+    assert (problem.severity, problem.mend) == ("fatal", mends.IGNORED)
+    write(root / "masks/ann/000.png", ids(0))
+    assert not run(root).fatal
+
+
 def test_classes_in_one_split_only(root: Path) -> None:
     for path in masks_of(root):
         mask = ids(int(path.stem))

@@ -16,7 +16,7 @@ import pytest
 from av.video.reformatter import ColorRange, Colorspace
 
 from suture.data.images import read_image
-from suture.data.video import VideoFile
+from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.errors import UserError
 
 FRAMES = 40
@@ -78,6 +78,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "mpeg2.avi": {"codec": "mpeg2video", "b_frames": 2},
     "motion-jpeg.avi": {"codec": "mjpeg", "pixel_format": "yuvj420p", "b_frames": 0},
     "vp9.webm": {"codec": "libvpx-vp9", "b_frames": 0, "options": {"deadline": "realtime"}},
+    "mpeg2.mpg": {"codec": "mpeg2video", "b_frames": 2},
+    "mpeg1.mpeg": {"codec": "mpeg1video", "b_frames": 2},
+    "b-frames.ts": {},
+    "open-gop.m2ts": {"options": {"x264-params": "open-gop=1:keyint=12:bframes=3:b-adapt=0"}},
+    "mpeg2.mts": {"codec": "mpeg2video", "b_frames": 2},
+    "plain.wmv": {"codec": "wmv2", "b_frames": 0},
     "variable.mp4": {"stamps": np.cumsum(np.random.default_rng(1).integers(5, 90, FRAMES)).tolist()},
     "variable.mkv": {"stamps": np.cumsum(np.random.default_rng(2).integers(5, 90, FRAMES)).tolist()},
 }
@@ -85,6 +91,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_random_access_gives_the_frames_of_the_sequence(tmp_path: Path, name: str) -> None:
+    assert Path(name).suffix in VIDEO_SUFFIXES
     video = VideoFile(write(tmp_path / name, **KINDS[name]))
     in_order = list(video.frames())
     assert len(video) == len(in_order) == FRAMES
@@ -109,6 +116,13 @@ def test_times_and_rate(tmp_path: Path) -> None:
     assert video.fps == pytest.approx((FRAMES - 1) / (stamps[-1] - stamps[0]) * 1000)
     assert VideoFile(write(tmp_path / "b.mp4")).fps == pytest.approx(25)
     assert VideoFile(write(tmp_path / "c.mp4", frames=1)).fps == pytest.approx(25)
+
+
+@pytest.mark.parametrize("name", ["b-frames.ts", "open-gop.m2ts", "mpeg2.mpg"])
+def test_a_broadcast_has_a_clock_that_runs_already(tmp_path: Path, name: str) -> None:
+    """By hours, maybe: an overlay with such times would begin with as long a pause."""
+    times = VideoFile(write(tmp_path / name, **KINDS[name])).times
+    np.testing.assert_allclose(times, np.arange(FRAMES) / 25, atol=1e-3)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -246,7 +260,9 @@ def test_a_fork_reads_although_its_parent_converted_frames_on_many_threads(tmp_p
     assert os.waitpid(child, 0)[1] == 0
 
 
-@pytest.mark.parametrize("name", ["b-frames.mkv", "b-frames.avi", "vp9.webm", "faststart.mp4"])
+@pytest.mark.parametrize(
+    "name", ["b-frames.mkv", "b-frames.avi", "vp9.webm", "faststart.mp4", "mpeg2.mpg", "b-frames.ts"]
+)
 def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str) -> None:
     kind = KINDS.get(name, {"container_options": {"movflags": "faststart"}})
     path = write(tmp_path / name, **kind)

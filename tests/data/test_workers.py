@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 
 import psutil
 import pytest
 
-from suture.data.workers import cores
+from suture.data.workers import cores, start_in_pool
 
 PARENT = """
 import os, time
@@ -33,6 +36,45 @@ def test_a_worker_ends_when_its_parent_is_killed() -> None:
         while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+OUTLIVED = """
+import os, time
+from multiprocessing import get_context
+from suture.data import workers
+
+def work(parent):
+    workers.LAST_STEP = 0.5
+    workers.start_worker(parent)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.1)
+
+if __name__ == "__main__":
+    worker = get_context("fork").Process(target=work, args=(os.getpid(),), daemon=True)
+    worker.start()
+    input()
+"""
+
+
+def test_a_parent_that_ends_does_not_wait_for_ever() -> None:
+    """At its end it asks daemons by SIGTERM to end, and waits for them."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", OUTLIVED], **pipes, text=True) as parent:  # type: ignore[call-overload]
+        assert parent.stdout.readline() == "ready\n"
+        parent.communicate("\n", timeout=120)
+        assert parent.returncode == 0
+
+
+def test_a_pool_of_which_one_process_died_ends_the_others() -> None:
+    """It does so by SIGTERM, and waits for them."""
+    began = time.monotonic()
+    with ProcessPoolExecutor(2, get_context("fork"), start_in_pool, (os.getpid(),)) as pool:
+        busy, dead = pool.submit(time.sleep, 600), pool.submit(os._exit, 1)
+        for future in (busy, dead):
+            with pytest.raises(BrokenProcessPool):
+                future.result()
+    assert time.monotonic() - began < 300
 
 
 def test_processes_share_the_cores_and_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def loss_and_gradient(
     stage.zero_grad()
     torch.manual_seed(0)
     with torch.autocast(stage.device.type, precision, enabled=precision != torch.float32):
-        loss, _ = stage.step(batch)
+        loss = stage.step(batch)[0]
     loss.backward()
     return loss.item(), torch.cat([p.grad.flatten() for p in stage.parameters() if p.grad is not None])
 
@@ -151,6 +151,8 @@ class StageTester:
         for thread in threads:
             thread.join()
         assert all(stage.last_loss == pytest.approx(alone.last_loss.item(), rel=1e-4) for stage in stages)
+        if alone.last_taught is not None:
+            assert all(stage.last_taught == pytest.approx(alone.last_taught.item(), abs=1e-3) for stage in stages)
         for one, a, b in zip(expected, *found, strict=True):
             torch.testing.assert_close((a + b) / 2, one, rtol=1e-3, atol=1e-5)
 

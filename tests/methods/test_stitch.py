@@ -53,7 +53,7 @@ def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
 @pytest.mark.parametrize("off", ["consistency", "propagate", "restyle", "cutmix", "rare"])
 def test_every_part_can_be_left_out(off: str, tiny_job: Callable[..., Job]) -> None:
     stage = begun(tiny_job(), **{off: 0})
-    loss, _ = stage.step(stage.render(stage.draw(WHOLE)))
+    loss = stage.step(stage.render(stage.draw(WHOLE)))[0]
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in stage.parameters() if p.requires_grad)
 
@@ -114,6 +114,7 @@ def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:
                         if sure >= 0.55:
                             loss, kept = loss - predicted[i, label, y, x], kept + 1
     assert 0.05 * pixels < kept < 0.95 * pixels
+    assert total.taught == pytest.approx(kept / pixels)
     torch.testing.assert_close(total.loss / total.weight, supervised + 0.7 * loss / pixels, rtol=1e-4, atol=1e-5)
 
 

@@ -1,6 +1,7 @@
 """A real browser for tests: headless Chromium, driven over its DevTools pipe with the standard library alone."""
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -137,27 +138,33 @@ class Page:
 def browser(profile: Path) -> Iterator[Page]:
     """A browser with a new profile folder, which is ended on the way out."""
     assert CHROMIUM
-    to_browser, send = os.pipe()
-    receive, from_browser = os.pipe()
+    with piped(CHROMIUM, *_OPTIONS, f"--user-data-dir={profile}", "about:blank") as (process, send, receive):
+        yield Page(process, send, receive)
+
+
+@contextmanager
+def piped(*command: str) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
+    """A process that reads from file descriptor 3 and writes to 4, and the other ends of both."""
+    to_process, send = os.pipe()
+    receive, from_process = os.pipe()
 
     def as_three_and_four() -> None:
-        # First away from 3 and 4, in case the pipes have these numbers themselves.
-        commands, answers = os.dup(to_browser), os.dup(from_browser)
-        commands, answers = (os.dup2(fd, 20 + n) for n, fd in enumerate((commands, answers)))
-        os.dup2(commands, 3)
-        os.dup2(answers, 4)
+        # First to free numbers beyond both, in case the pipes have these numbers themselves.
+        reading, writing = (fcntl.fcntl(end, fcntl.F_DUPFD, 5) for end in (to_process, from_process))
+        os.dup2(reading, 3)
+        os.dup2(writing, 4)
 
     process = subprocess.Popen(
-        [CHROMIUM, *_OPTIONS, f"--user-data-dir={profile}", "about:blank"],
+        command,
         preexec_fn=as_three_and_four,
         close_fds=False,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    os.close(to_browser)
-    os.close(from_browser)
+    os.close(to_process)
+    os.close(from_process)
     try:
-        yield Page(process, send, receive)
+        yield process, send, receive
     finally:
         process.terminate()
         try:

@@ -57,7 +57,10 @@ def same(one: Path, other: Path) -> bool:
     assert all(torch.equal(a[name], b[name]) for name in a | b)
     for curve in sorted(one.glob("stages/*/metrics.csv")):
         rows, others = (
-            [(row["step"], row["loss"], row["lr"]) for row in read_curve(folder / curve.relative_to(one))]
+            [
+                (row["step"], row["loss"], row["lr"], row.get("taught"))
+                for row in read_curve(folder / curve.relative_to(one))
+            ]
             for folder in (one, other)
         )
         assert rows == others

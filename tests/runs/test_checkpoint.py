@@ -1,5 +1,7 @@
-"""How often a checkpoint is written."""
+"""How often a checkpoint is written, and where."""
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,18 @@ from torch import nn
 
 from suture.runs import callbacks
 from suture.runs.callbacks import Checkpoint
+from suture.runs.config import Config
+
+
+def test_it_is_written_into_its_folder_alone(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lightning writes into the folder for temporary files first: it may be small, or full, and is another disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    train_quietly(supervised("compute.checkpoint_every=1"), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -104,15 +104,21 @@ def test_a_file_that_cannot_grow_any_more(
     train_quietly(supervised(EVERY_STEP), tmp_path)
 
 
-@pytest.mark.parametrize("kept", [0, 1000])
-def test_a_checkpoint_that_is_cut_off(
-    kept: int, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path, broken: Any
+@pytest.mark.parametrize(
+    "damage", [lambda _: b"", lambda whole: whole[:1000], lambda whole: whole.replace(b"global_step", b"global_st3p")]
+)
+def test_a_checkpoint_that_is_damaged_or_cut_off(
+    damage: Callable[[bytes], bytes],
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    broken: Any,
 ) -> None:
     broken(2, lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train_quietly(supervised(EVERY_STEP), tmp_path)
     checkpoint = tmp_path / "stages/1-train/last.ckpt"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:kept])
+    checkpoint.write_bytes(damage(checkpoint.read_bytes()))
     with pytest.raises(UserError, match=r"last\.ckpt is damaged or cut off, .* remove it to begin the stage again"):
         train_quietly(supervised(EVERY_STEP), tmp_path)
 

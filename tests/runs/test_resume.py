@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -9,22 +10,27 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import psutil
 import pytest
 import torch
 import yaml
+from lightning.pytorch.utilities import CombinedLoader
 from resume_tester import begin, same
 from rich.console import Console
 
 from suture.errors import UserError
 from suture.files import read_json, write_json
 from suture.methods.pseudo import PseudoLabels
+from suture.models.weights import save_model
 from suture.runs.callbacks import Bar, Checkpoint, read_curve
 from suture.runs.config import Config
 from suture.runs.run import train
 
+EITHER_SIGNAL = pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
 BANK = ("method.contrast.keys.mode=bank", "method.contrast.accumulate=2", "method.contrast.ema=0.9")
 
 
@@ -222,24 +228,60 @@ def stopped(
     return stop
 
 
-@pytest.mark.parametrize(("batches", "step"), [(1, None), (2, 1), (3, None), (6, 3), (8, None)])
-def test_sigterm_keeps_all_whole_steps(batches: int, step: int | None, stopped: Callable[..., Stopped]) -> None:
-    """Where half of a step is done, its gradients are in no checkpoint: it is done again. The last ends the stage."""
-    found = stopped(signal.SIGTERM, batches, SystemExit)
-    assert isinstance(found.error, SystemExit)
-    assert found.error.code == 143
-    assert found.step == step
-    assert found.done == (batches == 8)
-
-
-@pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None)])
-def test_ctrl_c_waits_for_the_end_of_the_step_and_keeps_it(
-    batches: int, step: int | None, stopped: Callable[..., Stopped]
+@pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None), (8, None)])
+@EITHER_SIGNAL
+def test_a_signal_waits_for_the_end_of_the_step_and_keeps_it(
+    number: signal.Signals,
+    ends: type[BaseException],
+    batches: int,
+    step: int | None,
+    stopped: Callable[..., Stopped],
 ) -> None:
     """In the last step, the stage is done first."""
-    found = stopped(signal.SIGINT, batches, KeyboardInterrupt)
+    found = stopped(number, batches, ends)
+    assert getattr(found.error, "code", 143) == 143
     assert found.step == step
     assert found.done == (step is None)
+
+
+@EITHER_SIGNAL
+def test_a_signal_while_the_weights_of_a_stage_are_written_waits_for_them(
+    number: signal.Signals,
+    ends: type[BaseException],
+    supervised: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def signalled(*arguments: Any) -> None:
+        signal.raise_signal(number)
+        save_model(*arguments)
+
+    monkeypatch.setattr("suture.runs.fit.save_model", signalled)
+    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 4 steps"
+    assert (tmp_path / "stages/1-train/done.json").exists()
+
+
+def fail_after(number: signal.Signals, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first step hear a signal and fail."""
+
+    def fail(*_: Any) -> None:
+        signal.raise_signal(number)
+        raise RuntimeError(says)
+
+    monkeypatch.setattr(Bar, "on_train_batch_end", fail)
+
+
+@EITHER_SIGNAL
+def test_a_loader_that_died_of_the_signal_is_no_failure(
+    number: signal.Signals,
+    ends: type[BaseException],
+    supervised: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it does when it has not yet begun."""
+    fail_after(number, "DataLoader worker (pid 7) is killed by signal: Terminated. ", monkeypatch)
+    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 0 steps"
 
 
 def test_a_second_ctrl_c_ends_at_once(
@@ -264,14 +306,8 @@ def said_by(config: Config, folder: Path, ends: type[BaseException]) -> str:
     return text.getvalue().splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("number", "step", "ends"),
-    [
-        (number, step, ends)
-        for number, ends in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit))
-        for step in (2, 4)
-    ],
-)
+@EITHER_SIGNAL
+@pytest.mark.parametrize("step", [2, 4])
 def test_who_is_asked_to_end_says_what_is_kept(
     number: signal.Signals,
     step: int,
@@ -287,28 +323,29 @@ def test_who_is_asked_to_end_says_what_is_kept(
     assert (tmp_path / "stages/1-train/best.json").exists() == (step == 4)
 
 
+@pytest.mark.parametrize("place", [(Bar, "on_fit_start"), (CombinedLoader, "__iter__")])
 def test_what_is_kept_is_not_said_before_the_checkpoint_is_read(
-    supervised: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: tuple[type, str], supervised: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Lightning's own tidying fails where its loader has not begun."""
+
     def twice(*_: Any) -> None:
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Bar, "on_fit_start", twice)
+    monkeypatch.setattr(*place, twice)
     assert said_by(supervised(), tmp_path, KeyboardInterrupt) == "stage 1 of 1: train is asked to end"
 
 
-def test_an_error_after_ctrl_c_is_said_as_what_it_is(
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_error_after_a_signal_is_said_as_what_it_is(
+    number: signal.Signals,
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: Any) -> None:
-        signal.raise_signal(signal.SIGINT)
-        raise RuntimeError("CUDA is out of order")
-
-    monkeypatch.setattr(Bar, "on_train_batch_end", fail)
+    fail_after(number, "CUDA is out of order", monkeypatch)
     with pytest.raises(RuntimeError, match="out of order"):
         train_quietly(supervised(), tmp_path)
 
@@ -350,11 +387,21 @@ main()
 """
 
 
-@pytest.mark.parametrize(("times", "step"), [(1, 1), (2, None)])
-def test_ctrl_c_of_a_terminal(times: int, step: int | None, supervised: Callable[..., Config], tmp_path: Path) -> None:
-    """It reaches the loader's processes too: they go on until the training ends, and end with it."""
+@pytest.mark.parametrize(
+    ("number", "times", "step"), [(signal.SIGINT, 1, 2), (signal.SIGINT, 2, None), (signal.SIGTERM, 2, 2)]
+)
+def test_a_signal_to_the_whole_group_of_processes(
+    number: signal.Signals,
+    times: int,
+    step: int | None,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """Of a terminal or a cluster; it reaches the loader's processes too: they go on until the training ends."""
+    config = supervised("compute.workers=2")
     file, folder, said = tmp_path / "config.yaml", tmp_path / "run", tmp_path / "said"
-    file.write_text(yaml.safe_dump(supervised("compute.workers=2").model_dump(mode="json")))
+    file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
     command = [sys.executable, "-c", WAITING, "train", str(file), "-o", str(folder)]
     pipe = subprocess.PIPE
     heard = "\nEnds after this step; Ctrl-C again ends at once.\n"
@@ -362,29 +409,38 @@ def test_ctrl_c_of_a_terminal(times: int, step: int | None, supervised: Callable
         said.open("w") as errors,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True) as training,
     ):
+        assert training.stdin is not None
+        assert training.stdout is not None
+
+        def go_on(stdin: IO[bytes] = training.stdin) -> None:
+            stdin.write(b"\n")
+            stdin.flush()
+
         try:
-            assert training.stdin is not None
-            assert training.stdout is not None
             assert training.stdout.readline() == b"a batch\n"
+            go_on()
+            assert training.stdout.readline() == b"a batch\n"  # one of each loader
             loaders = psutil.Process(training.pid).children()
             assert len(loaders) == 2
-            os.killpg(training.pid, signal.SIGINT)
-            while heard not in said.read_text():
-                time.sleep(0.01)
-            if times == 2:
-                os.killpg(training.pid, signal.SIGINT)
-            else:
-                training.stdin.write(b"\n")  # the step comes to its end
-                training.stdin.flush()
-            assert training.wait() == 130
+            for _ in range(times):
+                os.killpg(training.pid, number)
+                while number == signal.SIGINT and heard not in said.read_text():
+                    time.sleep(0.01)
+            if step:
+                go_on()
+            assert training.wait() == 128 + number
             assert not psutil.wait_procs(loaders, timeout=60)[1]
         finally:
             training.kill()
     assert steps_kept(folder) == step
-    text = said.read_text()
-    assert f"asked to end; kept are {step or 0} steps" in text
-    assert text.count(heard) == 1
-    assert "Traceback" not in text
+    last, how = said.read_text().splitlines()[-2:]
+    assert last == f"stage 1 of 1: train is asked to end; kept are {step or 0} steps"
+    assert how == f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}"
+    assert said.read_text().count(heard) == (number == signal.SIGINT)
+    assert "Traceback" not in said.read_text()
+    train_quietly(config, folder)
+    train_quietly(config, tmp_path / "whole")
+    assert same(tmp_path / "whole", folder)
 
 
 def steps_kept(folder: Path) -> int | None:

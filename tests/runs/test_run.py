@@ -148,6 +148,35 @@ def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
     assert told.endswith(f"; {mends.UNPAINTED}.")
 
 
+def test_classes_that_no_labelled_frame_shows_are_named(
+    dataset: Path, supervised: Callable[..., Config], tmp_path: Path
+) -> None:
+    """`check` looks at all masks, and knows nothing of those that a labelling leaves out."""
+    root, text = tmp_path / "mine", io.StringIO()
+    shutil.copytree(dataset, root)
+    for path in (root / "masks").glob("*__frame_*[048].png"):  # of which every fourth is labelled
+        cv2.imwrite(str(path), np.where(np.arange(64) < 32, 0, 2)[None].repeat(64, 0).astype(np.uint8))
+    train(supervised(f"data.root={root}"), tmp_path / "run", Console(file=text, width=200))
+    assert "No labelled frame shows liver, vessel, instrument-shaft, " in text.getvalue()
+    assert "thread and 2 more: they cannot be learnt." in text.getvalue()
+
+
+def test_labels_that_are_ignored_throughout_are_refused(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The loss would be 0 from the first step to the last."""
+    root = tmp_path / "mine"
+    shutil.copytree(dataset, root)
+    said = yaml.safe_load((root / "dataset.yaml").read_text())
+    said["classes"].append({"name": "void", "value": 250, "ignore": True})
+    (root / "dataset.yaml").write_text(yaml.safe_dump(said))
+    for path in (root / "masks").glob("*.png"):
+        cv2.imwrite(str(path), np.full((64, 64), 250, np.uint8))
+    with pytest.raises(UserError, match="every pixel of the labelled frames is ignored") as caught:
+        train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
+    assert str(caught.value).endswith(f"{mends.IGNORED}.")
+
+
 @pytest.mark.parametrize(
     ("setting", "wrong", "scored"),
     [

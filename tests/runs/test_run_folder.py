@@ -80,6 +80,15 @@ def test_the_curve_has_one_row_per_step(finished: Path) -> None:
     rows = read_curve(finished / "stages/3-contrast/metrics.csv")
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert all(row["images_per_second"] > 0 for row in rows)
+    assert not any("taught" in row for row in rows), "its keys have labels"
+
+
+def test_a_curve_without_the_last_column_or_the_last_row_is_read(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("step,loss,lr,images_per_second\n10,2.5,0.1,8.0\n20,2.")
+    (tmp_path / "new.csv").write_text("step,loss,lr,images_per_second,taught\n10,2.5,0.1,8.0,\n20,2.25,0.1,8.0,0.5\n")
+    first = {"step": 10, "loss": 2.5, "lr": 0.1, "images_per_second": 8.0}
+    assert read_curve(tmp_path / "old.csv") == [first]
+    assert read_curve(tmp_path / "new.csv") == [first, first | {"step": 20, "loss": 2.25, "taught": 0.5}]
 
 
 @pytest.fixture

@@ -13,19 +13,22 @@ from suture.errors import UserError
 from suture.files import read_json, read_yaml, write_json, write_text
 from suture.runs.config import without_folders
 
-KEPT = ("metrics.json", "environment.json", "data.json", "stages/*/done.json", "stages/*/metrics.csv")
+KEPT = ("environment.json", "data.json", "stages/*/done.json", "stages/*/metrics.csv", "metrics.json")
+"""The last one says that a run is finished: a copy that was cut off is none."""
 _ABSOLUTE = re.compile(r"(~|/|[A-Za-z]:[\\/]|\\\\)\S")
 
 
-def collect(folder: Path, out: Path) -> list[str]:
+def collect(folder: Path, out: Path, name: str = "*") -> list[str]:
     """Copy the small files of a comparison's finished runs into `out/runs`, and its plan; give the runs' names.
 
-    Of paths in a config only the last part is kept: where the data lay can tell a patient's name, and the data are
-    known by their hashes. Any other absolute path is an error. `write_tables(out)` makes the tables again.
+    With a `name`, of that run alone. Of paths in a config only the last part is kept: where the data lay can tell a
+    patient's name, and the data are known by their hashes. Any other absolute path is an error. `write_tables(out)`
+    makes the tables again.
     """
-    finished = sorted(path.parent for path in folder.glob("runs/*/metrics.json"))
+    refuse_same(folder, out)
+    finished = sorted(path.parent for path in folder.glob(f"runs/{name}/metrics.json"))
     if not finished:
-        raise UserError(f"{folder} holds no finished run: neither of its folders runs/RUN has a metrics.json.")
+        raise UserError(f"{folder} holds no finished run: none of its folders runs/RUN has a metrics.json.")
     for run in finished:
         target = out / "runs" / run.name
         config = without_folders(read_yaml(run / "config.yaml"))
@@ -35,10 +38,16 @@ def collect(folder: Path, out: Path) -> list[str]:
             if path.suffix == ".json":
                 _refuse_paths(path, read_json(path))
             write_text(target / path.relative_to(run), path.read_text(encoding="utf-8"))
-    for name in (PLAN, TIMES):
-        if (folder / name).exists():
-            write_json(out / name, read_json(folder / name))
+    for file in (PLAN, TIMES):
+        if (folder / file).exists():
+            write_json(out / file, read_json(folder / file))
     return [run.name for run in finished]
+
+
+def refuse_same(folder: Path, out: Path) -> None:
+    """A run whose config is replaced by the copy to keep would not find its data again."""
+    if out.resolve() == folder.resolve():
+        raise UserError(f"--collect is {out}, where the runs themselves are: name another folder for what is kept.")
 
 
 def _refuse_paths(file: Path, value: Any) -> None:

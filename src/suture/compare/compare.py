@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Listing
 
+from suture.compare.collect import collect, refuse_same
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
-from suture.compare.queue import Outcome, devices_of, is_finished, train_all
+from suture.compare.queue import Outcome, Queue, devices_of, is_finished
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
 from suture.compare.sweep import sweep_pictures
@@ -33,11 +34,13 @@ def compare(
     jobs: int = 1,
     minutes: float | None = None,
     only: Collection[str] = (),
+    kept: Path | None = None,
     console: Console | None = None,
 ) -> Outcome:
     """Train every run of a comparison file that is not finished, and write the tables of those that are.
 
-    With `only`, the runs of these methods are trained; plan and tables are of the whole file.
+    With `only`, the runs of these methods are trained; plan and tables are of the whole file. With `kept`, the small
+    files of each run are in that folder as soon as it is finished, whatever becomes of the others.
 
     >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55, only=["dmt"])  # doctest: +SKIP
     """
@@ -48,6 +51,16 @@ def compare(
     chosen = devices_of(devices)
     if jobs < 1:
         raise UserError(f"--jobs is {jobs}, expected 1 or more.")
+    if kept is not None:
+        refuse_same(out, kept)
+
+    def keep(name: str = "*") -> None:
+        try:
+            if kept is not None:
+                collect(out, kept, name)
+        except (UserError, OSError) as error:  # it is there still, and the others go on
+            console.print(f"[red]not collected:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+
     with Run(out).locked():
         refuse_changed(plan, out)
         _look_ahead([run for run in wanted.runs if not is_finished(out, run.name)], file, console)
@@ -55,7 +68,9 @@ def compare(
         if only:
             said = f"Only {listed(list(dict.fromkeys(only)))}: {len(wanted.runs)} of {number(len(plan.runs), 'run')}."
             console.print(said, highlight=False, soft_wrap=True)
-        outcome = train_all(wanted, out, chosen, jobs, minutes, console)
+        if any(is_finished(out, run.name) for run in plan.runs):
+            keep()
+        outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
         # Above the tables, which lack what failed.
         for name, error in outcome.failed.items():
             console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from suture.files import write_json, write_text
 from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, read_record
 from suture.runs.config import relocated
 from suture.runs.record import RUNS_AT_A_TIME
-from suture.runs.signals import hearing
+from suture.runs.signals import end, hearing
 
 TIMES = "times.json"
 """How long each finished run took from start to end, in seconds: what the time left is estimated from."""
@@ -107,31 +107,24 @@ def is_finished(out: Path, name: str) -> bool:
     return (out / "runs" / name / "metrics.json").exists()
 
 
-def train_all(
-    plan: Plan, out: Path, devices: Sequence[Device], jobs: int, minutes: float | None, console: Console
-) -> Outcome:
-    """Train what is not finished yet, `jobs` runs at a time on each device; with `minutes`, no longer than that.
+class Queue:
+    """Runs to train, `jobs` at a time on each device; with `minutes`, no longer than that.
 
-    In the end, also where it is interrupted, what still runs has a few seconds for a checkpoint.
+    `keep` is told the name of each run as it finishes.
     """
-    queue = _Queue(plan, out, devices, jobs, minutes, console)
-    with hearing(signal.SIGTERM, _interrupt):
-        try:
-            return queue.work()
-        finally:
-            queue.stop()
 
-
-def _interrupt(number: int, frame: object) -> None:
-    """End the program by an exception, as Ctrl-C does."""
-    raise SystemExit(128 + number)
-
-
-class _Queue:
     def __init__(
-        self, plan: Plan, out: Path, devices: Sequence[Device], jobs: int, minutes: float | None, console: Console
+        self,
+        plan: Plan,
+        out: Path,
+        devices: Sequence[Device],
+        jobs: int,
+        minutes: float | None,
+        keep: Callable[[str], None],
+        console: Console,
     ) -> None:
         self.out = out
+        self.keep = keep
         self.ends = None if minutes is None else time.monotonic() + 60 * minutes
         self.total = len(plan.runs)
         self.finished = [run.name for run in plan.runs if is_finished(out, run.name)]
@@ -148,7 +141,18 @@ class _Queue:
         self.reasons: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
         self.console = console
 
-    def work(self) -> Outcome:
+    def train(self) -> Outcome:
+        """Train what is not finished yet.
+
+        In the end, also where it is interrupted, what still runs has a few seconds for a checkpoint.
+        """
+        with hearing(signal.SIGTERM, end):
+            try:
+                return self._work()
+            finally:
+                self._stop()
+
+    def _work(self) -> Outcome:
         if self.finished:
             self._say(f"{len(self.finished)} of {self.total} runs are finished already.")
         bar = Progress(
@@ -172,7 +176,7 @@ class _Queue:
                 time.sleep(PAUSE if self.running else 0)
         return Outcome(self.finished, self.failed, self.left)
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """End what still runs; it writes a checkpoint, and goes on from there next time."""
         for process in self.running:
             process.handle.terminate()
@@ -234,6 +238,7 @@ class _Queue:
                 if process.fresh:
                     self.times.add(name, seconds)
                 self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
+                self.keep(name)
             else:
                 self.failed[name] = last_error(process.handle.returncode, process.log, process.log_begins)
                 write_json(self.out / FAILED, self.reasons | self.failed)
@@ -242,7 +247,7 @@ class _Queue:
     def _give_up(self) -> None:
         self.left += [process.run.name for process in self.running] + [run.name for run in self.waiting]
         self.waiting = []
-        self.stop()
+        self._stop()
 
     def _detail(self) -> str:
         failed = [f"{len(self.failed)} failed"] if self.failed else []

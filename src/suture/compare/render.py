@@ -18,10 +18,14 @@ _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
     "±": r"$\pm$",
     "−": "$-$",
     "×": r"$\times$",
     "·": r"$\cdot$",
+    "→": r"$\to$",
     "–": "--",
     "†": r"$\dagger$",
     "‡": r"$\ddagger$",
@@ -43,11 +47,15 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table*` for the packages booktabs and adjustbox, no wider than the page; groups of rows are ruled off."""
+    """A `table*` for the packages booktabs and adjustbox that fits a page with its notes; groups of rows are ruled off.
+
+    Most classes have captions below and leave no space under one that stands above.
+    """
     lines = [r"\begin{table*}", r"\centering", rf"\caption{{{_latex_text(table.title)}}}"]
     lines += [rf"\label{{tab:{re.sub('[^A-Za-z0-9-]+', '-', table.label)}}}"]
     alignment = "".join("r" if right else "l" for right in _right_aligned(table))
-    lines += [r"\begin{adjustbox}{max width=\textwidth}", rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+    lines += [r"\smallskip", r"\begin{adjustbox}{max width=\textwidth, max totalheight=0.8\textheight}"]
+    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
     if table.heads:
         lines.append(_latex_row([rf"\multicolumn{{{span}}}{{c}}{{{_latex_text(head)}}}" for head, span in table.heads]))
         lines.append("".join(rf"\cmidrule(lr){{{first}-{last}}}" for first, last in _spans(table)))

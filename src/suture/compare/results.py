@@ -317,13 +317,20 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
             found = differing(row.runs[0].facts, first.runs[0].facts)
             found += _differing_labels(group.reference.runs[0], row.runs[0])
             for run in row.runs[1:]:
-                other = [*differences(row.runs[0], run), *changed(row.runs[0].settings, run.settings, "method.")[:3]]
+                other = [*differences(row.runs[0], run), *_changed_settings(row.runs[0], run)[:3]]
                 found += [f"in seed {run.place.seed} {line}" for line in other]
             if found:
                 text = "; ".join(found)
                 marks.setdefault(text, _symbol(len(marks)))
                 row.mark = marks[text]
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
+
+
+def _changed_settings(first: Result, other: Result) -> list[str]:
+    """Where those of the method differ; what is written alike is not asked, as that takes seconds to load methods."""
+    if all(first.config.get(key) == other.config.get(key) for key in ("format", "method")):
+        return []
+    return changed(first.settings, other.settings, "method.")
 
 
 def _total(seconds: Iterable[float | None]) -> float | None:

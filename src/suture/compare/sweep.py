@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SWEPT, BESIDE = "#0072b2", "#9aa6b1"
 
@@ -35,6 +37,8 @@ def sweep_pictures(board: Board) -> Iterator[Picture]:
 
 
 def _picture(board: Board, group: Group) -> bytes:
+    from matplotlib.figure import Figure  # which takes a second, and most comparisons sweep nothing
+
     sets = [which for which in board.sets if any(row.values(which, OVERALL, board.primary) for row in group.rows)]
     width = len(sets) * (1.5 + 0.55 * len(group.rows))
     figure = Figure(figsize=(max(4.5, width), 3.4), dpi=150, layout="constrained")
@@ -45,7 +49,7 @@ def _picture(board: Board, group: Group) -> bytes:
     return buffer.getvalue()
 
 
-def _bars(axes: Axes, rows: Sequence[Row], which: str, key: str) -> None:
+def _bars(axes: "Axes", rows: Sequence[Row], which: str, key: str) -> None:
     values = [[100 * value for value in row.values(which, OVERALL, key).values()] for row in rows]
     several = len({row.place.method for row in rows if row.place.point}) > 1
     known = [value for of_row in values for value in of_row]

@@ -17,8 +17,10 @@ from suture.words import listed, number
 
 SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}
 MEANING = {
-    "miou": "mIoU: intersection over union from one confusion matrix of all frames, mean over classes",
-    "miou_frames": "mIoU: in each frame over the classes in its ground truth, then mean over frames",
+    "miou": "intersection over union from one confusion matrix of all frames, mean over classes",
+    "miou_frames": "in each frame over the classes in its ground truth, then mean over frames",
+    "pa": "the share of pixels that are right",
+    "pac": "the share of a class's pixels that are found, mean over classes",
 }
 MINIMUM_CASES = Protocol.minimum_cases
 """With fewer cases there is no interval: so few resample to the same few sets."""
@@ -111,7 +113,7 @@ def score_table(board: Board, detail: Detail = "videos") -> Table:
         heads=heads,
         columns=["Method", *shares, *titles],
         groups=groups,
-        notes=_score_notes(board),
+        notes=_score_notes(board, columns),
     )
 
 
@@ -207,6 +209,7 @@ def pooled_table(board: Board) -> Table | None:
         notes=[
             "Mean of the differences in percent points over all pairs of a labelling and a seed, and its 95 % interval "
             "(Student's t): of these runs on these videos, not of other videos.",
+            _meaning(board, keys),
             *_mark_notes(board),
         ],
     )
@@ -342,7 +345,7 @@ def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str]) 
     return rows
 
 
-def _score_notes(board: Board) -> list[str]:
+def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
     seeds = _distinct(len(row.runs) for row in board.rows)
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
@@ -361,7 +364,7 @@ def _score_notes(board: Board) -> list[str]:
         else ""
     )
     notes = [spread + best]
-    notes.append(f"{MEANING[board.primary]}.")
+    notes.append(_meaning(board, _distinct(column.key for column in columns)))
     said = _distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
     if said:
         notes.append(f"Protocol: {'; '.join(said)}.")
@@ -373,8 +376,17 @@ def _score_notes(board: Board) -> list[str]:
         f"{SETS[which].lower()} has {board.cases(which)}" for which in board.sets if board.cases(which) < MINIMUM_CASES
     ]
     if few:
-        notes.append(f"No interval where a set has fewer than five cases ({', '.join(few)}).")
+        notes.append(
+            f"No interval where a set has fewer than five cases ({', '.join(few)}); a case is an operation or a "
+            "patient, with one video or several."
+        )
     return notes + _mark_notes(board)
+
+
+def _meaning(board: Board, keys: Iterable[str]) -> str:
+    """What scores are, under the names that tables have for them."""
+    names = SCORES | ({} if board.primary == "miou_frames" else {"miou_frames": "per frame"})
+    return "; ".join(f"{names[key]}: {MEANING[key]}" for key in keys) + "."
 
 
 def _mark_notes(board: Board) -> list[str]:

@@ -354,9 +354,17 @@ def color_statistics(images: Tensor, inside: Tensor) -> Tensor:
     return torch.stack([mean, variance.sqrt()], 1)
 
 
+BLANK = 4 / 255
+"""The spread of colours below which a frame shows nothing: it is black, or there was no signal."""
+
+
 def restyle(images: Tensor, inside: Tensor, own: Tensor, other: Tensor) -> Tensor:
-    """Give images, inside the view, other colour statistics in the place of their own (both N 2 3)."""
+    """Give images, inside the view, other colour statistics in the place of their own (both N 2 3).
+
+    Not those of a frame that shows nothing: nor would the image.
+    """
     (mean, spread), (new_mean, new_spread) = own[..., None, None].unbind(1), other[..., None, None].unbind(1)
     least = 1 / 255  # below it there is only noise, which would be blown up
     moved = (images - mean) * (new_spread.clamp(min=least) / spread.clamp(min=least)) + new_mean
-    return torch.where(inside[:, None], moved.clamp(0, 1), images)
+    shows = (new_spread >= BLANK).any(1, keepdim=True)
+    return torch.where(inside[:, None] & shows, moved.clamp(0, 1), images)

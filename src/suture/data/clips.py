@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import unquote
 
 from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
@@ -155,8 +156,16 @@ class Clips:
 
     def _extracted(self, name: str) -> list[Clip]:
         """The videos that an extracted frame may come from."""
-        uploaded = _UPLOADED.fullmatch(name)
-        return self.named(name) or (self.named(uploaded[1]) if uploaded else [])
+        uploaded, found = _UPLOADED.fullmatch(name), self.named(name)
+        if found or not uploaded:
+            return found
+        said = unquote(uploaded[1])
+        return self.named(said) or [clip for clip in self.all if _plain(clip.id) == said]
+
+
+def _plain(name: str) -> str:
+    """A name as Label Studio has it after the upload: no blanks, of marks only these."""
+    return re.sub(r"[^-\w.]", "", name.replace(" ", "_"))
 
 
 def is_prediction(folder: Path, files: Iterable[str]) -> bool:

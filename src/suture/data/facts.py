@@ -17,7 +17,7 @@ from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
-from suture.data.workers import start_worker
+from suture.data.workers import start_in_pool
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -226,7 +226,7 @@ def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) ->
     width = workers
     while left:
         pool = ProcessPoolExecutor(
-            min(width, len(left)), get_context("spawn"), initializer=start_worker, initargs=(os.getpid(),)
+            min(width, len(left)), get_context("spawn"), initializer=start_in_pool, initargs=(os.getpid(),)
         )
         try:
             futures = {pool.submit(function, task): number for number, task in left.items()}

@@ -16,6 +16,9 @@ DRIFTED = (
     "without either"
 )
 UNKNOWN = "add them to the class table, or mend the masks"
+IGNORED = (
+    "look whether the masks are painted, and what classes, `unpainted`, `annotated` and `view` say of their pixels"
+)
 
 
 def on_frame(mask: tuple[int, int], frame: tuple[int, int]) -> str:

@@ -338,6 +338,10 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     names = evidence.dataset.classes.names
     if not any(seen.values()):
         return
+    if seen["train"] == {len(names)}:
+        what = "Every pixel of the masks in train is ignored: there is nothing to learn from"
+        yield Problem("all-ignored", "fatal", 1, what, (), mends.IGNORED)
+        return
     never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
     mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
     yield from _of_classes("class-never", "warning", never, "without a single pixel", mend)

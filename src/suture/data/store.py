@@ -31,7 +31,7 @@ from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
-from suture.data.workers import cores, start_worker
+from suture.data.workers import cores, start_in_pool
 from suture.errors import UserError
 from suture.files import check_format, read_json, write_json
 from suture.words import number
@@ -404,7 +404,7 @@ _work: tuple[Dataset, Mapping[str, Fit], Sequence[_Part]]
 def _start_worker(parent: int, dataset: Dataset, fits: Mapping[str, Fit], parts: Sequence[_Part]) -> None:
     global _work
     _work = dataset, fits, parts
-    start_worker(parent)
+    start_in_pool(parent)
 
 
 def _build_chunk(number: int, first: int, last: int) -> None:

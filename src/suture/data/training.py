@@ -110,6 +110,12 @@ class TrainingFrames:
             return self.pixels.labels(video.id, index)
         return self.pseudo.get(number)
 
+    def shows(self, number: int) -> list[int]:
+        """The classes that the labels of a frame show."""
+        labels = self.labels(number)
+        assert labels is not None
+        return np.flatnonzero(np.bincount(labels.ravel(), minlength=256)[: len(self.classes)]).tolist()
+
     def in_view(self, number: int) -> np.ndarray:
         """0 for pixels in the view, `IGNORE` for the others, uint8; a single 0 where all are, as in most videos."""
         return self._in_view[self.places[number][0].id]

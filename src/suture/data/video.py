@@ -21,7 +21,9 @@ from suture.data.images import MAX_PIXELS
 from suture.data.planes import Colours, parts, sampled
 from suture.errors import UserError
 
-VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm"})
+VIDEO_SUFFIXES = frozenset(
+    {".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv"}
+)
 _UNSAID = (2, 3)
 """The colour matrix of a file that does not say it: unspecified, or the reserved value, which FFmpeg cannot convert."""
 _DEPENDENT = (PictureType.P, PictureType.B)
@@ -72,7 +74,7 @@ class VideoFile:
     @cached_property
     def times(self) -> np.ndarray:
         """When each frame is shown, in seconds."""
-        return self._index.stamps * self._index.time_base
+        return (self._index.stamps - self._index.begins) * self._index.time_base
 
     @property
     def fps(self) -> float:
@@ -138,6 +140,8 @@ class _Index:
     timed: bool
     """Whether frames are recognised by their stamp when they come out of the decoder. H.264 in AVI only knows the order
     in which its frames were coded: they are then counted, always from the beginning."""
+    begins: int
+    """The stamp of second 0: that of the first frame where a file has a clock of its own, as a broadcast does."""
     time_base: float
     nominal_fps: float
     missing: int
@@ -410,12 +414,13 @@ def _read_index(path: Path) -> _Index:
     order = np.argsort(stamps)
     keyed = np.array(keys)[order] & timed
     keyed[0] = True
+    begins = int(stamps.min()) if kind in ("mpeg", "mpegts") else 0
     if "mp4" in kind:
         missing = max(0, promised - packets)
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
-        end, seconds = max(float(stamps.max() * base), len(stamps) / rate), promised / rate or seconds
+        end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), promised / rate or seconds
         missing = round((seconds - end) * rate) if seconds > max(1.05 * end, end + 2) else 0
-    return _Index(stamps[order], np.flatnonzero(keyed), timed, base, rate, missing)
+    return _Index(stamps[order], np.flatnonzero(keyed), timed, begins, base, rate, missing)
 
 
 def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:

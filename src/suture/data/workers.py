@@ -7,6 +7,9 @@ import time
 
 import cv2
 
+LAST_STEP = 30.0
+"""Seconds that a loader's process outlives SIGTERM, by which the parent that ends may have asked it to, too."""
+
 
 def cores(sharing: int = 1) -> int:
     """The cores that this process may use: its part, and at least one, where so many processes share them."""
@@ -14,11 +17,27 @@ def cores(sharing: int = 1) -> int:
     return max(1, here // sharing)
 
 
-def start_worker(parent: int) -> None:
-    """What a process of a pool or a loader does first; `parent` is the process that made it."""
+def start_in_pool(parent: int) -> None:
+    """What a pool's process does first; `parent` is the process that made it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cv2.setNumThreads(1)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def start_worker(parent: int) -> None:
+    """The same for a loader's process, which outlives SIGTERM for a while.
+
+    Where the whole group is asked to end, the parent finishes its step first, for which it needs its workers.
+    """
+    start_in_pool(parent)
+    signal.signal(signal.SIGTERM, _end_later)
+
+
+def _end_later(number: int, frame: object) -> None:
+    timer = threading.Timer(LAST_STEP, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
 
 
 def _die_with(parent: int) -> None:

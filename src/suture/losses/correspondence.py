@@ -26,7 +26,8 @@ def affinity(query: Tensor, key: Tensor, radius: int) -> Tensor:
     """The similarity of every query cell with every key cell at most `radius` rows and columns away, else −∞: B N N."""
     with full_precision(query):
         alike = query.float().flatten(2).mT @ key.float().flatten(2)
-    return alike.masked_fill(_cells_apart(query) > radius, -torch.inf)
+    places = torch.arange(alike.shape[1], device=query.device)
+    return alike.masked_fill_(_apart(places[:, None], places, query.shape[3]) > radius, -torch.inf)
 
 
 def carry(affinity: Tensor, values: Tensor, top: int, temperature: float) -> Tensor:
@@ -51,16 +52,14 @@ def comes_back(affinity: Tensor, grid: Tensor, within: int) -> Tensor:
     """
     there, back = affinity.argmax(2), affinity.argmax(1)
     home = back.gather(1, there)
-    apart = _cells_apart(grid).expand(len(home), -1, -1).gather(2, home[..., None])
-    return (apart.squeeze(2) <= within).unflatten(1, grid.shape[-2:])
+    apart = _apart(home, torch.arange(home.shape[1], device=home.device), grid.shape[-1])
+    return (apart <= within).unflatten(1, grid.shape[-2:])
 
 
-def _cells_apart(grid: Tensor) -> Tensor:
-    """How many rows or columns, whichever is more, lie between any two cells of a grid (… h w): N N."""
-    height, width = grid.shape[-2:]
-    rows = torch.arange(height, device=grid.device).repeat_interleave(width)
-    columns = torch.arange(width, device=grid.device).repeat(height)
-    return torch.maximum((rows[:, None] - rows).abs(), (columns[:, None] - columns).abs())
+def _apart(one: Tensor, other: Tensor, width: int) -> Tensor:
+    """How many rows or columns, whichever is more, lie between cells of a grid so wide, given by their numbers."""
+    (row, column), (to_row, to_column) = ((n // width, n % width) for n in (one.int(), other.int()))
+    return torch.maximum((row - to_row).abs_(), (column - to_column).abs_())
 
 
 def to_cells(labels: Tensor, classes: int, cell: int) -> Tensor:

@@ -77,8 +77,10 @@ class SemiSupervised(Stage):
         """The frames at unlabelled places of a step."""
         return [self.unlabelled_order[step * self.unlabelled_batch + place] for place in places]
 
-    def weighted_sum(self, *terms: tuple[float | Tensor, Total]) -> Total:
+    def weighted_sum(self, *terms: tuple[float | Tensor, Total], learnt: Tensor, in_view: Tensor) -> Total:
         """Σ weight · mean of terms that are means over different pixels.
+
+        `learnt` are the unlabelled pixels that are learnt from, of those `in_view`; both B H W, bool.
 
         `training_step` divides a loss by its weight summed over all processes, and one weight cannot serve several
         terms. So each term is divided by its own global count here, and the processes' weights add up to 1: the sum
@@ -86,4 +88,5 @@ class SemiSupervised(Stage):
         """
         means = [weight * term.loss / all_sum(term.weight.float()).clamp(min=1e-12) for weight, term in terms]
         total = torch.stack(means).sum()
-        return Total(total, torch.full_like(total, 1 / self.job.world))
+        pixels, seen = all_sum(torch.stack([(learnt & in_view).sum(), in_view.sum()]))
+        return Total(total, torch.full_like(total, 1 / self.job.world), pixels / seen.clamp(min=1))

@@ -90,6 +90,8 @@ class Total(NamedTuple):
 
     loss: Tensor
     weight: Tensor
+    taught: Tensor | None = None
+    """The share of all processes' unlabelled pixels that it learns from, where a stage chooses among them."""
 
 
 @dataclass
@@ -131,6 +133,10 @@ class Stage(L.LightningModule, ABC):
     """The method that does the same with labelled frames alone, if this stage cannot do without unlabelled ones."""
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
+    last_loss: Tensor
+    """Of the last step."""
+    last_taught: Tensor | None = None
+    """What share of the unlabelled pixels that step learnt from; None in a stage that does not say."""
 
     def __init__(
         self, name: str, settings: TrainingSettings, *, start_from: str | None = None, key: str | None = None
@@ -296,11 +302,12 @@ class Stage(L.LightningModule, ABC):
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         replayed = self.captured(batch) if self.captured else None
         self.replayed = replayed is not None
-        loss, self.last_loss = replayed or self.step(batch)
+        loss, self.last_loss, *taught = replayed or self.step(batch)
+        self.last_taught = taught[0] if taught else None
         return loss
 
-    def step(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """The loss to descend, and the same for people to read."""
+    def step(self, batch: Any) -> tuple[Tensor, ...]:
+        """The loss to descend, and the same for people to read; and what share of unlabelled pixels it learns from."""
         try:
             total = self.loss(batch)
         except ValueError as error:
@@ -313,7 +320,8 @@ class Stage(L.LightningModule, ABC):
             ) from error
         # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
         count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
-        return total.loss * (self.job.world / count), all_sum(total.loss.detach()) / count
+        loss, shown = total.loss * (self.job.world / count), all_sum(total.loss.detach()) / count
+        return (loss, shown) if total.taught is None else (loss, shown, total.taught)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         if self.captured and self.replayed:

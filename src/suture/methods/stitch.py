@@ -6,6 +6,7 @@ and what is handed on. Before the student learns it, the true labels of the near
 carried over along the correspondence of the teacher's features, and the two opinions are joined.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -37,6 +38,8 @@ from suture.settings import Settings
 
 CELL = 8
 """Pixels: features on a finer grid are pooled to it, because every cell is compared with every other."""
+CELLS = 8192
+"""Of one frame, at most: memory grows with their square."""
 
 
 class CorrespondenceSettings(Settings):
@@ -122,6 +125,18 @@ class StitchViews(NamedTuple):
     neighbours: Neighbours | None
 
 
+def cell_side(size: tuple[int, int], stride: int) -> int:
+    """Pixels of a cell's side, in frames of height × width and with features of this stride.
+
+    >>> cell_side((512, 640), 8), cell_side((1024, 1280), 8), cell_side((64, 64), 16)
+    (8, 16, 16)
+    """
+    side = max(CELL, stride)
+    while math.prod(-(-length // side) for length in size) > CELLS:
+        side *= 2
+    return side
+
+
 class Stitch(SemiSupervised):
     """L = L_labelled + consistency · L_unlabelled."""
 
@@ -134,7 +149,7 @@ class Stitch(SemiSupervised):
         length = super().prepare()
         self.views = StrongViews(self, self.settings)
         self.around = LabelledNeighbours(self.job.frames, self.job.shots)
-        self.cell = max(CELL, self.segmenter.stride)
+        self.cell = cell_side(self.job.size, self.segmenter.stride)
         return length
 
     def begin(self, job: Job) -> None:
@@ -146,7 +161,7 @@ class Stitch(SemiSupervised):
     def draw(self, part: Part) -> StitchBatch:
         s, step, frames = self.settings, part.step, self.job.frames
         own, everyone = self.unlabelled_places(part.own), self.unlabelled_places(part.all)
-        cases = frames.cases[self.unlabelled_numbers(step, everyone)]
+        cases = self.views.cases[self.unlabelled_numbers(step, everyone)]
         numbers = self.unlabelled_numbers(step, own)
         draws, donors, boxes = [], [], []
         for place in own:
@@ -189,10 +204,13 @@ class Stitch(SemiSupervised):
         target, sure = (cut_mix(x, batch.patched, self.job.rank) for x in self.teach(batch))
         logits = self.segmenter(torch.cat([batch.images, batch.strong]))
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
+        learnt = sure >= s.confidence
         return self.weighted_sum(
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
             # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
-            (s.consistency, Total(*cross_entropy(unlabelled, target, sure >= s.confidence))),
+            (s.consistency, Total(*cross_entropy(unlabelled, target, learnt))),
+            learnt=learnt,
+            in_view=target != IGNORE,
         )
 
     @torch.no_grad()

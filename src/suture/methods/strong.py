@@ -95,15 +95,9 @@ class StrongViews:
         """The labelled frames that show each class, of those classes that some frame shows."""
         showing: dict[int, list[int]] = {}
         for number in self.frames.labelled.tolist():
-            counts = np.bincount(self._labels(number).ravel(), minlength=256)[: len(self.frames.classes)]
-            for shown in np.flatnonzero(counts).tolist():
+            for shown in self.frames.shows(number):
                 showing.setdefault(shown, []).append(number)
         return showing
-
-    def _labels(self, number: int) -> np.ndarray:
-        labels = self.frames.labels(number)
-        assert labels is not None
-        return labels
 
     def turn(self, step: int, place: int) -> tuple[int, int | None]:
         """The frame at a place of a step, and the class for whose sake it is there."""
@@ -123,7 +117,8 @@ class StrongViews:
             strong = rng.random() < s.strong_labelled
             draw = draw_view(rng, s.strong if strong else s.augment)
             if shown is not None:
-                labels = self._labels(number)
+                labels = self.frames.labels(number)
+                assert labels is not None
                 # By one number each: pairs of rows and columns, as of argwhere, take several times as long to find.
                 row, column = divmod(int(rng.choice(np.flatnonzero(labels == shown))), labels.shape[1])
                 draw = move_onto(draw, (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0], rng)

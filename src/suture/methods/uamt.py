@@ -102,9 +102,12 @@ class UncertaintyAware(SemiSupervised):
         target = self.stochastic_pass(unlabelled)
         mean = reduce(torch.add, (self.stochastic_pass(unlabelled) for _ in range(s.passes))) / s.passes
         limit = (s.threshold + (1 - s.threshold) * risen) * math.log(target.shape[1])
-        certain = (entropy(mean) < limit) & (in_view != IGNORE)
+        inside = in_view != IGNORE
+        certain = (entropy(mean) < limit) & inside
         consistency = Total(*certain_consistency(student.float().softmax(1), target, certain))
-        return self.weighted_sum((1.0, supervised), (s.consistency * risen, consistency))
+        return self.weighted_sum(
+            (1.0, supervised), (s.consistency * risen, consistency), learnt=certain, in_view=inside
+        )
 
     def stochastic_pass(self, images: Tensor) -> Tensor:
         """The teacher's probabilities of noisy images: each call drops other units."""

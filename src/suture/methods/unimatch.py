@@ -112,7 +112,8 @@ class WeakToStrong(SemiSupervised):
 
         limit = self.settings.confidence
         sure, target = self.average(weak).float().softmax(1).max(1)
-        target = target.where(in_view != IGNORE, IGNORE)
+        inside = in_view != IGNORE
+        target = target.where(inside, IGNORE)
         mixed = [self.cut_mix(views, boxes) for views, boxes in zip(batch.strong, batch.boxes, strict=True)]
         features = self.segmenter.features(torch.cat(mixed), batch.channels.flatten(0, 1))
         predicted = self.segmenter.classify(features, weak.shape[-2:]).chunk(2)
@@ -121,7 +122,9 @@ class WeakToStrong(SemiSupervised):
             Total(*cross_entropy(logits, self.cut_mix(target, boxes), self.cut_mix(sure, boxes) >= limit))
             for logits, boxes in zip(predicted, batch.boxes, strict=True)
         )
-        return self.weighted_sum((1 / 2, supervised), (1 / 4, first), (1 / 4, second))
+        return self.weighted_sum(
+            (1 / 2, supervised), (1 / 4, first), (1 / 4, second), learnt=sure >= limit, in_view=inside
+        )
 
     def cut_mix(self, x: Tensor, boxes: Tensor) -> Tensor:
         """Put the patches of other samples into images or what belongs to them."""

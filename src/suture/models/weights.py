@@ -9,7 +9,7 @@ from typing import Any
 from safetensors.torch import save
 
 from suture.errors import UserError
-from suture.files import check_format, read_json, replacing, write_json
+from suture.files import check_format, read_json, write_bytes, write_json
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
 from suture.records import ModelRecord, refuse_misshapen
@@ -73,9 +73,8 @@ def save_model(segmenter: Segmenter, path: Path, metadata: Mapping[str, str] | N
     >>> same = load_model(Path("model.safetensors"), segmenter.describe())  # doctest: +SKIP
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in segmenter.state_dict().items()}
-    with replacing(path) as temporary:
-        # Not save_file: its files are for the owner only, and its errors hide a full disk.
-        temporary.write_bytes(save(tensors, dict(metadata or {})))
+    # Not save_file: its files are for the owner only, and its errors hide a full disk.
+    write_bytes(path, save(tensors, dict(metadata or {})))
 
 
 def load_model(path: Path, description: Mapping[str, Any]) -> Segmenter:

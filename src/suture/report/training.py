@@ -7,7 +7,12 @@ from markupsafe import Markup
 from suture.report.charts import Series, line_chart
 from suture.report.context import Context
 
-_CURVES = {"loss": "loss", "lr": "learning rate", "images_per_second": "images per second"}
+_CURVES = {
+    "loss": "loss",
+    "taught": "share of unlabelled pixels learnt from",
+    "lr": "learning rate",
+    "images_per_second": "images per second",
+}
 """What a stage writes down at every few steps."""
 
 
@@ -22,15 +27,11 @@ def training_section(context: Context) -> dict[str, Any]:
 
 
 def _charts(context: Context, key: str, title: str) -> list[tuple[str, Markup]]:
-    """A chart per stage, with the curve of every run that has the stage."""
-    names = dict.fromkeys(stage.name for run in context.runs for stage in run.stages if stage.curve)
-    charts = []
-    for name in names:
-        series = [
-            Series(run.name, number, [row["step"] for row in stage.curve], [row[key] for row in stage.curve])
-            for number, run in enumerate(context.runs)
-            for stage in run.stages
-            if stage.name == name and stage.curve
-        ]
-        charts.append((name, line_chart(name, series, "step", title)))
-    return charts
+    """A chart per stage, with the curve of every run that has it."""
+    charts: dict[str, list[Series]] = {}
+    for number, run in enumerate(context.runs):
+        for stage in run.stages:
+            if rows := [row for row in stage.curve if key in row]:
+                series = Series(run.name, number, [row["step"] for row in rows], [row[key] for row in rows])
+                charts.setdefault(stage.name, []).append(series)
+    return [(name, line_chart(name, series, "step", title)) for name, series in charts.items()]

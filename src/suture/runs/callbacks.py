@@ -1,31 +1,34 @@
 """What watches a training stage: the checkpoint that survives a kill, the guard against NaN, the curve, the bar."""
 
 import csv
+import io
 import math
 import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.plugins import TorchCheckpointIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from suture.errors import UserError
-from suture.files import replacing
+from suture.files import replacing, write_bytes
 from suture.methods.stage import Stage
-from suture.runs.signals import hearing
+from suture.runs.signals import ended_by, hearing
 from suture.words import time_left
 
 LONGEST = 60.0
 """Seconds of work that a kill may cost, where steps are slow."""
-COLUMNS = ("step", "loss", "lr", "images_per_second")
+COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
+"""Of `metrics.csv`; the last is the share of unlabelled pixels that a step learns from, in stages that say it."""
 
 
 class Checkpoint(Callback):
@@ -39,10 +42,8 @@ class Checkpoint(Callback):
         self.every = every
         self.kept: int | None = None
         """Steps that need not be done again, once they are known."""
-        self.interrupted = False
-        """Whether Ctrl-C was heard: the step that is being done is the last one."""
-        self.terminated = False
-        """Whether SIGTERM was heard in the stage's last step, so that the stage comes to its end first."""
+        self.asked: int | None = None
+        """The signal that asked for an end (SIGTERM, Ctrl-C): the step that is being done is the last one."""
         self._when = 0.0
         self._began = time.perf_counter()
         self._earlier = 0.0
@@ -58,19 +59,22 @@ class Checkpoint(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._earlier = state_dict["seconds"]
 
-    def hearing_interrupts(self) -> AbstractContextManager[None]:
-        """Within, the first Ctrl-C waits for the step's end and says so; the second, Python's own, ends at once."""
-        own = signal.default_int_handler
-        if signal.getsignal(signal.SIGINT) is not own:  # where Ctrl-C is ignored, or somebody else's, it stays so
-            return nullcontext()
+    @contextmanager
+    def hearing_signals(self) -> Iterator[None]:
+        """Within, SIGTERM and Ctrl-C wait for the step's end; Ctrl-C says so, and a second one ends at once."""
 
         def hear(number: int, frame: object) -> None:
-            self.interrupted = True
-            signal.signal(signal.SIGINT, own)
-            with suppress(OSError):  # straight to stderr: the console may be in the middle of a line
-                os.write(2, b"\nEnds after this step; Ctrl-C again ends at once.\n")
+            if number == signal.SIGINT == self.asked:
+                raise KeyboardInterrupt
+            self.asked = number
+            if number == signal.SIGINT:
+                with suppress(OSError):  # straight to stderr: the console may be in the middle of a line
+                    os.write(2, b"\nEnds after this step; Ctrl-C again ends at once.\n")
 
-        return hearing(signal.SIGINT, hear)
+        # Where Ctrl-C is ignored, or somebody else's, it stays so.
+        own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with hearing(signal.SIGTERM, hear), hearing(signal.SIGINT, hear) if own else nullcontext():
+            yield
 
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
         self.kept, self._when = trainer.global_step, time.monotonic()
@@ -82,39 +86,24 @@ class Checkpoint(Callback):
 
     def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
         # At the start of a batch all of the loop's counters agree; at its end Lightning has not yet counted it.
-        step, interrupted = trainer.global_step, self.interrupted  # read once: Ctrl-C may come between any two lines
+        step, asked = trainer.global_step, self.asked  # read once: a signal may come between any two lines
         if batch_idx % stage.settings.accumulate:
             return
-        if step != self.kept and (interrupted or self._due(trainer)):
+        if step != self.kept and (asked or self._due(trainer)):
             refuse_nan(stage, self.path, weights=True)
-            if trainer.is_global_zero:
-                self._save(trainer)
-            else:
-                trainer.save_checkpoint(self.path)  # writes nothing here, but every process has to take part
+            trainer.save_checkpoint(self.path)  # the first process writes, but every one has to take part
             self.kept, self._when = step, time.monotonic()
-        if interrupted:
-            raise KeyboardInterrupt
+        if asked:
+            raise ended_by(asked)
 
-    def on_train_epoch_end(self, trainer: L.Trainer, stage: Any) -> None:
-        # All steps are done: a stage is one epoch to Lightning, which would now end the training and keep none of them.
-        if trainer.received_sigterm and trainer.world_size == 1:
-            self.terminated = True
-            trainer._signal_connector.received_sigterm = False
 
-    def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
-        # A cluster says SIGTERM before it takes the machine away. Lightning then stops after a batch, if a loader's
-        # process that heard it too does not end the training first, wherever it is.
-        step, batches = trainer.global_step, trainer.fit_loop.epoch_loop.batch_progress.current
-        if not trainer.received_sigterm or trainer.world_size > 1 or not 0 < step < stage.total_steps:
-            return
-        whole = batches.ready == batches.completed and batches.completed % stage.settings.accumulate == 0
-        if whole and math.isfinite(float(stage.last_loss)) and _finite(stage):
-            self._save(trainer)
-            self.kept = step
+class PlainCheckpoints(TorchCheckpointIO):
+    """Made beside the old one: Lightning makes them in the folder for temporary files, and moves them from there."""
 
-    def _save(self, trainer: L.Trainer) -> None:
-        with replacing(self.path) as temporary:
-            trainer.save_checkpoint(temporary)
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        content = io.BytesIO()  # PyTorch's own errors hide a full disk
+        torch.save(checkpoint, content)
+        write_bytes(Path(path), content.getbuffer())
 
 
 def refuse_nan(stage: Stage, checkpoint: Path, weights: bool = False) -> None:
@@ -174,6 +163,8 @@ class Curve(Callback):
             "lr": self._lr,
             "images_per_second": round((step - at) * stage.settings.batch / max(now - began, 1e-9), 2),
         }
+        if stage.last_taught is not None:
+            row["taught"] = round(float(stage.last_taught), 4)
         if trainer.is_global_zero:
             with self.path.open("a", newline="") as file:
                 csv.DictWriter(file, COLUMNS).writerow(row)
@@ -189,7 +180,8 @@ def read_curve(path: Path) -> list[dict[str, float]]:
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             try:
-                rows.append({key: int(row[key]) if key == "step" else float(row[key]) for key in COLUMNS})
+                said = [key for key in COLUMNS if key != "taught" or row.get(key)]
+                rows.append({key: int(row[key]) if key == "step" else float(row[key]) for key in said})
             except (TypeError, ValueError):
                 continue
     return rows

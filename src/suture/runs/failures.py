@@ -30,7 +30,7 @@ def explained(folder: Path) -> Iterator[None]:
             raise
         raise UserError(_message(error)) from error
     except RuntimeError as error:
-        if "DataLoader worker" not in str(error) or _of_worker(error):
+        if not lost_loader(error):
             raise
         raise UserError(
             "A loader process was killed, probably for lack of memory or of shared memory (/dev/shm): lower "
@@ -38,7 +38,12 @@ def explained(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _of_worker(error: Exception) -> bool:
+def lost_loader(error: BaseException) -> bool:
+    """Whether an error says that a loader's process is gone, by no error of its own."""
+    return "DataLoader worker" in str(error) and not _of_worker(error)
+
+
+def _of_worker(error: BaseException) -> bool:
     """Whether an error happened in a loader worker: its text is then the worker's whole traceback."""
     return str(error).startswith("Caught ")
 

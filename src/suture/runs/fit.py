@@ -7,6 +7,7 @@ import importlib
 import signal
 import time
 import zipfile
+import zlib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
+from suture.data import mends
 from suture.data.check import as_check_says
 from suture.data.dataset import WrongMask
 from suture.data.shots import shots_of_frames
@@ -33,12 +35,15 @@ from suture.records import ClockRecord, ShotsRecord, read_record
 from suture.runs.best import Best
 from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
 from suture.runs.config import Config, LoggerSettings
+from suture.runs.failures import lost_loader
 from suture.runs.processes import Processes
 from suture.runs.session import Session
+from suture.runs.signals import ended_by
+from suture.words import listed
 
 AnyStage = Stage | PseudoLabels
-TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a training that was asked to end, as a shell says it."""
+_NAMED = 6
+"""Classes that a sentence names."""
 
 
 def starting_segmenter(config: Config, classes: int, processes: Processes) -> Segmenter:
@@ -94,7 +99,31 @@ def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
         store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
     except WrongMask as error:
         raise as_check_says(dataset, list(labelling), error) from error
-    return TrainingFrames(dataset, labelling, store)
+    frames = TrainingFrames(dataset, labelling, store)
+    _say_unseen(session, frames)
+    return frames
+
+
+def _say_unseen(session: Session, frames: TrainingFrames) -> None:
+    """Name the classes that no labelled frame shows; refuse to learn from frames that show none."""
+    unseen = dict(enumerate(frames.classes.names))
+    for number in frames.labelled.tolist():
+        for shown in frames.shows(number):
+            unseen.pop(shown, None)
+        if not unseen:
+            return
+    if len(unseen) == len(frames.classes):
+        raise UserError(
+            f"{session.opened.dataset.root}: every pixel of the labelled frames is ignored, so that there is nothing "
+            f"to learn from: {mends.IGNORED}."
+        )
+    they = "they" if len(unseen) > 1 else "it"
+    session.console.print(
+        f"No labelled frame shows {listed(list(unseen.values()), _NAMED)}: {they} cannot be learnt.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _shots(session: Session, frames: TrainingFrames) -> list[int]:
@@ -184,7 +213,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         torch.cuda.reset_peak_memory_stats()
     stage.begin(job)
     best = _best(session, stage, folder)
-    trainer = L.Trainer(
+    trainer = _Trainer(
         max_steps=stage.total_steps,
         max_epochs=-1,
         accumulate_grad_batches=stage.settings.accumulate,
@@ -204,36 +233,64 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         **processes.trainer_options(compute),
     )
     begun = processes.agreed(checkpoint.exists())
-    if begun and not zipfile.is_zipfile(checkpoint):
+    if begun and not _whole(checkpoint):
         raise UserError(
             f"{checkpoint} is damaged or cut off, so that no training can go on from it: put back a whole copy, or "
             "remove it to begin the stage again."
         )
-    try:
-        # Several processes would have to agree on the step to stop at: there Ctrl-C ends at once.
-        with saving.hearing_interrupts() if processes.world == 1 else nullcontext():
+    # Several processes would have to agree on the step to stop at: there a signal ends at once.
+    with saving.hearing_signals() if processes.world == 1 else nullcontext():
+        try:
             trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
-    except (SystemExit, RuntimeError) as error:  # Lightning's ends; or a loader's process heard SIGTERM first
-        interrupted = isinstance(error.__context__, KeyboardInterrupt)
-        if not (interrupted or trainer.received_sigterm):
-            raise
-        _say_end(session, title, saving.kept)
-        raise KeyboardInterrupt if interrupted else SystemExit(TERMINATED) from error
-    stage.end()
-    refuse_nan(stage, checkpoint, weights=True)
-    if processes.first:
-        segmenter = stage.outcome()
-        outcome: dict[str, Any] = {"loss": float(stage.last_loss), "peak_memory": memory_peak()}
-        if best:
-            outcome["best"] = best.take(segmenter)
-        save_model(segmenter, folder / "weights.safetensors")
-        outcome["seconds"] = round(saving.seconds, 3)
-        write_json(folder / "done.json", stage.facts() | outcome)
-        checkpoint.unlink(missing_ok=True)
-    processes.wait()
-    if saving.interrupted or saving.terminated or trainer.received_sigterm:  # in the last step
+        except (SystemExit, RuntimeError) as error:
+            # Lightning makes another error of Ctrl-C; and a loader's process may have heard a signal too, before it was
+            # told not to.
+            interrupted = isinstance(error.__context__, KeyboardInterrupt)
+            asked = signal.SIGINT if interrupted else _asked(saving, trainer)
+            if not asked or not (interrupted or isinstance(error, SystemExit) or lost_loader(error)):
+                raise
+            _say_end(session, title, saving.kept)
+            raise ended_by(asked) from error
+        stage.end()
+        refuse_nan(stage, checkpoint, weights=True)
+        if processes.first:
+            segmenter = stage.outcome()
+            outcome: dict[str, Any] = {"loss": float(stage.last_loss), "peak_memory": memory_peak()}
+            if best:
+                outcome["best"] = best.take(segmenter)
+            save_model(segmenter, folder / "weights.safetensors")
+            outcome["seconds"] = round(saving.seconds, 3)
+            write_json(folder / "done.json", stage.facts() | outcome)
+            checkpoint.unlink(missing_ok=True)
+        processes.wait()
+    if asked := _asked(saving, trainer):  # in the last step
         _say_end(session, title, stage.total_steps)
-        raise KeyboardInterrupt if saving.interrupted else SystemExit(TERMINATED)
+        raise ended_by(asked)
+
+
+def _whole(checkpoint: Path) -> bool:
+    """Whether all of a checkpoint is what was written: every part of it has its sum."""
+    try:
+        with zipfile.ZipFile(checkpoint) as parts:
+            return parts.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):  # by which byte is another one
+        return False
+
+
+class _Trainer(L.Trainer):
+    """Of one process, `Checkpoint` chooses where SIGTERM ends it: Lightning would keep nothing of a stage's last step.
+
+    A part of a step would be lost too, with all steps since the last checkpoint.
+    """
+
+    @property
+    def received_sigterm(self) -> bool:
+        return self.world_size > 1 and super().received_sigterm
+
+
+def _asked(saving: Checkpoint, trainer: L.Trainer) -> int | None:
+    """The signal that asked a training to end."""
+    return saving.asked or (signal.SIGTERM if trainer.received_sigterm else None)
 
 
 def _say_end(session: Session, title: str, kept: int | None) -> None:

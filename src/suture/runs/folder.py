@@ -8,21 +8,22 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
 from suture.deploy.inputs import training_view
-from suture.deploy.networks import TRAINED_ON
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, remove_leftovers, write_json, write_text
-from suture.models.segmenter import Segmenter
-from suture.models.weights import Model
 from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
+
+if TYPE_CHECKING:  # imports torch, which a folder's small files do without
+    from suture.models.segmenter import Segmenter
+    from suture.models.weights import Model
 
 
 def default_folder(config: Config) -> Path:
@@ -57,11 +58,13 @@ class Run:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
         return self.folder / "stages" / f"{number}-{name}"
 
-    def model(self) -> Model:
+    def model(self) -> "Model":
         """The finished model, with its class table and size."""
+        from suture.models.weights import Model
+
         return Model.load(self.folder)
 
-    def segmenter(self) -> Segmenter:
+    def segmenter(self) -> "Segmenter":
         """The finished model's network."""
         return self.model().segmenter
 
@@ -136,8 +139,11 @@ class Run:
                 "restore the data to go on, or give another folder."
             )
 
-    def write_model(self, segmenter: Segmenter, dataset: Dataset, size: tuple[int, int]) -> None:
+    def write_model(self, segmenter: "Segmenter", dataset: Dataset, size: tuple[int, int]) -> None:
         """Write the finished model, and all that a predictor needs to use it."""
+        from suture.deploy.networks import TRAINED_ON
+        from suture.models.weights import Model
+
         classes = dataset.classes
         noted = json.dumps({"dataset": dataset.name, "view": training_view(dataset.split("train"))})
         Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: noted})

@@ -13,6 +13,7 @@ from lightning.fabric.plugins.environments import LightningEnvironment, SLURMEnv
 from lightning.pytorch.strategies import DDPStrategy
 
 from suture.errors import UserError
+from suture.runs.callbacks import PlainCheckpoints
 from suture.runs.config import ComputeSettings
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Processes:
             "precision": precision,
             "benchmark": cuda,
             # Who we are is settled already: Lightning shall neither look for a cluster nor requeue its jobs.
-            "plugins": [TorchElasticEnvironment() if self.world > 1 else LightningEnvironment()],
+            "plugins": [TorchElasticEnvironment() if self.world > 1 else LightningEnvironment(), PlainCheckpoints()],
         }
         if self.world > 1:
             # With synchronised batch norm every process has the same buffers: sending those of the first one at every

@@ -6,18 +6,19 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 import suture
 from suture.data.dataset import Dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
-from suture.models.segmenter import Segmenter
 from suture.models.weight_files import is_file
-from suture.models.weights import fingerprint
 from suture.runs.config import Config, ModelSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from suture.models.segmenter import Segmenter
 
 PACKAGES = (
     "torch",
@@ -33,7 +34,7 @@ RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
 """The environment variable in which `suture compare` tells a run how many at most share its device."""
 
 
-def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: Segmenter) -> dict[str, Any]:
+def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "Segmenter") -> dict[str, Any]:
     """Every video with case, split, frame count, view and SHA-256, every labelled frame with its mask's; no paths.
 
     And what the encoder of `start` was filled with: by name, hash, and the origin and licence that the config states.
@@ -64,11 +65,13 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: S
     }
 
 
-def _weights(model: ModelSettings, start: Segmenter) -> dict[str, Any] | None:
+def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:
     if model.weights is None:
         return None
     stated = {"origin": model.origin, "licence": model.licence}
     if is_file(model.weights):
+        from suture.models.weights import fingerprint
+
         return fingerprint(Path(model.weights)) | stated
     digest = hashlib.sha256()
     for name, tensor in sorted(start.backbone.encoder.state_dict().items()):
@@ -76,8 +79,10 @@ def _weights(model: ModelSettings, start: Segmenter) -> dict[str, Any] | None:
     return {"hub": model.weights, "sha256": digest.hexdigest()} | stated
 
 
-def environment(device: torch.device, precision: str) -> dict[str, Any]:
+def environment(device: "torch.device", precision: str) -> dict[str, Any]:
     """Versions, commit and device, and how many runs share it, as far as that is known."""
+    import torch
+
     sharing = os.environ.get(RUNS_AT_A_TIME)
     return {
         "suture": suture.__version__,

@@ -255,7 +255,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     for note in [*dataset.notes, *left_out]:
         session.console.print(note, markup=False, highlight=False, soft_wrap=True)
     session.console.print(
-        f"{dataset.name}: {len(videos)} training videos of {number(cases, 'case')}, {frames} frames, "
+        f"{dataset.name}: {number(len(videos), 'training video')} of {number(cases, 'case')}, {frames} frames, "
         f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
         f"{config.method['name']}, seed {config.seed}: {' → '.join(stage.name for stage in stages)}",
         highlight=False,

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 
 @contextmanager
@@ -17,3 +18,14 @@ def hearing(number: signal.Signals, handler: Callable[[int, object], None]) -> I
         yield
     finally:
         signal.signal(number, before)
+
+
+def ended_by(number: int) -> BaseException:
+    """What ends a program that a signal asked to end; the exit code is the one that a shell gives."""
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def end(number: int, frame: object) -> NoReturn:
+    """End the program by an exception; asked once is enough."""
+    signal.signal(number, signal.SIG_IGN)
+    raise ended_by(number)

@@ -169,6 +169,14 @@ def test_in_a_dataset(root: Path, place: str, name: str, video: str, index: int)
     assert int(dataset.read_mask(dataset[video], index).sum()) == 12
 
 
+@pytest.mark.parametrize("name", ["Fall_2_Übung_links", "Fall_2_%C3%9Cbung_links", "Fall 2 Übung (links)"])
+def test_blanks_and_brackets_that_label_studio_takes_away(root: Path, name: str) -> None:
+    (root / "videos/b").rename(root / "videos/Fall 2 Übung (links)")
+    write(root / "coco.json", content(("grasper", SQUARE), name=f"images/cb0618f6-{name}__frame_000001.png"))
+    write_file(root, "coco.json")
+    assert load_dataset(root)["Fall 2 Übung (links)"].with_mask == [1]
+
+
 def test_category_ids_as_values(root: Path) -> None:
     write(root / "coco.json", content(("grasper", SQUARE)))
     write_file(root, "coco.json", classes=[{"name": "tool", "value": [10, 11]}])

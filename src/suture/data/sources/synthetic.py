@@ -23,7 +23,7 @@ from rich.progress import Progress
 from suture.data.labelling import frame_name
 from suture.data.render import Image, render_video
 from suture.data.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
-from suture.data.workers import start_worker
+from suture.data.workers import start_in_pool
 from suture.errors import UserError
 from suture.files import write_json, write_text
 
@@ -148,7 +148,7 @@ def _write_videos(
                     advance(1)
             return
         context = get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(videos)), context, start_worker, (os.getpid(),)) as pool:
+        with ProcessPoolExecutor(min(workers, len(videos)), context, start_in_pool, (os.getpid(),)) as pool:
             jobs = {pool.submit(_write_whole_video, folder, video, container): video for video in videos}
             try:
                 for job in as_completed(jobs):
