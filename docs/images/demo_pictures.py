@@ -58,6 +58,9 @@ def report_pictures(report: Path, untrue: Path, profile: Path) -> None:
         for file, section, height in shots:
             page.open(file, 1280, height)
             page.run("document.querySelectorAll('#footage details').forEach(one => one.open = true)")
+            page.run(
+                "[...document.querySelectorAll('#predictions button')].find(b => b.innerText === 'median')?.click()"
+            )
             page.run(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
             name = {"footage": "without-truth"}.get(section, section)
             page.screenshot(HERE / f"report-{name}.png")
