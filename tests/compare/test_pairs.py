@@ -1,4 +1,4 @@
-"""The scores and paired differences that docs/results.md states are those of the committed runs."""
+"""The scores and paired differences that docs/results.md and the README state are those of the committed runs."""
 
 import csv
 import io
@@ -45,20 +45,56 @@ SETS = [(which, key) for which in ("test", "completion") for key in ("miou", "mi
 
 
 def test_the_stated_scores_are_those_of_the_runs() -> None:
-    """Whose means and deviations are rounded once; the committed CSV is held against them elsewhere."""
     text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
     section = text.split("\n## Stitch on the test sequences\n")[1].split("\n## ")[0].replace("**", "")
-    with (ROOT / FOLDER / "runs.csv").open(newline="") as file:
-        runs = list(csv.DictReader(file))
     rows = SCORED.findall(section)
     assert len(rows) > 10
     for method, place, seeds, stated in rows:
-        own = [run for run in runs if (run["method"], run["labelling"]) == (method, PLACES.get(place, place))]
         for (which, key), cell in zip(SETS, stated.split(" | "), strict=True):
-            values = [100 * float(run[key]) for run in own if run["set"] == which]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            assert cell == (f"{statistics.mean(values):.1f}{spread}" if values else "–"), (method, place, which, key)
+            values = scores(method, PLACES.get(place, place), which, key)
+            assert cell == mean_and_spread(values), (method, place, which, key)
             assert len(values) in (int(seeds), 0)
+
+
+FRONT = re.compile(r"^\| (.+?)((?: \| (?:–|[\d.]+ ± [\d.]+)){4}) \|$", re.MULTILINE)
+NAMES = {"PGV-CL": "pgvcl", "DMT": "dmt", "UniMatch V2": "unimatch", "PixPro": "pixpro", "UA-MT": "uamt"}
+COLUMNS = [(place, which) for which in ("test", "completion") for place in ("every-20", "every-10")]
+
+
+def test_so_are_those_of_the_readme() -> None:
+    rows = FRONT.findall((ROOT / "README.md").read_text(encoding="utf-8").replace("**", ""))
+    assert len(rows) > 5
+    for title, stated in rows:
+        name = title.split(" (")[0].replace(", upright", "-upright")
+        everything = name.startswith("all 314 labels")
+        method = "all-labels" if everything else NAMES.get(name, name)
+        seeds = 3 if "3 seeds" in title else 5
+        for (place, which), cell in zip(COLUMNS, stated.split(" | ")[1:], strict=True):
+            values = scores(method, "all" if everything else place, which, "miou")
+            assert cell == mean_and_spread(values), (title, place, which)
+            assert len(values) in (seeds, 0), title
+
+
+@cache
+def committed() -> list[dict[str, str]]:
+    with (ROOT / FOLDER / "runs.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def scores(method: str, labelling: str, which: str, key: str) -> list[float]:
+    """Of each seed, in per cent: from the committed CSV, which is held against the runs elsewhere."""
+    wanted = (method, labelling, which)
+    return [100 * float(run[key]) for run in committed() if (run["method"], run["labelling"], run["set"]) == wanted]
+
+
+def mean_and_spread(values: list[float]) -> str:
+    """Rounded once.
+
+    >>> mean_and_spread([80.0, 81.0]), mean_and_spread([80.04]), mean_and_spread([])
+    ('80.5 ± 0.7', '80.0', '–')
+    """
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}" if values else "–"
 
 
 def test_methods_without_a_pair_are_told() -> None:
