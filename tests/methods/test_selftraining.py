@@ -68,7 +68,7 @@ def test_overfits_a_few_frames_and_learns_its_own_labels(tiny_job: Build, fit: A
     job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32))
     before = train_accuracy(job.segmenter, job)
     shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
-    pretrain, pseudo, train = stages(pretrain={"steps": 40, **shared}, train={"steps": 20, **shared})
+    pretrain, pseudo, train = stages(pretrain={"steps": 80, **shared}, train={"steps": 40, **shared})
     fit(pretrain, job)
     pseudo.run(job)
     pseudo.load(job)

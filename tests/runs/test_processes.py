@@ -107,7 +107,7 @@ def test_two_processes_end_with_the_weights_of_one(both: Any, mode: str) -> None
     expected, found = (read_tensors(folder[mode] / "model.safetensors") for folder in (one, two))
     for name, tensor in expected.items():
         torch.testing.assert_close(
-            found[name], tensor, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+            found[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
         )
     moved = max(float((expected[name] - first[name]).abs().max()) for name in expected if name.endswith("weight"))
     assert moved > 1e-3
