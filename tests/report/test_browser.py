@@ -9,7 +9,7 @@ from browser import piped
 
 def test_the_pipes_arrive_whatever_numbers_are_taken() -> None:
     with ExitStack() as held:
-        for _ in range(40):
+        for _ in range(20):
             with piped("sh", "-c", "cat <&3 >&4") as (_, send, receive):
                 os.write(send, b"there")
                 assert select.select([receive], [], [], 30)[0], "no answer"
