@@ -9,12 +9,14 @@ from typing import Any
 
 import cv2
 import pytest
+import torch
 import yaml
 
 from suture.errors import UserError
 from suture.files import read_json
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, load_config
+from suture.runs.record import environment
 from suture.runs.run import Run, evaluate_run
 
 
@@ -68,6 +70,17 @@ def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
     assert model["segmenter"].keys() >= {"architecture", "encoder", "classes", "mean", "std"}
     assert [one["name"] for one in model["classes"]][:2] == ["background-tissue", "liver"]
     assert Run(finished).segmenter().classes == 10
+
+
+def test_the_device_says_whether_a_service_computes_for_several_processes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GPU")
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert environment(torch.device("cuda"), "bf16")["device"] == "GPU"
+    (tmp_path / "control").touch()
+    assert environment(torch.device("cuda"), "bf16")["device"] == "GPU with MPS"
+    assert "MPS" not in environment(torch.device("cpu"), "32")["device"]
 
 
 def test_the_resolved_config_repeats_the_run(finished: Path) -> None:

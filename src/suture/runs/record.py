@@ -89,13 +89,18 @@ def environment(device: "torch.device", precision: str) -> dict[str, Any]:
         "commit": commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "device": torch.cuda.get_device_name(device)
+        "device": torch.cuda.get_device_name(device) + (" with MPS" if _mps() else "")
         if device.type == "cuda"
         else f"{device.type} ({platform.machine()})",
         "runs_at_a_time": int(sharing) if sharing else None,
         "threads": torch.get_num_threads(),
         "precision": precision,
     }
+
+
+def _mps() -> bool:
+    """Whether NVIDIA's multi-process service computes for several processes at once instead of in turns."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
 
 
 def commit() -> str | None:
