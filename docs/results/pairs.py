@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from suture.compare.results import read_results, t_interval
+from suture.compare.results import Results, read_results, t_interval
 from suture.errors import UserError
 
 NAMES = {"val": "validation", "test": "new videos", "completion": "completion"}
@@ -39,6 +39,25 @@ def told(apart: list[float]) -> str:
     return f"{np.mean(apart):+6.1f} {interval}  {sum(one > 0 for one in apart)} of {len(apart)}  ({each})"
 
 
+def compared(found: Results, method: str, other: str) -> str:
+    """What is printed; nothing where the two have no pair."""
+    runs = {run.place: dict(scores(run.metrics)) for board in found.boards for run in board.runs}
+    apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for place, ours in runs.items():
+        same = place._replace(method=other)
+        theirs = runs.get(same) or runs.get(same._replace(labelling="all"), {})
+        if place.method == method:
+            for name in ours.keys() & theirs.keys():
+                for where in (place.labelling, "all"):
+                    apart[name][where].append(ours[name] - theirs[name])
+    lines = []
+    for name, by_labelling in sorted(apart.items()):
+        lines.append(f"{method} − {other}: {name}")
+        for where, values in sorted(by_labelling.items(), key=lambda one: one[0] == "all"):
+            lines.append(f"  {where:10s} {told(values)}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", type=Path)
@@ -46,24 +65,12 @@ def main() -> None:
     options.add_argument("other")
     said = options.parse_args()
     try:
-        found = read_results(said.folder)
+        text = compared(read_results(said.folder), said.method, said.other)
     except UserError as error:
         options.error(str(error))
-    runs = {run.place: dict(scores(run.metrics)) for board in found.boards for run in board.runs}
-    apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for place, ours in runs.items():
-        same = place._replace(method=said.other)
-        theirs = runs.get(same) or runs.get(same._replace(labelling="all"), {})
-        if place.method == said.method:
-            for name in ours.keys() & theirs.keys():
-                for where in (place.labelling, "all"):
-                    apart[name][where].append(ours[name] - theirs[name])
-    if not apart:
+    if not text:
         options.error(f"{said.folder} has no dataset, labelling and seed of both {said.method} and {said.other}")
-    for name, by_labelling in sorted(apart.items()):
-        print(f"{said.method} − {said.other}: {name}")
-        for where, values in sorted(by_labelling.items(), key=lambda one: one[0] == "all"):
-            print(f"  {where:10s} {told(values)}")
+    print(text)
 
 
 if __name__ == "__main__":
