@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table as Listing
 
 from suture.compare.collect import collect, refuse_same
+from suture.compare.pictures import pictures
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
 from suture.compare.queue import Outcome, Queue, devices_of, is_finished
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
-from suture.compare.sweep import sweep_pictures
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
 from suture.files import replacing, write_text
@@ -128,22 +128,22 @@ def print_scores(board: Board, console: Console) -> None:
 
 
 def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
-    """Write the tables of all finished runs in a folder: Markdown, LaTeX, CSV, pictures of sweeps, and one page.
+    """Write the tables of all finished runs in a folder: Markdown, LaTeX, CSV, pictures, and one page.
 
     Each run's config.yaml, metrics.json and stages/*/done.json are enough, so collected results can be tabulated again.
     """
     out = out or folder
     results = read_results(folder)
     remarks = _remarks(results)
-    sections, pictures = [], []
+    sections, drawn = [], []
     for board in results.boards:
-        of_board = list(sweep_pictures(board))
+        of_board = list(pictures(board))
         sections.append(Section(board.title, tables_of(board), {one.caption: one.png for one in of_board}))
-        pictures += of_board
+        drawn += of_board
     tables = [table for section in sections for table in section.tables]
     text = [f"## {results.title}\n", *(f"{remark}\n" for remark in remarks), *map(markdown, tables)]
     texts = {
-        "tables.md": "\n".join([*text, *(f"![{one.caption}]({one.name}.png)\n" for one in pictures)]),
+        "tables.md": "\n".join([*text, *(f"![{one.caption}]({one.name}.png)\n" for one in drawn)]),
         "tables.tex": "\n".join(
             ["% needs \\usepackage{booktabs,adjustbox}", *(f"% {said}" for said in remarks), *map(latex, tables)]
         ),
@@ -153,10 +153,10 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     }
     for name, content in texts.items():
         write_text(out / name, content)
-    for one in pictures:
+    for one in drawn:
         with replacing(out / f"{one.name}.png") as temporary:
             temporary.write_bytes(one.png)
-    return [out / name for name in (*texts, *(f"{one.name}.png" for one in pictures))]
+    return [out / name for name in (*texts, *(f"{one.name}.png" for one in drawn))]
 
 
 def _remarks(results: Results) -> list[str]:

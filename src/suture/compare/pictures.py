@@ -1,0 +1,137 @@
+"""Pictures of a comparison: the seeds of every method; of a sweep, a bar per point and one for each method beside."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SWEPT, BESIDE = "#0072b2", "#9aa6b1"
+LABELLINGS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#9aa6b1", "D"))
+"""Colour and shape; more labellings than that begin anew."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG with a name for its file and what it shows."""
+
+    name: str
+    caption: str
+    png: bytes
+
+
+def pictures(board: Board) -> Iterator[Picture]:
+    """A picture for each labelling in which something is swept; one of all methods where nothing is."""
+    swept = [group for group in board.groups if any(row.place.point and _scored(board, [row]) for row in group.rows)]
+    for group in swept:
+        yield Picture(
+            f"sweep-{board.dataset}-{group.labelling}",
+            f"{board.title}, {group.labelling}: mean, standard deviation and each seed of the points of the sweep "
+            "(blue) and of methods that are not swept (grey). The axes do not begin at zero.",
+            _sweep(board, group),
+        )
+    if not swept and _scored(board, board.rows):
+        yield Picture(
+            f"scores-{board.dataset}",
+            f"{board.title}: each seed of every method, and a line at the mean of several. The axes do not begin at "
+            "zero.",
+            _scores(board),
+        )
+
+
+def _scored(board: Board, rows: Sequence[Row]) -> list[str]:
+    """The sets of which one of the rows has scores."""
+    return [which for which in board.sets if any(row.values(which, OVERALL, board.primary) for row in rows)]
+
+
+def _scores(board: Board) -> bytes:
+    from matplotlib.figure import Figure  # here and below: loading it takes a second, and most commands draw nothing
+
+    sets = _scored(board, board.rows)
+    methods = list(dict.fromkeys(row.place.method for row in board.rows))
+    size = (1.8 + 3.6 * len(sets), 1.1 + len(methods) * (0.14 + 0.1 * len(board.groups)))
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets), sharey=True)), sets, strict=True):
+        _dots(axes, board, methods, which)
+    for label in figure.axes[0].get_yticklabels():
+        label.set_fontweight("bold" if label.get_text() == board.proposed else "normal")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=4, fontsize=8, frameon=False)
+    return _png(figure)
+
+
+def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> None:
+    step = 0.75 / len(board.groups)
+    rows = {name: [row for row in board.rows if row.place.method == name] for name in methods}
+    for number, group in enumerate(board.groups):
+        color, shape = LABELLINGS[number % len(LABELLINGS)]
+        axes.plot([], [], shape, color=color, markersize=4, label=f"{group.labelling} ({group.rows[0].labelled})")
+        for row in group.rows:
+            values = [100 * value for value in row.values(which, OVERALL, board.primary).values()]
+            if values:
+                beside = rows[row.place.method]
+                at = methods.index(row.place.method) + step * (beside.index(row) - (len(beside) - 1) / 2)
+                axes.plot(values, [at] * len(values), shape, color=color, markersize=3.5, alpha=0.55, markeredgewidth=0)
+                if len(values) > 1:
+                    axes.vlines(np.mean(values), at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)
+    axes.set_yticks(range(len(methods)), methods, fontsize=8)
+    axes.set_ylim(len(methods) - 0.5, -0.5)  # in the order of the tables
+    axes.set_xlabel("mIoU (%)", fontsize=8)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_title(SETS[which], fontsize=9)
+    axes.grid(axis="x", color="#e3e7ea", linewidth=0.8)
+    axes.hlines(np.arange(len(methods) - 1) + 0.5, 0, 1, "#eef1f3", linewidth=0.8, transform=axes.get_yaxis_transform())
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _sweep(board: Board, group: Group) -> bytes:
+    from matplotlib.figure import Figure
+
+    sets = _scored(board, group.rows)
+    width = len(sets) * (1.5 + 0.55 * len(group.rows))
+    figure = Figure(figsize=(max(4.5, width), 3.4), dpi=150, layout="constrained")
+    for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets))), sets, strict=True):
+        _bars(axes, group.rows, which, board.primary)
+    return _png(figure)
+
+
+def _png(figure: "Figure") -> bytes:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _bars(axes: "Axes", rows: Sequence[Row], which: str, key: str) -> None:
+    values = [[100 * value for value in row.values(which, OVERALL, key).values()] for row in rows]
+    several = len({row.place.method for row in rows if row.place.point}) > 1
+    known = [value for of_row in values for value in of_row]
+    low, high = min(known), max(known)
+    # Differences are small: the axis does not begin at zero, and says so.
+    bottom = np.floor(low - max(1.0, 0.5 * (high - low)))
+    for place, (row, of_row) in enumerate(zip(rows, values, strict=True)):
+        if not of_row:
+            continue
+        mean, deviation = mean_and_deviation(of_row)
+        top = max(mean + (deviation or 0), *of_row)
+        high = max(high, top)
+        color = SWEPT if row.place.point else BESIDE
+        axes.bar(place, mean - bottom, 0.7, bottom, color=color, yerr=deviation, capsize=3, ecolor="#222")
+        axes.plot([place + 0.15] * len(of_row), of_row, ".", color="#222", markersize=3)
+        axes.annotate(
+            f"{mean:.1f}{row.mark}", (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8
+        )
+    names = [row.title if several or not row.place.point else row.place.point for row in rows]
+    axes.set_xticks(range(len(rows)), names, rotation=35, ha="right", fontsize=8)
+    axes.set_ylim(bottom, high + 0.15 * (high - bottom))
+    axes.set_ylabel(f"mIoU (%), from {bottom:g}", fontsize=8)
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set_title(SETS[which], fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
