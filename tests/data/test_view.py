@@ -224,6 +224,12 @@ def test_refuses_what_is_no_view(value: object) -> None:
         View.parse(value, "dataset.yaml")
 
 
+@pytest.mark.parametrize("circle", [[0.5, 0.5, 0.5], [200, 40, 30], [30, 40, 0]])
+def test_refuses_a_circle_that_shows_nothing_of_the_rectangle(circle: list[float]) -> None:
+    with pytest.raises(UserError, match=r"the circle .* shows nothing of the view \[4, 5, 60, 70\]"):
+        View.parse({"rect": [4, 5, 60, 70], "circle": circle}, "dataset.yaml")
+
+
 def test_a_view_is_cut_to_its_frame() -> None:
     assert View(4, 2, 100, 100).within(20, 10) == View(4, 2, 16, 8)
     with pytest.raises(UserError, match="outside its frames of 20×10"):

@@ -1,5 +1,6 @@
 """The view: the part of a frame that shows the scene. Black border, menus and overlays lie outside."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,13 @@ class View:
         x, y, width, height = (int(number) for number in rect)
         if x < 0 or y < 0 or width < 1 or height < 1:
             raise UserError(f"{where}: the view {list(rect)!r} is empty or begins outside the frame.")
+        if circle is not None:
+            cx, cy, radius = map(float, circle)
+            if math.hypot(cx - min(max(cx, x), x + width), cy - min(max(cy, y), y + height)) >= radius:
+                raise UserError(
+                    f"{where}: the circle {list(circle)!r} (centre x, centre y, radius) shows nothing of the view "
+                    f"{list(rect)!r}: all three are pixels of the frame."
+                )
         return View(x, y, width, height, tuple(map(float, circle)) if circle else None)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
