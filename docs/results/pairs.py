@@ -25,7 +25,11 @@ def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Every score of a run with its name, in percent."""
     for which, found in metrics.items():
         rows = [(title, found["overall"].get(key)) for key, title in OVERALL.items()]
-        rows += [(f"IoU of {name}", row["iou"]) for name, row in found["classes"].items()]
+        classes = {name: row["iou"] for name, row in found["classes"].items() if row["iou"] is not None}
+        rows += [(f"IoU of {name}", value) for name, value in classes.items()]
+        if len(classes) > 1:  # what one class decides, and what the others say
+            rest = {name: np.mean([classes[other] for other in classes if other != name]) for name in classes}
+            rows += [(f"mIoU without {name}", float(value)) for name, value in rest.items()]
         rows += [(f"mIoU of {name}", row["miou"]) for name, row in found["videos"].items()]
         for name, value in rows:
             if value is not None:

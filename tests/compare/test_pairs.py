@@ -108,6 +108,6 @@ def test_methods_without_a_pair_are_told() -> None:
     assert "no dataset, labelling and seed of both stitch and nothing" in done.stderr
 
 
-@pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU of seq4"])
+@pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU without pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
     assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice")

@@ -224,10 +224,10 @@ def test_refuses_what_is_no_view(value: object) -> None:
         View.parse(value, "dataset.yaml")
 
 
-@pytest.mark.parametrize("circle", [[0.5, 0.5, 0.5], [200, 40, 30], [30, 40, 0]])
+@pytest.mark.parametrize("circle", [[0.5, 0.5, 0.5], [200, 40, 30], [30, 40, 0], [30, 40, float("nan")]])
 def test_refuses_a_circle_that_shows_nothing_of_the_rectangle(circle: list[float]) -> None:
-    with pytest.raises(UserError, match=r"the circle .* shows nothing of the view \[4, 5, 60, 70\]"):
-        View.parse({"rect": [4, 5, 60, 70], "circle": circle}, "dataset.yaml")
+    with pytest.raises(UserError, match=r"the circle .* shows next to nothing of the view \[0, 0, 60, 70\]"):
+        View.parse({"rect": [0, 0, 60, 70], "circle": circle}, "dataset.yaml")
 
 
 def test_a_view_is_cut_to_its_frame() -> None:

@@ -78,6 +78,7 @@ def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> Non
                 beside = rows[row.place.method]
                 at = methods.index(row.place.method) + step * (beside.index(row) - (len(beside) - 1) / 2)
                 axes.plot(values, [at] * len(values), shape, color=color, markersize=3.5, alpha=0.55, markeredgewidth=0)
+                axes.annotate(row.mark, (max(values), at), (3, -1), textcoords="offset points", fontsize=8)
                 if len(values) > 1:
                     axes.vlines(np.mean(values), at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)
     axes.set_yticks(range(len(methods)), methods, fontsize=8)

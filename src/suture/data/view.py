@@ -1,6 +1,5 @@
 """The view: the part of a frame that shows the scene. Black border, menus and overlays lie outside."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,8 @@ import numpy as np
 
 from suture.errors import UserError
 
+_SHOWN = 0.01
+"""A circle that shows less of its rectangle is a mistake."""
 _STILL = 16
 """A pixel whose brightness varies by less shows a menu, or a scene at rest."""
 
@@ -36,14 +37,13 @@ class View:
         x, y, width, height = (int(number) for number in rect)
         if x < 0 or y < 0 or width < 1 or height < 1:
             raise UserError(f"{where}: the view {list(rect)!r} is empty or begins outside the frame.")
-        if circle is not None:
-            cx, cy, radius = map(float, circle)
-            if math.hypot(cx - min(max(cx, x), x + width), cy - min(max(cy, y), y + height)) >= radius:
-                raise UserError(
-                    f"{where}: the circle {list(circle)!r} (centre x, centre y, radius) shows nothing of the view "
-                    f"{list(rect)!r}: all three are pixels of the frame."
-                )
-        return View(x, y, width, height, tuple(map(float, circle)) if circle else None)  # type: ignore[arg-type]
+        view = View(x, y, width, height, tuple(map(float, circle)) if circle else None)  # type: ignore[arg-type]
+        if view.crop(view.mask(x + width, y + height)).mean() < _SHOWN:
+            raise UserError(
+                f"{where}: the circle {circle!r} shows next to nothing of the view {list(rect)!r}, expected centre x, "
+                "centre y and radius in pixels of the frame."
+            )
+        return view
 
     def to_json(self) -> dict[str, Any]:
         """The same form that `parse` reads."""
