@@ -50,6 +50,12 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
+@pytest.fixture(scope="module")
+def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the benchmarks of the demo's steps keep their videos and frames."""
+    return tmp_path_factory.mktemp("demo")
+
+
 def run(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch, options: str, folder: Path, data: bool = True
 ) -> dict[str, Any]:
@@ -312,9 +318,9 @@ def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path
         assert facts["seconds"] == pytest.approx(sum(facts["parts"].values()))
 
 
-def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, tmp_path: Path) -> None:
+def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, demo_data: Path) -> None:
     cpu = load("cpu")
-    demo = cpu.Demo(tmp_path, frames=12)
+    demo = cpu.Demo(demo_data, frames=12)
     for way, plain in (("plain", True), ("channels last", False)):
         found = []
         for method in cpu.STAGES:
@@ -341,7 +347,7 @@ def test_the_steps_on_the_cpu_are_those_that_the_demo_trains(load: Any) -> None:
 
 
 def test_the_demos_steps_are_held_against_the_plain_version_and_the_floor(
-    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Any, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu, plot = load("cpu"), load("plot")
     monkeypatch.setattr(cpu, "matrix_pace", lambda: 1e9)
@@ -353,7 +359,8 @@ def test_the_demos_steps_are_held_against_the_plain_version_and_the_floor(
         return known
 
     monkeypatch.setattr(cpu, "measure", plain_for_all)
-    facts = run(cpu, monkeypatch, "--frames 12 --rounds 1 --warmup 1 --steps 1 --busy", tmp_path)
+    options = f"--frames 12 --rounds 1 --warmup 1 --steps 1 --busy --data {demo_data}"
+    facts = run(cpu, monkeypatch, options, tmp_path, data=False)
     assert [row["way"] for row in facts["rows"]] == list(cpu.LADDER[: len(facts["rows"])])
     for row in (*facts["rows"], facts["floor"]):
         assert row["seconds"] == pytest.approx(sum(row[kind] * count for kind, count in cpu.STEPS.items()) / 1000)

@@ -28,6 +28,7 @@ SETTINGS = {
     "method": "pgvcl",
     "data.size": "32",
     "data.labelling.every": "4",
+    "model.architecture": "pspnet",
     "model.encoder": "tu-test_resnet",
     "model.weights": "null",
     "compute.accelerator": "cpu",

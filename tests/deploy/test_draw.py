@@ -41,6 +41,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"))
 
 
+@pytest.fixture(scope="module")
+def cpu(folder: Path) -> Predictor:
+    return Predictor(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def gpu(folder: Path) -> Predictor:
+    """One for all, with the processes that write for it."""
+    return as_on_a_gpu(folder)
+
+
 def go(predictor: Predictor, path: Path, out: Path, batch: int | None = None, **settings: Any) -> None:
     predict(predictor, [path], out, Settings(**settings), batch=batch, console=Console(file=io.StringIO()))
 
@@ -79,24 +90,25 @@ def test_counts_are_exact(seed: int) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("smooth", [False, True])
-def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(folder: Path, view: View | None, smooth: bool) -> None:
+def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(
+    cpu: Predictor, gpu: Predictor, view: View | None, smooth: bool
+) -> None:
     frames = np.stack([picture(index, 111, 91) for index in range(3)])
-    plain, other = Predictor(folder, "cpu"), as_on_a_gpu(folder)
 
     def begun(predictor: Predictor) -> Pending:
         return predictor.begin(predictor.prepare(frames, view), Smoother(0.5) if smooth else None, True)
 
-    expected, found = list(begun(plain)), begun(other)
+    expected, found = list(begun(cpu)), begun(gpu)
     for place, (mask, confidence, entropy) in enumerate(found):
         np.testing.assert_array_equal(mask == IGNORE, expected[place].mask == IGNORE)
         assert (mask == expected[place].mask).mean() > 0.999
         assert (confidence, entropy) == pytest.approx(expected[place][1:], abs=2e-3)
         np.testing.assert_array_equal([*found.measured][place][1], count_pixels(mask)[:3])
         assert found.planes is not None
-        planes = to_yuv(Overlay(plain.classes, 111, 91)(frames[place], mask))
+        planes = to_yuv(Overlay(cpu.classes, 111, 91)(frames[place], mask))
         assert_alike(found.planes[place].numpy(), planes)
-    assert begun(plain).planes is None
-    assert other.begin(other.prepare(frames, view)).planes is None
+    assert begun(cpu).planes is None
+    assert gpu.begin(gpu.prepare(frames, view)).planes is None
 
 
 def test_what_a_recording_reads_is_kept(folder: Path) -> None:
@@ -107,32 +119,32 @@ def test_what_a_recording_reads_is_kept(folder: Path) -> None:
     assert all(one is other for one, other in zip(read, predictor._kept["resizing", (91, 111)], strict=True))
 
 
-def test_more_places_than_frames_repeat_the_last(folder: Path) -> None:
-    predictor = as_on_a_gpu(folder)
-    pending = predictor.begin(predictor.prepare([picture(0), picture(1)], None, length=4), None, True)
+def test_more_places_than_frames_repeat_the_last(gpu: Predictor) -> None:
+    pending = gpu.begin(gpu.prepare([picture(0), picture(1)], None, length=4), None, True)
     assert len(pending) == 4
     np.testing.assert_array_equal(pending[1].mask, pending[3].mask)
-    assert predictor.probabilities(picture(0)).shape == (3, 40, 48)
+    assert gpu.probabilities(picture(0)).shape == (3, 40, 48)
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_video_is_drawn_by_the_device(folder: Path, tmp_path: Path, view: View | None) -> None:
+def test_a_video_is_drawn_by_the_device(gpu: Predictor, tmp_path: Path, view: View | None) -> None:
     path = write_video(tmp_path / "case.mp4", 10, (120, 90))
-    predictor = as_on_a_gpu(folder)
-    go(predictor, path, tmp_path / "out", batch=4, view=view)
-    overlay, draw = VideoFile(tmp_path / "out/case/overlay.mp4"), Overlay(predictor.classes, 120, 90)
+    go(gpu, path, tmp_path / "out", batch=4, view=view)
+    overlay, draw = VideoFile(tmp_path / "out/case/overlay.mp4"), Overlay(gpu.classes, 120, 90)
     for index, frame in enumerate(VideoFile(path).frames()):
         mask = read_written_mask(tmp_path / f"out/case/masks/case__frame_{index:06d}.png")
         assert mask is not None
-        assert (mask == predictor(frame, view)).mean() > 0.97  # it was no RGB, as in test_planes.py
+        assert (mask == gpu(frame, view)).mean() > 0.97  # it was no RGB, as in test_planes.py
         expected = draw(frame, mask)
         assert np.abs(overlay.read(index)[: len(expected)].astype(int) - expected).mean() < 6
 
 
 @pytest.mark.parametrize("settings", [{}, {"masks": "video"}, {"masks": "none"}, {"overlay": False}, {"smooth": 0.5}])
-def test_all_settings_give_the_same_files(folder: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_all_settings_give_the_same_files(
+    cpu: Predictor, gpu: Predictor, tmp_path: Path, settings: dict[str, Any]
+) -> None:
     for path in (write_video(tmp_path / "case.mp4", 5), write_images(tmp_path / "images", 3)):
-        for name, predictor in (("cpu", Predictor(folder, "cpu")), ("gpu", as_on_a_gpu(folder))):
+        for name, predictor in (("cpu", cpu), ("gpu", gpu)):
             go(predictor, path, tmp_path / name, batch=2, **settings)
     names = [
         {str(file.relative_to(tmp_path / name)) for file in (tmp_path / name).rglob("*")} for name in ("cpu", "gpu")
@@ -143,12 +155,11 @@ def test_all_settings_give_the_same_files(folder: Path, tmp_path: Path, settings
         assert np.abs(one.astype(int) - other).mean() < 1
 
 
-def test_gone_on_with_the_overlay_is_the_same(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gone_on_with_the_overlay_is_the_same(gpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was predicted before is drawn by OpenCV then, and the rest by the device."""
     path = write_video(tmp_path / "case.mp4", 12, (120, 90))
-    go(as_on_a_gpu(folder), path, tmp_path / "whole")
-    predictor = as_on_a_gpu(folder)
-    begin, begun = predictor.begin, []
+    go(gpu, path, tmp_path / "whole")
+    begin, begun = gpu.begin, []
 
     def breaks(*asked: Any) -> Pending:
         begun.append(asked)
@@ -156,11 +167,12 @@ def test_gone_on_with_the_overlay_is_the_same(folder: Path, tmp_path: Path, monk
             raise RuntimeError("the power went")
         return begin(*asked)
 
-    monkeypatch.setattr(predictor, "begin", breaks)
+    monkeypatch.setattr(gpu, "begin", breaks)
     with pytest.raises(RuntimeError, match="the power went"):
-        go(predictor, path, tmp_path / "out")
+        go(gpu, path, tmp_path / "out")
     assert 0 < len(list((tmp_path / "out/case/masks").iterdir())) < 12
-    go(as_on_a_gpu(folder), path, tmp_path / "out")
+    monkeypatch.undo()
+    go(gpu, path, tmp_path / "out")
     for file in (tmp_path / "whole").rglob("*.*"):
         again = tmp_path / "out" / file.relative_to(tmp_path / "whole")
         if file.suffix == ".mp4":

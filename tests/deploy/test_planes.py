@@ -35,6 +35,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"))
 
 
+@pytest.fixture(scope="module")
+def cpu(folder: Path) -> Predictor:
+    return Predictor(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def gpu(folder: Path) -> Predictor:
+    """One for all, with the processes that write for it."""
+    return as_on_a_gpu(folder)
+
+
 def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> Summary:
     return predict(predictor, [given], out, Settings(**settings), batch=4, console=Console(file=io.StringIO()))
 
@@ -105,7 +116,7 @@ OTHER = ["yuv422p", "yuv444p", "yuv420p10le", "rgb24", "odd", "rotated", "mirror
 
 
 @pytest.mark.parametrize("kind", OTHER)
-def test_other_kinds_become_rgb_before(folder: Path, tmp_path: Path, kind: str) -> None:
+def test_other_kinds_become_rgb_before(cpu: Predictor, gpu: Predictor, tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"case.{'mkv' if kind in ('rgb24', 'odd') else 'mp4'}"
     turns = {"rotated": (90, False), "mirrored": (0, True)}
     with av.open(str(path), "w") as container:
@@ -122,7 +133,7 @@ def test_other_kinds_become_rgb_before(folder: Path, tmp_path: Path, kind: str) 
         container.mux(stream.encode(None))
     (clip,) = find_clips([path])
     assert all(isinstance(shown.pixels, np.ndarray) for shown in clip.frames(range(6), planes=True))
-    for name, predictor in (("cpu", Predictor(folder, "cpu")), ("gpu", as_on_a_gpu(folder))):
+    for name, predictor in (("cpu", cpu), ("gpu", gpu)):
         go(predictor, path, tmp_path / name)
     assert_alike(tmp_path, "case", 6, 0.999)
 
@@ -146,24 +157,26 @@ def assert_alike(root: Path, name: str, count: int, share: float = ALIKE, flow: 
 
 
 @pytest.mark.parametrize("size", [(48, 40), (120, 90)])
-def test_files_are_those_of_the_way_over_rgb(folder: Path, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_files_are_those_of_the_way_over_rgb(
+    cpu: Predictor, gpu: Predictor, tmp_path: Path, size: tuple[int, int]
+) -> None:
     path = write_video(tmp_path / "case.mp4", 12, size)
-    for name, predictor in (("cpu", Predictor(folder, "cpu")), ("gpu", as_on_a_gpu(folder))):
+    for name, predictor in (("cpu", cpu), ("gpu", gpu)):
         go(predictor, path, tmp_path / name)
     assert_alike(tmp_path, "case", 12, flow=0.02)
 
 
 @pytest.mark.parametrize("settings", [{}, {"smooth": 0.5}, {"masks": "video"}])
 def test_no_core_turns_the_frames_into_rgb(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    gpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     path = write_video(tmp_path / "case.mp4", 9)
     planes_of(VideoFile(path).decode(0))  # that FFmpeg's way is asked for once
     monkeypatch.delattr(Picture, "rgb")
-    assert go(as_on_a_gpu(folder), path, tmp_path / "out", view=None, **settings).frames == 9
+    assert go(gpu, path, tmp_path / "out", view=None, **settings).frames == 9
 
 
-def test_what_a_file_holds_may_change(folder: Path, tmp_path: Path) -> None:
+def test_what_a_file_holds_may_change(cpu: Predictor, gpu: Predictor, tmp_path: Path) -> None:
     """Kind, colours and size, between frames of one batch."""
     path = tmp_path / "case.mkv"
     parts = [("yuvj420p", (48, 40)), ("yuvj422p", (48, 40)), ("yuvj420p", (60, 50)), ("yuvj420p", (48, 40))]
@@ -183,7 +196,7 @@ def test_what_a_file_holds_may_change(folder: Path, tmp_path: Path) -> None:
     (clip,) = find_clips([path])
     kinds = [isinstance(shown.pixels, Planes) for shown in clip.frames(range(12), planes=True)]
     assert kinds == [True] * 3 + [False] * 3 + [True] * 6
-    for name, predictor in (("cpu", Predictor(folder, "cpu")), ("gpu", as_on_a_gpu(folder))):
+    for name, predictor in (("cpu", cpu), ("gpu", gpu)):
         summary = go(predictor, path, tmp_path / name)
         assert summary.frames == 9
         assert len(summary.problems) == 3

@@ -29,6 +29,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"))
 
 
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> Predictor:
+    return Predictor(folder, "cpu")
+
+
 class Counting(Predictor):
     """Counts the frames it looks at, and fails at the frame it is told to."""
 
@@ -54,7 +59,7 @@ def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["images", "video", "video without overlay", "masks in a video", "smooth"])
-def test_a_start_that_broke_off_is_gone_on_with(folder: Path, tmp_path: Path, kind: str) -> None:
+def test_a_start_that_broke_off_is_gone_on_with(folder: Path, plain: Predictor, tmp_path: Path, kind: str) -> None:
     changed: dict[str, dict[str, Any]] = {
         "video without overlay": {"overlay": False},
         "masks in a video": {"masks": "video"},
@@ -62,7 +67,7 @@ def test_a_start_that_broke_off_is_gone_on_with(folder: Path, tmp_path: Path, ki
     }
     settings = changed.get(kind, {})
     given = write_images(tmp_path / "case", 12) if kind == "images" else write_video(tmp_path / "case.mp4")
-    go(Predictor(folder, "cpu"), given, tmp_path / "whole", **settings)
+    go(plain, given, tmp_path / "whole", **settings)
     predictor = Counting(folder, "cpu")
     predictor.fails_at = 7
     with pytest.raises(RuntimeError, match="the power went"):
@@ -94,27 +99,27 @@ def test_what_is_done_is_skipped_and_said(folder: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "out").items() >= before.items()
 
 
-def test_other_results_are_only_written_over_by_force(folder: Path, tmp_path: Path) -> None:
+def test_other_results_are_only_written_over_by_force(folder: Path, plain: Predictor, tmp_path: Path) -> None:
     given = write_images(tmp_path / "frames")
-    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    go(plain, given, tmp_path / "out")
     before = contents(tmp_path / "out")
     with pytest.raises(UserError, match=r"out/frames holds results of other settings \(flip\)"):
         go(Predictor(folder, "cpu", flip=True), given, tmp_path / "out")
     with pytest.raises(UserError, match=r"\(overlay\)"):
-        go(Predictor(folder, "cpu"), given, tmp_path / "out", overlay=False)
+        go(plain, given, tmp_path / "out", overlay=False)
     write_images(given, 6)
     with pytest.raises(UserError, match=r"\(input\)"):
-        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+        go(plain, given, tmp_path / "out")
     assert contents(tmp_path / "out") == before
-    predict(Predictor(folder, "cpu"), [given], tmp_path / "out", force=True, console=Console(quiet=True))
+    predict(plain, [given], tmp_path / "out", force=True, console=Console(quiet=True))
     assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
     other = write_images(tmp_path / "more")
     (tmp_path / "out/more/masks").mkdir(parents=True)
     with pytest.raises(UserError, match="out/more holds results of other settings"):
-        go(Predictor(folder, "cpu"), other, tmp_path / "out")
+        go(plain, other, tmp_path / "out")
 
 
-def test_a_torn_journal_counts_as_far_as_it_is_whole(folder: Path, tmp_path: Path) -> None:
+def test_a_torn_journal_counts_as_far_as_it_is_whole(folder: Path, plain: Predictor, tmp_path: Path) -> None:
     given = write_images(tmp_path / "case", 12)
     predictor = Counting(folder, "cpu")
     predictor.fails_at = 9
@@ -123,65 +128,65 @@ def test_a_torn_journal_counts_as_far_as_it_is_whole(folder: Path, tmp_path: Pat
     journal = tmp_path / "out/case/.journal.jsonl"
     journal.write_text(journal.read_text()[:-30])
     go(Counting(folder, "cpu"), given, tmp_path / "out")
-    go(Predictor(folder, "cpu"), given, tmp_path / "whole")
+    go(plain, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_a_full_disk_is_one_sentence(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence(plain: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(clipfiles, "write_mask", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
-        go(Predictor(folder, "cpu"), write_images(tmp_path / "frames"), tmp_path / "out")
+        go(plain, write_images(tmp_path / "frames"), tmp_path / "out")
 
 
 def test_a_place_that_cannot_be_written_to_is_one_sentence(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, plain: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     given = write_images(tmp_path / "frames")
     with pytest.raises(UserError, match=r"The output .*frame0.png is a file, expected a folder"):
-        go(Predictor(folder, "cpu"), given, given / "frame0.png")
+        go(plain, given, given / "frame0.png")
     monkeypatch.setattr(clipfiles, "write_mask", refused)
     with pytest.raises(UserError, match=r"\(Permission denied\): give a folder that you may write to, and start again"):
-        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+        go(plain, given, tmp_path / "out")
 
 
-def test_other_frames_of_the_same_names_and_sizes_are_told_apart(folder: Path, tmp_path: Path) -> None:
+def test_other_frames_of_the_same_names_and_sizes_are_told_apart(plain: Predictor, tmp_path: Path) -> None:
     """As those in uncompressed files are: the one video's masks must not pass for the other's."""
     (one,) = write_images(tmp_path / "a/frames", 1, suffix=".bmp").iterdir()
     other = tmp_path / "b/frames" / one.name
     other.parent.mkdir(parents=True)
     cv2.imwrite(str(other), picture(9)[..., ::-1])
     assert other.stat().st_size == one.stat().st_size
-    go(Predictor(folder, "cpu"), one, tmp_path / "out")
-    assert "skipped" in go(Predictor(folder, "cpu"), one, tmp_path / "out")
+    go(plain, one, tmp_path / "out")
+    assert "skipped" in go(plain, one, tmp_path / "out")
     with pytest.raises(UserError, match=r"\(input\)"):
-        go(Predictor(folder, "cpu"), other, tmp_path / "out")
+        go(plain, other, tmp_path / "out")
 
 
-def test_a_record_that_was_changed_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+def test_a_record_that_was_changed_is_one_sentence(plain: Predictor, tmp_path: Path) -> None:
     given = write_video(tmp_path / "case.mp4", 3)
-    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    go(plain, given, tmp_path / "out")
     (tmp_path / "out/case/prediction.json").write_text("[]")
     with pytest.raises(UserError, match=r"prediction\.json is not as Suture wrote it"):
-        go(Predictor(folder, "cpu"), given, tmp_path / "out")
+        go(plain, given, tmp_path / "out")
 
 
-def test_no_prediction_goes_among_the_videos_of_a_dataset(folder: Path, tmp_path: Path) -> None:
+def test_no_prediction_goes_among_the_videos_of_a_dataset(plain: Predictor, tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text("videos: videos\n")
     given = write_video(tmp_path / "videos/case.mp4", 3)
     with pytest.raises(UserError, match=r"lies in .*videos, where .*dataset\.yaml has its videos"):
-        go(Predictor(folder, "cpu"), given, tmp_path / "videos/out")
+        go(plain, given, tmp_path / "videos/out")
     assert [path.name for path in (tmp_path / "videos").iterdir()] == ["case.mp4"]
-    go(Predictor(folder, "cpu"), given, tmp_path / "out")
+    go(plain, given, tmp_path / "out")
 
 
 def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    given = write_video(tmp_path / "case.mp4", 3000)
+    given = write_video(tmp_path / "case.mp4", 600)
     command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     masks = tmp_path / "out/case/masks"
@@ -201,7 +206,9 @@ def environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def test_two_processes_share_the_files(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_two_processes_share_the_files(
+    folder: Path, plain: Predictor, tmp_path: Path, environment: dict[str, str]
+) -> None:
     """Real ones, started by torchrun. A file that cannot be read does not make one end the other."""
     for name in "abcd":
         write_video(tmp_path / f"videos/{name}.mp4", 8)
@@ -219,24 +226,26 @@ def test_two_processes_share_the_files(folder: Path, tmp_path: Path, environment
     assert all(result.stderr.count(f"{name}: 8 frames") == 1 for name in "abcd")
     assert result.stderr.count("broken: ") == 1
     (tmp_path / "videos/broken.mp4").unlink()
-    go(Predictor(folder, "cpu"), tmp_path / "videos", tmp_path / "one")
+    go(plain, tmp_path / "videos", tmp_path / "one")
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
-def test_tasks_of_slurm_share_the_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_slurm_share_the_files(plain: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         write_video(tmp_path / f"videos/{name}.mp4", 2)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     done = []
     for task in ("0", "1"):
         monkeypatch.setenv("SLURM_PROCID", task)
-        said = go(Predictor(folder, "cpu"), tmp_path / "videos", tmp_path / "out")
+        said = go(plain, tmp_path / "videos", tmp_path / "out")
         assert "skipped" not in said
         done += [line[0] for line in said.splitlines()]
     assert sorted(done) == ["a", "b", "c"]
 
 
-def test_a_killed_process_is_gone_on_with(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_killed_process_is_gone_on_with(
+    folder: Path, plain: Predictor, tmp_path: Path, environment: dict[str, str]
+) -> None:
     given = write_video(tmp_path / "case.mp4", 150)
     command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
@@ -253,7 +262,7 @@ def test_a_killed_process_is_gone_on_with(folder: Path, tmp_path: Path, environm
     said = go(predictor, given, tmp_path / "out")
     assert 0 < predictor.looked < 150
     assert "of them done before" in said
-    go(Predictor(folder, "cpu"), given, tmp_path / "whole")
+    go(plain, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 

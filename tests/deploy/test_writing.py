@@ -43,8 +43,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def predictor(model: Path) -> Predictor:
+    """One for all that leave it as it was."""
+    return as_on_a_gpu(model)
+
+
+@pytest.fixture
+def fresh(model: Path) -> Predictor:
+    """Its processes are started for this test."""
     return as_on_a_gpu(model)
 
 
@@ -88,7 +95,7 @@ SIXTEEN = "import os; os.sched_getaffinity = lambda _: range(16)"
 
 @pytest.mark.parametrize("settings", [{}, {"masks": "video"}, {"masks": "none"}, {"overlay": False}, {"smooth": 0.5}])
 def test_other_processes_write_the_same(
-    model: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    model: Path, fresh: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     in_writers(monkeypatch, tmp_path / "words", SIXTEEN)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))  # so that some take turns, encoders too
@@ -97,13 +104,13 @@ def test_other_processes_write_the_same(
     at_work = []
     for given in (write_video(tmp_path / "case.mp4", 6 * GROUP), many_images(tmp_path / "images")):
         run(alone, given, tmp_path / "here", **settings)
-        run(predictor, given, tmp_path / "there", **settings)
-        at_work.append(pids(predictor))
+        run(fresh, given, tmp_path / "there", **settings)
+        at_work.append(pids(fresh))
     assert at_work[0] == at_work[1]
     assert len(at_work[0]) == 4
     assert all(psutil.pid_exists(pid) for pid in at_work[0])
-    assert predictor.writer is not None
-    predictor.writer.close()
+    assert fresh.writer is not None
+    fresh.writer.close()
     assert not any(psutil.pid_exists(pid) for pid in at_work[0])
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     videos = [[path.read_bytes() for path in (tmp_path / name).rglob("*.mp4")] for name in ("here", "there")]
@@ -175,10 +182,10 @@ def test_two_threads_take_turns(predictor: Predictor, tmp_path: Path) -> None:
     assert [len(list((tmp_path / f"out/{name}/masks").iterdir())) for name in ("one", "two")] == [30, 30]
 
 
-def test_a_failed_clip_gives_its_memory_back(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_failed_clip_gives_its_memory_back(fresh: Predictor, tmp_path: Path) -> None:
     given = write_video(tmp_path / "case.mp4", 40)
     pinned: list[int] = []
-    gpu: Any = predictor.gpu
+    gpu: Any = fresh.gpu
     gpu.pin, gpu.unpin = lambda new: pinned.append(len(new)), lambda old: pinned.remove(len(old))
 
     def progress(frames: int) -> None:
@@ -187,7 +194,7 @@ def test_a_failed_clip_gives_its_memory_back(predictor: Predictor, tmp_path: Pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(predictor, given, tmp_path / "out", progress)
+        run(fresh, given, tmp_path / "out", progress)
     assert not pinned
 
 
@@ -208,27 +215,27 @@ def test_who_is_interrupted_waits_for_no_answer() -> None:
 
 
 @pytest.mark.parametrize("how", ["a path", "no interpreter", "frozen"])
-def test_unusual_interpreters(predictor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_unusual_interpreters(fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     if how == "a path":
         monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
     elif how == "no interpreter":
         monkeypatch.setattr(sys, "executable", None)
     else:
         monkeypatch.setattr(sys, "frozen", True, raising=False)
-    run(predictor, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
+    run(fresh, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
     assert len(list((tmp_path / "out/case/masks").iterdir())) == 3
-    assert (predictor.writer is None) == (how != "a path")
+    assert (fresh.writer is None) == (how != "a path")
 
 
 @pytest.mark.parametrize("words", ["", SIXTEEN])
 def test_a_full_disk_there_is_told_here(
-    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+    fresh: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))"
     in_writers(monkeypatch, tmp_path / "words", f"{words}\n{full}")
     given = write_video(tmp_path / "case.mp4", 80, (240, 180))
     with pytest.raises(UserError, match=r"case cannot be written \(File too large\): .*, and start again to go on"):
-        predict(predictor, [given], tmp_path / "out", console=Console(file=io.StringIO()))
+        predict(fresh, [given], tmp_path / "out", console=Console(file=io.StringIO()))
     assert {path.name for path in (tmp_path / "out/case").iterdir()} == {"masks", ".journal.jsonl"}
 
 
@@ -271,12 +278,20 @@ def test_errors_keep_what_they_say() -> None:
 
 SCRIPT = """
 import sys
+import time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from predict_files import as_on_a_gpu
 from suture.deploy.predict import predict
+predictor = as_on_a_gpu(Path({model!r}))
+begin, begun = predictor.begin, []
+def begin_slowly(*asked):
+    begun.append(asked)
+    time.sleep(0.2 * (len(begun) > 5))  # so that it is not done before it is ended
+    return begin(*asked)
+predictor.begin = begin_slowly
 try:
-    predict(as_on_a_gpu(Path({model!r})), [{given!r}], Path({out!r}), batch=4)
+    predict(predictor, [{given!r}], Path({out!r}), batch=4)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -285,7 +300,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path, how: signal.Signals) -> None:
     """Of a script that has no guard for its `__main__`: its processes end with it, and it can be gone on with."""
-    given = write_video(tmp_path / "case.mp4", 300)
+    given = write_video(tmp_path / "case.mp4", 80)
     words = {
         "tests": str(Path(__file__).parent),
         "model": str(model),

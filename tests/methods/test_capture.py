@@ -22,7 +22,8 @@ from suture.models.segmenter import set_dropout
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
 
-METHODS = [(name, {}) for name in sorted(methods())]
+LIGHT: dict[str, dict[str, Any]] = {"dmt": {"rates": [0.5, 1.0]}, "uamt": {"train": {"passes": 2}}}
+METHODS = [(name, LIGHT.get(name, {})) for name in sorted(methods())]
 METHODS += [("pgvcl", {"contrast": {"keys": {"mode": mode}}}) for mode in ("shared", "bank")]
 METHODS += [("stitch", {"train": {"propagate": 0}})]
 

@@ -3,10 +3,12 @@
 import io
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from sklearn.manifold import TSNE
 from tiny_runs import Runs
 
 from suture.data.render import SyntheticSettings
@@ -29,9 +31,10 @@ _PGVCL = (
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick() -> Iterator[None]:
-    """t-SNE of as many pixels as a person wants to see takes seconds, and so does printing quality."""
+    """t-SNE as large and long as a person wants to see takes seconds, and so does printing quality."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("suture.report.embeddings._POINTS", 50)
+        patch.setattr("sklearn.manifold.TSNE", partial(TSNE, max_iter=250))
         patch.setattr("suture.report.figures._DPI", 40)
         yield
 

@@ -17,6 +17,7 @@ from suture.runs.run import train
 SMALL = (
     "data.size=32",
     "data.labelling.every=4",
+    "model.architecture=pspnet",  # half of DeepLab's work
     "model.encoder=tu-test_resnet",
     "model.weights=null",
     "compute.accelerator=cpu",

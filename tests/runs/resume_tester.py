@@ -3,20 +3,23 @@
 import multiprocessing
 import os
 import signal
+import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
+from suture.cli import main
 from suture.models.pretrained import read_tensors
-from suture.runs.callbacks import read_curve
+from suture.runs.callbacks import Bar, read_curve
 from suture.runs.config import Config
 from suture.runs.run import train
 
 # Forked from a server that has imported everything once: real processes, without ten seconds of imports for each.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["suture.runs.run", "torch.utils.tensorboard"])
+_context.set_forkserver_preload(["suture.cli", "suture.runs.run", "torch.utils.tensorboard"])
 
 
 def begin(config: Config, folder: Path, pattern: str | None = None, count: int = 1) -> Any:
@@ -34,6 +37,33 @@ def killed(config: Config, folder: Path, pattern: str, count: int = 1) -> bool:
     process = begin(config, folder, pattern, count)
     process.join()
     return process.exitcode == -signal.SIGKILL
+
+
+def begin_command(words: list[str], said: Path) -> tuple[Any, Connection]:
+    """Start a command in a process and a session of its own, with its errors in a file.
+
+    Over the connection it tells of each batch, and waits for an answer.
+    """
+    here, there = _context.Pipe()
+    process = _context.Process(target=_command, args=(words, said, there))
+    process.start()
+    return process, here
+
+
+def _command(words: list[str], said: Path, connection: Connection) -> None:
+    os.setsid()
+    with said.open("w") as errors:
+        os.dup2(errors.fileno(), sys.stderr.fileno())
+    at_end = Bar.on_train_batch_end
+
+    def wait(*arguments: Any) -> None:
+        at_end(*arguments)
+        connection.send("a batch")
+        connection.recv()
+
+    Bar.on_train_batch_end = wait  # type: ignore[method-assign]
+    sys.argv = ["suture", *words]
+    main()
 
 
 def _train(config: Config, folder: Path, pattern: str | None, count: int) -> None:

@@ -5,19 +5,17 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
 import torch
 import yaml
 from lightning.pytorch.utilities import CombinedLoader
-from resume_tester import begin, same
+from resume_tester import begin, begin_command, same
 from rich.console import Console
 
 from suture.errors import UserError
@@ -65,20 +63,31 @@ def finish(config: Config, folder: Path, crashes: list[tuple[str, int]], train: 
     raise AssertionError("it never came to its end")
 
 
+HALVES = ("method.train.accumulate=2", "method.train.ema=0.9")
+
+
+@pytest.fixture(scope="module")
+def whole(supervised: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of accumulated halves with an average of the weights that nothing stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(supervised(*HALVES), folder, Console(quiet=True))
+    return folder
+
+
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_supervised_crashed_after_every_batch(
     every: int,
     supervised: Callable[..., Config],
+    whole: Path,
     crashes: list[tuple[str, int]],
     train_quietly: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    """With accumulated halves and an average of the weights, crashed in the middle of steps too."""
-    config = supervised("method.train.accumulate=2", "method.train.ema=0.9", f"compute.checkpoint_every={every}")
-    train_quietly(config, tmp_path / "whole")
+    """In the middle of steps too."""
+    config = supervised(*HALVES, f"compute.checkpoint_every={every}")
     crashes += [("train", batches) for batches in range(1, 9)]
-    assert finish(config, tmp_path / "crashed", crashes, train_quietly) == 9
-    assert same(tmp_path / "whole", tmp_path / "crashed")
+    assert finish(config, tmp_path, crashes, train_quietly) == 9
+    assert same(whole, tmp_path)
 
 
 def test_the_time_of_a_stage_is_that_of_all_its_starts(
@@ -188,9 +197,6 @@ def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return send
 
 
-HALVES = ("method.train.accumulate=2", "method.train.ema=0.9")
-
-
 class Stopped(NamedTuple):
     """What is there of a training that a signal has ended."""
 
@@ -205,6 +211,7 @@ class Stopped(NamedTuple):
 def stopped(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
+    whole: Path,
     tmp_path: Path,
     signalled: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -212,8 +219,7 @@ def stopped(
     """End a training of accumulated halves by a signal after so many batches; it then goes on to the same weights."""
 
     def stop(number: signal.Signals, batches: int, ends: type[BaseException]) -> Stopped:
-        config, folder = supervised(*HALVES), tmp_path / "ended"
-        train_quietly(config, tmp_path / "whole")
+        config, folder = supervised(*HALVES), tmp_path
         before = signal.getsignal(number)
         signalled(number, batches)
         with pytest.raises(ends) as ended:
@@ -222,7 +228,7 @@ def stopped(
         found = Stopped(ended.value, steps_kept(folder), (folder / "stages/1-train/done.json").exists())
         monkeypatch.undo()
         train_quietly(config, folder)
-        assert same(tmp_path / "whole", folder)
+        assert same(whole, folder)
         return found
 
     return stop
@@ -371,22 +377,6 @@ def test_ctrl_c_while_it_is_asked_whether_to_save_ends_a_step_later(
     assert steps_kept(tmp_path) == 3
 
 
-WAITING = """
-from suture.cli import main
-from suture.runs.callbacks import Bar
-
-at_end = Bar.on_train_batch_end
-
-def wait(*arguments):
-    at_end(*arguments)
-    print("a batch", flush=True)
-    input()
-
-Bar.on_train_batch_end = wait
-main()
-"""
-
-
 @pytest.mark.parametrize(
     ("number", "times", "step"), [(signal.SIGINT, 1, 2), (signal.SIGINT, 2, None), (signal.SIGTERM, 2, 2)]
 )
@@ -402,40 +392,30 @@ def test_a_signal_to_the_whole_group_of_processes(
     config = supervised("compute.workers=2")
     file, folder, said = tmp_path / "config.yaml", tmp_path / "run", tmp_path / "said"
     file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    command = [sys.executable, "-c", WAITING, "train", str(file), "-o", str(folder)]
-    pipe = subprocess.PIPE
+    words = ["train", str(file), "-o", str(folder)]
     heard = "\nEnds after this step; Ctrl-C again ends at once.\n"
-    with (
-        said.open("w") as errors,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True) as training,
-    ):
-        assert training.stdin is not None
-        assert training.stdout is not None
-
-        def go_on(stdin: IO[bytes] = training.stdin) -> None:
-            stdin.write(b"\n")
-            stdin.flush()
-
-        try:
-            assert training.stdout.readline() == b"a batch\n"
-            go_on()
-            assert training.stdout.readline() == b"a batch\n"  # one of each loader
-            loaders = psutil.Process(training.pid).children()
-            assert len(loaders) == 2
-            for _ in range(times):
-                os.killpg(training.pid, number)
-                while number == signal.SIGINT and heard not in said.read_text():
-                    time.sleep(0.01)
-            if step:
-                go_on()
-            assert training.wait() == 128 + number
-            assert not psutil.wait_procs(loaders, timeout=60)[1]
-        finally:
-            training.kill()
+    training, batches = begin_command(words, said)
+    try:
+        assert batches.recv() == "a batch"
+        batches.send("go on")
+        assert batches.recv() == "a batch"  # one of each loader
+        loaders = psutil.Process(training.pid).children()
+        assert len(loaders) == 2
+        for _ in range(times):
+            os.killpg(training.pid, number)
+            while number == signal.SIGINT and heard not in said.read_text():
+                time.sleep(0.01)
+        if step:
+            batches.send("go on")
+        training.join()
+        assert training.exitcode == 128 + number
+        assert not psutil.wait_procs(loaders, timeout=60)[1]
+    finally:
+        training.kill()
     assert steps_kept(folder) == step
     last, how = said.read_text().splitlines()[-2:]
     assert last == f"stage 1 of 1: train is asked to end; kept are {step or 0} steps"
-    assert how == f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}"
+    assert how == f"Stopped; to go on: {shlex.join(['suture', *words])}"
     assert said.read_text().count(heard) == (number == signal.SIGINT)
     assert "Traceback" not in said.read_text()
     train_quietly(config, folder)

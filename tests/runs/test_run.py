@@ -352,6 +352,7 @@ def test_loader_processes_change_nothing(
 def test_one_frame_at_a_time_is_refused_before_anything_starts(
     supervised: Callable[..., Config], tmp_path: Path
 ) -> None:
+    config = supervised("model.architecture=deeplabv3", "method.train.accumulate=4")
     with pytest.raises(UserError, match=r"method\.train: deeplabv3 cannot learn from one frame at a time"):
-        train(supervised("method.train.accumulate=4"), tmp_path / "run", Console(quiet=True))
+        train(config, tmp_path / "run", Console(quiet=True))
     assert not (tmp_path / "run" / "config.yaml").exists()

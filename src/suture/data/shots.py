@@ -11,14 +11,17 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import Field
 
 from suture.data.dataset import Video
 from suture.settings import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _BLOCKS = 8
 _BLOCK = 8
@@ -179,11 +182,13 @@ def _threshold(curve: np.ndarray, settings: ShotSettings) -> np.ndarray:
     return np.maximum(settings.floor, median + settings.spread * spread)
 
 
-def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> Figure:
+def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> "Figure":
     """The curve with its threshold and cuts, the frames before and after cuts, and ticks at labelled frames.
 
     >>> draw_shots(video, find_shots(video)).savefig("shots.png")  # doctest: +SKIP
     """
+    from matplotlib.figure import Figure  # on first use: a run's start would take half a second longer
+
     cuts = shots.starts[1:]
     shown = [cuts[i * len(cuts) // _DRAWN_CUTS] for i in range(_DRAWN_CUTS)] if len(cuts) > _DRAWN_CUTS else list(cuts)
     figure = Figure(figsize=(14, 7 if shown else 3), layout="constrained")

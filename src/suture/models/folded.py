@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from timm.layers import BatchNormAct2d, Conv2dSame
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -64,8 +63,8 @@ def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
         elif type(part) in NORMS and part.running_mean is not None:
             part.register_forward_pre_hook(partial(pair, name))
     # Nothing is computed: all that is asked is what goes where.
-    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as fake, uses:
-        network(fake.from_tensor(images))
+    with torch.no_grad(), uses:
+        network.to("meta")(images.to("meta"))
     return [(first, then) for first, then, result in pairs if calls[first] == calls[then] == uses.count[result] == 1]
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from rich.console import Console
 
 import suture
@@ -61,14 +62,19 @@ def write_report(
         raise UserError(
             f"--videos needs a finished model, and {facts[0].run.folder} has none yet: train it to the end."
         )
+    write_text(path, _template().render(_content(context, figures)))
+    if waiting := unfinished(facts):
+        context.console.print(waiting, markup=False, highlight=False, soft_wrap=True)
+    return path
+
+
+@cache
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("suture.report", "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"percent": percent, "seconds": seconds, "gigabytes": lambda n: f"{n / 2**30:.2f} GiB"}
-    write_text(path, environment.get_template("page.html").render(_content(context, figures)))
-    if waiting := unfinished(facts):
-        context.console.print(waiting, markup=False, highlight=False, soft_wrap=True)
-    return path
+    return environment.get_template("page.html")
 
 
 def _content(context: Context, figures: Path | None) -> dict[str, Any]:
