@@ -224,6 +224,10 @@ def test_refuses_what_is_no_view(value: object) -> None:
         View.parse(value, "dataset.yaml")
 
 
+def test_a_rectangle_may_reach_far_beyond_the_frame() -> None:
+    assert View.parse([0, 0, 10**7, 10**7], "dataset.yaml").within(64, 48) == View(0, 0, 64, 48)
+
+
 @pytest.mark.parametrize("circle", [[0.5, 0.5, 0.5], [200, 40, 30], [30, 40, 0], [30, 40, float("nan")]])
 def test_refuses_a_circle_that_shows_nothing_of_the_rectangle(circle: list[float]) -> None:
     with pytest.raises(UserError, match=r"the circle .* shows next to nothing of the view \[0, 0, 60, 70\]"):
