@@ -45,7 +45,8 @@ def told(apart: list[float]) -> str:
 
 def compared(found: Results, method: str, other: str) -> str:
     """What is printed; nothing where the two have no pair."""
-    runs = {run.place: dict(scores(run.metrics)) for board in found.boards for run in board.runs}
+    both = (run for board in found.boards for run in board.runs if run.place.method in (method, other))
+    runs = {run.place: dict(scores(run.metrics)) for run in both}
     apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for place, ours in runs.items():
         same = place._replace(method=other)

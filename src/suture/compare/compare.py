@@ -19,7 +19,7 @@ from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
-from suture.files import replacing, write_text
+from suture.files import write_bytes, write_text
 from suture.runs.folder import Run
 from suture.words import listed, number
 
@@ -154,8 +154,7 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     for name, content in texts.items():
         write_text(out / name, content)
     for one in drawn:
-        with replacing(out / f"{one.name}.png") as temporary:
-            temporary.write_bytes(one.png)
+        write_bytes(out / f"{one.name}.png", one.png)
     return [out / name for name in (*texts, *(f"{one.name}.png" for one in drawn))]
 
 

@@ -1,6 +1,6 @@
 """Pictures of a comparison: the seeds of every method; of a sweep, a bar per point and one for each method beside."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -37,12 +37,12 @@ def pictures(board: Board) -> Iterator[Picture]:
             "(blue) and of methods that are not swept (grey). The axes do not begin at zero.",
             _sweep(board, group),
         )
-    if not swept and _scored(board, board.rows):
+    if not swept and (sets := _scored(board, board.rows)):
         yield Picture(
             f"scores-{board.dataset}",
             f"{board.title}: each seed of every method, and a line at the mean of several. The axes do not begin at "
             "zero.",
-            _scores(board),
+            _scores(board, sets),
         )
 
 
@@ -51,18 +51,14 @@ def _scored(board: Board, rows: Sequence[Row]) -> list[str]:
     return [which for which in board.sets if any(row.values(which, OVERALL, board.primary) for row in rows)]
 
 
-def _scores(board: Board) -> bytes:
-    from matplotlib.figure import Figure  # here and below: loading it takes a second, and most commands draw nothing
-
-    sets = _scored(board, board.rows)
+def _scores(board: Board, sets: Sequence[str]) -> bytes:
     methods = list(dict.fromkeys(row.place.method for row in board.rows))
     size = (1.8 + 3.6 * len(sets), 1.1 + len(methods) * (0.14 + 0.1 * len(board.groups)))
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets), sharey=True)), sets, strict=True):
-        _dots(axes, board, methods, which)
-    for label in figure.axes[0].get_yticklabels():
+    figure = _panels(sets, size, lambda axes, which: _dots(axes, board, methods, which), sharey=True)
+    first = figure.axes[0]
+    for label in first.get_yticklabels():
         label.set_fontweight("bold" if label.get_text() == board.proposed else "normal")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=4, fontsize=8, frameon=False)
+    figure.legend(*first.get_legend_handles_labels(), loc="outside lower right", ncols=4, fontsize=8, frameon=False)
     return _png(figure)
 
 
@@ -79,29 +75,40 @@ def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> Non
                 at = methods.index(row.place.method) + step * (beside.index(row) - (len(beside) - 1) / 2)
                 axes.plot(values, [at] * len(values), shape, color=color, markersize=3.5, alpha=0.55, markeredgewidth=0)
                 axes.annotate(row.mark, (max(values), at), (3, -1), textcoords="offset points", fontsize=8)
-                if len(values) > 1:
-                    axes.vlines(np.mean(values), at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)
+                mean, deviation = mean_and_deviation(values)
+                if deviation is not None:
+                    axes.vlines(mean, at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)
     axes.set_yticks(range(len(methods)), methods, fontsize=8)
     axes.set_ylim(len(methods) - 0.5, -0.5)  # in the order of the tables
     axes.set_xlabel("mIoU (%)", fontsize=8)
-    axes.tick_params(axis="x", labelsize=8)
-    axes.set_title(SETS[which], fontsize=9)
     axes.grid(axis="x", color="#e3e7ea", linewidth=0.8)
     axes.hlines(np.arange(len(methods) - 1) + 0.5, 0, 1, "#eef1f3", linewidth=0.8, transform=axes.get_yaxis_transform())
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["left"].set_visible(False)
 
 
 def _sweep(board: Board, group: Group) -> bytes:
-    from matplotlib.figure import Figure
-
     sets = _scored(board, group.rows)
     width = len(sets) * (1.5 + 0.55 * len(group.rows))
-    figure = Figure(figsize=(max(4.5, width), 3.4), dpi=150, layout="constrained")
-    for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets))), sets, strict=True):
-        _bars(axes, group.rows, which, board.primary)
-    return _png(figure)
+    return _png(
+        _panels(sets, (max(4.5, width), 3.4), lambda axes, which: _bars(axes, group.rows, which, board.primary))
+    )
+
+
+def _panels(
+    sets: Sequence[str], size: tuple[float, float], draw: Callable[["Axes", str], None], *, sharey: bool = False
+) -> "Figure":
+    """A panel for each set of frames, side by side."""
+    from matplotlib.figure import Figure  # loading it takes a second, and most commands draw nothing
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets), sharey=sharey)), sets, strict=True):
+        draw(axes, which)
+        axes.tick_params(labelsize=8)
+        axes.set_title(SETS[which], fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def _png(figure: "Figure") -> bytes:
@@ -133,6 +140,3 @@ def _bars(axes: "Axes", rows: Sequence[Row], which: str, key: str) -> None:
     axes.set_xticks(range(len(rows)), names, rotation=35, ha="right", fontsize=8)
     axes.set_ylim(bottom, high + 0.15 * (high - bottom))
     axes.set_ylabel(f"mIoU (%), from {bottom:g}", fontsize=8)
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set_title(SETS[which], fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
