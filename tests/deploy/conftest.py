@@ -1,13 +1,15 @@
-"""A tiny finished run, with its data."""
+"""A tiny finished run, with its data; a tiny model, with predictors on both kinds of device."""
 
 import io
 from pathlib import Path
 
 import pytest
+from predict_files import as_on_a_gpu, write_model
 from rich.console import Console
 
 from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.deploy.predictor import Predictor
 from suture.runs.config import load_config
 from suture.runs.run import train
 
@@ -30,3 +32,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_synthetic(root / "data", settings, progress=False)
     train(load_config(root / "data", "demo", _SETTINGS), root / "tiny", Console(file=io.StringIO()))
     return root / "tiny"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def cpu(model: Path) -> Predictor:
+    """One for all tests of a file that leave it as it was."""
+    return Predictor(model, "cpu")
+
+
+@pytest.fixture(scope="module")
+def gpu(model: Path) -> Predictor:
+    """So too, with the processes that write for it."""
+    return as_on_a_gpu(model)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from predict_files import as_on_a_gpu, picture, write_images, write_model, write_video
+from predict_files import as_on_a_gpu, picture, write_images, write_video
 from rich.console import Console
 
 from suture.data.classes import IGNORE, ClassTable
@@ -34,22 +34,6 @@ VIEWS = (None, View(7, 5, 60, 50), View(4, 2, 90, 80, (45.0, 40.0, 30.0)))
 def assert_alike(planes: np.ndarray, expected: np.ndarray) -> None:
     """Equal but for the last bit of a blend, which processors may round in their own ways."""
     np.testing.assert_allclose(planes.astype(int), expected.astype(int), rtol=0, atol=1)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def cpu(folder: Path) -> Predictor:
-    return Predictor(folder, "cpu")
-
-
-@pytest.fixture(scope="module")
-def gpu(folder: Path) -> Predictor:
-    """One for all, with the processes that write for it."""
-    return as_on_a_gpu(folder)
 
 
 def go(predictor: Predictor, path: Path, out: Path, batch: int | None = None, **settings: Any) -> None:
@@ -111,9 +95,9 @@ def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(
     assert gpu.begin(gpu.prepare(frames, view)).planes is None
 
 
-def test_what_a_recording_reads_is_kept(folder: Path) -> None:
+def test_what_a_recording_reads_is_kept(model: Path) -> None:
     """A graph reads the memory of the matrices long after others have taken their place in the cache."""
-    predictor: Any = as_on_a_gpu(folder, "cpu:0")  # it and `cpu`, like `cuda` and `cuda:0`, are one, but not equal
+    predictor: Any = as_on_a_gpu(model, "cpu:0")  # it and `cpu`, like `cuda` and `cuda:0`, are one, but not equal
     predictor.predict(picture(0, 111, 91))
     read = resizing((91, 111), (32, 32), torch.device("cpu"))
     assert all(one is other for one, other in zip(read, predictor._kept["resizing", (91, 111)], strict=True))
@@ -185,12 +169,12 @@ def test_gone_on_with_the_overlay_is_the_same(gpu: Predictor, tmp_path: Path, mo
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs and streams need a GPU")
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_gpu_draws_the_same(folder: Path, view: View | None) -> None:
-    predictor = Predictor(folder, "cuda")
+def test_a_gpu_draws_the_same(model: Path, view: View | None) -> None:
+    predictor = Predictor(model, "cuda")
     for start in range(0, 40, 4):  # replayed again and again, each batch of other frames
         frames = np.stack([picture(start + index, 111, 91) for index in range(4)])
         pending = predictor.begin(predictor.prepare(frames, view), None, True)
-        expected = Predictor(folder, "cpu")(frames, view) if start == 0 else None
+        expected = Predictor(model, "cpu")(frames, view) if start == 0 else None
         for place, (mask, *_) in enumerate(pending):
             assert expected is None or (mask == expected[place]).mean() > 0.98
             planes = to_yuv(Overlay(predictor.classes, 111, 91)(frames[place], mask))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from av.video.reformatter import ColorRange
-from predict_files import as_on_a_gpu, picture, write_images, write_model, write_video
+from predict_files import picture, write_images, write_video
 from rich.console import Console
 
 from suture.data.planes import sampled, to_rgb
@@ -28,22 +28,6 @@ from suture.deploy.predictor import Predictor
 BT709, UNSAID, BT601 = 1, 2, 5
 ALIKE = 0.97
 """The share of a mask's pixels: a network of random weights decides otherwise where colours differ by one level."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def cpu(folder: Path) -> Predictor:
-    return Predictor(folder, "cpu")
-
-
-@pytest.fixture(scope="module")
-def gpu(folder: Path) -> Predictor:
-    """One for all, with the processes that write for it."""
-    return as_on_a_gpu(folder)
 
 
 def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> Summary:
@@ -221,10 +205,10 @@ def test_images_are_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
-def test_a_gpu_makes_the_same_of_planes(folder: Path, tmp_path: Path) -> None:
+def test_a_gpu_makes_the_same_of_planes(model: Path, tmp_path: Path) -> None:
     """Recorded, and replayed with other frames; beside RGB of the same size."""
     video = VideoFile(write_video(tmp_path / "case.mp4", 12, (112, 90)))
-    predictor, plain = Predictor(folder, "cuda"), Predictor(folder, "cpu")
+    predictor, plain = Predictor(model, "cuda"), Predictor(model, "cpu")
     for start in range(0, 12, 4):
         pictures = [video.decode(index) for index in range(start, start + 4)]
         planes: Any = [each.planes() for each in pictures]

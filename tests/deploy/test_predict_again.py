@@ -13,7 +13,7 @@ from typing import Any
 
 import cv2
 import pytest
-from predict_files import picture, write_images, write_model, write_video
+from predict_files import picture, write_images, write_video
 from rich.console import Console
 
 from suture.cli import main
@@ -22,16 +22,6 @@ from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor, Prepared
 from suture.errors import UserError
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def plain(folder: Path) -> Predictor:
-    return Predictor(folder, "cpu")
 
 
 class Counting(Predictor):
@@ -59,7 +49,7 @@ def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["images", "video", "video without overlay", "masks in a video", "smooth"])
-def test_a_start_that_broke_off_is_gone_on_with(folder: Path, plain: Predictor, tmp_path: Path, kind: str) -> None:
+def test_a_start_that_broke_off_is_gone_on_with(model: Path, cpu: Predictor, tmp_path: Path, kind: str) -> None:
     changed: dict[str, dict[str, Any]] = {
         "video without overlay": {"overlay": False},
         "masks in a video": {"masks": "video"},
@@ -67,14 +57,14 @@ def test_a_start_that_broke_off_is_gone_on_with(folder: Path, plain: Predictor, 
     }
     settings = changed.get(kind, {})
     given = write_images(tmp_path / "case", 12) if kind == "images" else write_video(tmp_path / "case.mp4")
-    go(plain, given, tmp_path / "whole", **settings)
-    predictor = Counting(folder, "cpu")
+    go(cpu, given, tmp_path / "whole", **settings)
+    predictor = Counting(model, "cpu")
     predictor.fails_at = 7
     with pytest.raises(RuntimeError, match="the power went"):
         go(predictor, given, tmp_path / "out", **settings)
     left = contents(tmp_path / "out/case")
     assert not {"prediction.json", "frames.csv", "overlay.mp4", "masks.mkv"} & set(left)
-    predictor = Counting(folder, "cpu")
+    predictor = Counting(model, "cpu")
     said = go(predictor, given, tmp_path / "out", **settings)
     begun_anew = kind in ("masks in a video", "smooth")
     done = sum(name.startswith("masks/") for name in left)
@@ -87,9 +77,9 @@ def test_a_start_that_broke_off_is_gone_on_with(folder: Path, plain: Predictor, 
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_what_is_done_is_skipped_and_said(folder: Path, tmp_path: Path) -> None:
+def test_what_is_done_is_skipped_and_said(model: Path, tmp_path: Path) -> None:
     write_video(tmp_path / "videos/a.mp4")
-    predictor = Counting(folder, "cpu")
+    predictor = Counting(model, "cpu")
     go(predictor, tmp_path / "videos", tmp_path / "out")
     before = contents(tmp_path / "out")
     write_video(tmp_path / "videos/b.mp4")
@@ -99,95 +89,95 @@ def test_what_is_done_is_skipped_and_said(folder: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "out").items() >= before.items()
 
 
-def test_other_results_are_only_written_over_by_force(folder: Path, plain: Predictor, tmp_path: Path) -> None:
+def test_other_results_are_only_written_over_by_force(model: Path, cpu: Predictor, tmp_path: Path) -> None:
     given = write_images(tmp_path / "frames")
-    go(plain, given, tmp_path / "out")
+    go(cpu, given, tmp_path / "out")
     before = contents(tmp_path / "out")
     with pytest.raises(UserError, match=r"out/frames holds results of other settings \(flip\)"):
-        go(Predictor(folder, "cpu", flip=True), given, tmp_path / "out")
+        go(Predictor(model, "cpu", flip=True), given, tmp_path / "out")
     with pytest.raises(UserError, match=r"\(overlay\)"):
-        go(plain, given, tmp_path / "out", overlay=False)
+        go(cpu, given, tmp_path / "out", overlay=False)
     write_images(given, 6)
     with pytest.raises(UserError, match=r"\(input\)"):
-        go(plain, given, tmp_path / "out")
+        go(cpu, given, tmp_path / "out")
     assert contents(tmp_path / "out") == before
-    predict(plain, [given], tmp_path / "out", force=True, console=Console(quiet=True))
+    predict(cpu, [given], tmp_path / "out", force=True, console=Console(quiet=True))
     assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
     other = write_images(tmp_path / "more")
     (tmp_path / "out/more/masks").mkdir(parents=True)
     with pytest.raises(UserError, match="out/more holds results of other settings"):
-        go(plain, other, tmp_path / "out")
+        go(cpu, other, tmp_path / "out")
 
 
-def test_a_torn_journal_counts_as_far_as_it_is_whole(folder: Path, plain: Predictor, tmp_path: Path) -> None:
+def test_a_torn_journal_counts_as_far_as_it_is_whole(model: Path, cpu: Predictor, tmp_path: Path) -> None:
     given = write_images(tmp_path / "case", 12)
-    predictor = Counting(folder, "cpu")
+    predictor = Counting(model, "cpu")
     predictor.fails_at = 9
     with pytest.raises(RuntimeError):
         go(predictor, given, tmp_path / "out")
     journal = tmp_path / "out/case/.journal.jsonl"
     journal.write_text(journal.read_text()[:-30])
-    go(Counting(folder, "cpu"), given, tmp_path / "out")
-    go(plain, given, tmp_path / "whole")
+    go(Counting(model, "cpu"), given, tmp_path / "out")
+    go(cpu, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_a_full_disk_is_one_sentence(plain: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence(cpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(clipfiles, "write_mask", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
-        go(plain, write_images(tmp_path / "frames"), tmp_path / "out")
+        go(cpu, write_images(tmp_path / "frames"), tmp_path / "out")
 
 
 def test_a_place_that_cannot_be_written_to_is_one_sentence(
-    folder: Path, plain: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, cpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     given = write_images(tmp_path / "frames")
     with pytest.raises(UserError, match=r"The output .*frame0.png is a file, expected a folder"):
-        go(plain, given, given / "frame0.png")
+        go(cpu, given, given / "frame0.png")
     monkeypatch.setattr(clipfiles, "write_mask", refused)
     with pytest.raises(UserError, match=r"\(Permission denied\): give a folder that you may write to, and start again"):
-        go(plain, given, tmp_path / "out")
+        go(cpu, given, tmp_path / "out")
 
 
-def test_other_frames_of_the_same_names_and_sizes_are_told_apart(plain: Predictor, tmp_path: Path) -> None:
+def test_other_frames_of_the_same_names_and_sizes_are_told_apart(cpu: Predictor, tmp_path: Path) -> None:
     """As those in uncompressed files are: the one video's masks must not pass for the other's."""
     (one,) = write_images(tmp_path / "a/frames", 1, suffix=".bmp").iterdir()
     other = tmp_path / "b/frames" / one.name
     other.parent.mkdir(parents=True)
     cv2.imwrite(str(other), picture(9)[..., ::-1])
     assert other.stat().st_size == one.stat().st_size
-    go(plain, one, tmp_path / "out")
-    assert "skipped" in go(plain, one, tmp_path / "out")
+    go(cpu, one, tmp_path / "out")
+    assert "skipped" in go(cpu, one, tmp_path / "out")
     with pytest.raises(UserError, match=r"\(input\)"):
-        go(plain, other, tmp_path / "out")
+        go(cpu, other, tmp_path / "out")
 
 
-def test_a_record_that_was_changed_is_one_sentence(plain: Predictor, tmp_path: Path) -> None:
+def test_a_record_that_was_changed_is_one_sentence(cpu: Predictor, tmp_path: Path) -> None:
     given = write_video(tmp_path / "case.mp4", 3)
-    go(plain, given, tmp_path / "out")
+    go(cpu, given, tmp_path / "out")
     (tmp_path / "out/case/prediction.json").write_text("[]")
     with pytest.raises(UserError, match=r"prediction\.json is not as Suture wrote it"):
-        go(plain, given, tmp_path / "out")
+        go(cpu, given, tmp_path / "out")
 
 
-def test_no_prediction_goes_among_the_videos_of_a_dataset(plain: Predictor, tmp_path: Path) -> None:
+def test_no_prediction_goes_among_the_videos_of_a_dataset(cpu: Predictor, tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text("videos: videos\n")
     given = write_video(tmp_path / "videos/case.mp4", 3)
     with pytest.raises(UserError, match=r"lies in .*videos, where .*dataset\.yaml has its videos"):
-        go(plain, given, tmp_path / "videos/out")
+        go(cpu, given, tmp_path / "videos/out")
     assert [path.name for path in (tmp_path / "videos").iterdir()] == ["case.mp4"]
-    go(plain, given, tmp_path / "out")
+    go(cpu, given, tmp_path / "out")
 
 
-def test_an_interrupt_ends_it_at_once(folder: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_an_interrupt_ends_it_at_once(model: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     given = write_video(tmp_path / "case.mp4", 600)
-    command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(tmp_path / "out")]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     masks = tmp_path / "out/case/masks"
     until = time.monotonic() + 120
@@ -207,7 +197,7 @@ def environment() -> dict[str, str]:
 
 
 def test_two_processes_share_the_files(
-    folder: Path, plain: Predictor, tmp_path: Path, environment: dict[str, str]
+    model: Path, cpu: Predictor, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """Real ones, started by torchrun. A file that cannot be read does not make one end the other."""
     for name in "abcd":
@@ -215,7 +205,7 @@ def test_two_processes_share_the_files(
     (tmp_path / "videos/broken.mp4").write_bytes(b"no video" * 1000)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "suture"]
     result = subprocess.run(
-        [*command, "predict", str(folder), str(tmp_path / "videos"), "-o", str(tmp_path / "two")],
+        [*command, "predict", str(model), str(tmp_path / "videos"), "-o", str(tmp_path / "two")],
         capture_output=True,
         text=True,
         timeout=200,
@@ -226,28 +216,28 @@ def test_two_processes_share_the_files(
     assert all(result.stderr.count(f"{name}: 8 frames") == 1 for name in "abcd")
     assert result.stderr.count("broken: ") == 1
     (tmp_path / "videos/broken.mp4").unlink()
-    go(plain, tmp_path / "videos", tmp_path / "one")
+    go(cpu, tmp_path / "videos", tmp_path / "one")
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
-def test_tasks_of_slurm_share_the_files(plain: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_slurm_share_the_files(cpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         write_video(tmp_path / f"videos/{name}.mp4", 2)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     done = []
     for task in ("0", "1"):
         monkeypatch.setenv("SLURM_PROCID", task)
-        said = go(plain, tmp_path / "videos", tmp_path / "out")
+        said = go(cpu, tmp_path / "videos", tmp_path / "out")
         assert "skipped" not in said
         done += [line[0] for line in said.splitlines()]
     assert sorted(done) == ["a", "b", "c"]
 
 
 def test_a_killed_process_is_gone_on_with(
-    folder: Path, plain: Predictor, tmp_path: Path, environment: dict[str, str]
+    model: Path, cpu: Predictor, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     given = write_video(tmp_path / "case.mp4", 150)
-    command = [sys.executable, "-m", "suture", "predict", str(folder), str(given), "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(tmp_path / "out")]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     masks = tmp_path / "out/case/masks"
     until = time.monotonic() + 120
@@ -258,11 +248,11 @@ def test_a_killed_process_is_gone_on_with(
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "out/case/prediction.json").exists()
-    predictor = Counting(folder, "cpu")
+    predictor = Counting(model, "cpu")
     said = go(predictor, given, tmp_path / "out")
     assert 0 < predictor.looked < 150
     assert "of them done before" in said
-    go(plain, given, tmp_path / "whole")
+    go(cpu, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -275,23 +265,23 @@ def suture(monkeypatch: pytest.MonkeyPatch, *words: Any) -> int:
 
 
 def test_exit_codes(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frames = write_images(tmp_path / "frames")
     out = tmp_path / "out"
-    assert suture(monkeypatch, "predict", folder, frames, "-o", out, "--device", "cpu") == 0
+    assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
     assert f"Predicted: {out} (5 frames of 1 input)" in capsys.readouterr().out
     (frames / "frame2.png").write_bytes(b"no picture")
     shutil.rmtree(out)
-    assert suture(monkeypatch, "predict", folder, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1
+    assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1
     assert "frame2.png" in capsys.readouterr().err
     assert sorted(path.name for path in (out / "frames").iterdir()) == ["frames.csv", "overlay", "prediction.json"]
     for words, sentence in (
-        ([folder, "absent.mp4"], "absent.mp4 does not exist"),
+        ([model, "absent.mp4"], "absent.mp4 does not exist"),
         (["absent", frames], "absent does not exist: expected a run folder, a model.safetensors"),
-        ([folder, frames, "--scales", "big"], "--scales is big"),
-        ([folder, frames, "--view", "1,2"], "--view is 1,2"),
-        ([folder, frames, "--smooth", "2"], "smooth is 2"),
+        ([model, frames, "--scales", "big"], "--scales is big"),
+        ([model, frames, "--view", "1,2"], "--view is 1,2"),
+        ([model, frames, "--smooth", "2"], "smooth is 2"),
     ):
         assert suture(monkeypatch, "predict", *words, "-o", tmp_path / "none") == 2
         assert sentence in capsys.readouterr().err

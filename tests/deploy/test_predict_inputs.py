@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from predict_files import write_images, write_model, write_sound, write_video
+from predict_files import write_images, write_sound, write_video
 from rich.console import Console
 
 from suture.data.sources import load_dataset
@@ -15,11 +15,6 @@ from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
-
-
-@pytest.fixture(scope="module")
-def predictor(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    return Predictor(write_model(tmp_path_factory.mktemp("model")), "cpu")
 
 
 @pytest.fixture
@@ -68,14 +63,14 @@ def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:
     assert "other" not in names(find_clips([tree]))
 
 
-def test_what_a_dataset_excludes_is_predicted_like_all_else(tmp_path: Path, predictor: Predictor) -> None:
+def test_what_a_dataset_excludes_is_predicted_like_all_else(tmp_path: Path, cpu: Predictor) -> None:
     """As docs/predict.md says: however its files are given, a video's results are the same."""
     data, out = tmp_path / "data", tmp_path / "out"
     write_images(data / "frames", 3)
     (data / "dataset.yaml").write_text("videos: frames\nexclude: exclude.csv\n")
     (data / "exclude.csv").write_text("video,first,last,reason\nframes,1,1,out of body\n")
     assert load_dataset(data).videos[0].usable == [0, 2]
-    summary = predict(predictor, [data], out, Settings(overlay=False))
+    summary = predict(cpu, [data], out, Settings(overlay=False))
     assert (summary.frames, summary.problems) == (3, [])
     assert sorted(path.name for path in out.rglob("*.png")) == ["frame0.png", "frame1.png", "frame2.png"]
 
@@ -132,20 +127,20 @@ def write_bad(kind: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_file_that_is_no_video(predictor: Predictor, tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_no_video(cpu: Predictor, tmp_path: Path, kind: str) -> None:
     path = write_bad(kind, tmp_path)
     with pytest.raises(UserError) as caught:
-        predict(predictor, [path], tmp_path / "out", console=Console(quiet=True))
+        predict(cpu, [path], tmp_path / "out", console=Console(quiet=True))
     assert BAD[kind] in str(caught.value) or "does not exist" in str(caught.value)
     assert str(path) in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
-def test_one_bad_file_does_not_stop_the_others(predictor: Predictor, tmp_path: Path) -> None:
+def test_one_bad_file_does_not_stop_the_others(cpu: Predictor, tmp_path: Path) -> None:
     write_bad("sound", tmp_path)
     write_video(tmp_path / "good.mp4")
     said = io.StringIO()
-    summary = predict(predictor, [tmp_path], tmp_path / "out", console=Console(file=said))
+    summary = predict(cpu, [tmp_path], tmp_path / "out", console=Console(file=said))
     assert summary.clips == 1
     assert len(summary.problems) == 1
     assert "only sound" in summary.problems[0]
@@ -153,21 +148,21 @@ def test_one_bad_file_does_not_stop_the_others(predictor: Predictor, tmp_path: P
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good"]
 
 
-def test_why_nothing_can_be_predicted_is_told_once(predictor: Predictor, tmp_path: Path) -> None:
+def test_why_nothing_can_be_predicted_is_told_once(cpu: Predictor, tmp_path: Path) -> None:
     sound, text = write_bad("sound", tmp_path), write_bad("text", tmp_path)
     for given, ends in (([sound], "only sound"), ([sound, text], "None of the 2 inputs can be used")):
         told = io.StringIO()
         with pytest.raises(UserError, match=ends) as caught:
-            predict(predictor, given, tmp_path / "out", console=Console(file=told, width=300))
+            predict(cpu, given, tmp_path / "out", console=Console(file=told, width=300))
         assert (told.getvalue() + str(caught.value)).count("only sound") == 1
 
 
-def test_a_broken_frame_is_told_and_left_out(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_broken_frame_is_told_and_left_out(cpu: Predictor, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "frames")
     (folder / "frame0.png").write_bytes(b"no picture")
     (folder / "frame3.png").write_bytes((folder / "frame3.png").read_bytes()[:300])
     said = io.StringIO()
-    summary = predict(predictor, [folder], tmp_path / "out", console=Console(file=said, width=300))
+    summary = predict(cpu, [folder], tmp_path / "out", console=Console(file=said, width=300))
     assert (summary.frames, len(summary.problems)) == (3, 2)
     assert "frames: 3 frames, " in said.getvalue()
     assert all(name in said.getvalue() for name in ("frame0.png", "frame3.png"))
@@ -177,23 +172,23 @@ def test_a_broken_frame_is_told_and_left_out(predictor: Predictor, tmp_path: Pat
     assert [bool(line.split(",")[-1]) for line in table[1:]] == [True, False, False, True, False]
     for path in (tmp_path / "out/frames").glob("*.*"):
         assert str(tmp_path) not in path.read_text()  # a path can name a patient
-    again = predict(predictor, [folder], tmp_path / "out", console=Console(quiet=True))
+    again = predict(cpu, [folder], tmp_path / "out", console=Console(quiet=True))
     assert (again.skipped, again.problems) == (1, summary.problems)
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
-def test_a_video_that_stops_half_way(predictor: Predictor, tmp_path: Path, suffix: str) -> None:
+def test_a_video_that_stops_half_way(cpu: Predictor, tmp_path: Path, suffix: str) -> None:
     whole = write_video(tmp_path / f"whole{suffix}", frames=100, options={"movflags": "faststart"})
     content = whole.read_bytes()
     path = tmp_path / f"case{suffix}"
     path.write_bytes(content[: len(content) * 2 // 3])
-    summary = predict(predictor, [path], tmp_path / "out", Settings(masks="video"), console=Console(quiet=True))
+    summary = predict(cpu, [path], tmp_path / "out", Settings(masks="video"), console=Console(quiet=True))
     assert 30 < summary.frames < 100
     assert any(f"{path.name} stops after {summary.frames} frames, about" in problem for problem in summary.problems)
     assert (tmp_path / "out/case/overlay.mp4").exists()
 
 
-def test_damage_in_the_middle_keeps_numbers_and_times(predictor: Predictor, tmp_path: Path) -> None:
+def test_damage_in_the_middle_keeps_numbers_and_times(cpu: Predictor, tmp_path: Path) -> None:
     """A frame that does not decode is all ignore in the video of masks, so that frame 9 stays frame 9."""
     from suture.data.video import VideoFile
 
@@ -202,7 +197,7 @@ def test_damage_in_the_middle_keeps_numbers_and_times(predictor: Predictor, tmp_
     middle = len(content) // 2
     content[middle : middle + 400] = bytes(np.random.default_rng(0).integers(0, 255, 400, np.uint8))
     path.write_bytes(content)
-    summary = predict(predictor, [path], tmp_path / "out", Settings(masks="video"), console=Console(quiet=True))
+    summary = predict(cpu, [path], tmp_path / "out", Settings(masks="video"), console=Console(quiet=True))
     masks, video = VideoFile(tmp_path / "out/case/masks.mkv"), VideoFile(path)
     assert len(masks) == len(video)
     np.testing.assert_allclose(masks.times, video.times, atol=1e-3)
@@ -210,10 +205,10 @@ def test_damage_in_the_middle_keeps_numbers_and_times(predictor: Predictor, tmp_
     assert len(VideoFile(tmp_path / "out/case/overlay.mp4")) == good == summary.frames
 
 
-def test_no_frame_at_all(predictor: Predictor, tmp_path: Path) -> None:
+def test_no_frame_at_all(cpu: Predictor, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "frames", 2)
     for path in folder.iterdir():
         path.write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"none of its 2 frames can be used; the first: .*frame0.png"):
-        predict(predictor, [folder], tmp_path / "out", console=Console(quiet=True))
+        predict(cpu, [folder], tmp_path / "out", console=Console(quiet=True))
     assert not (tmp_path / "out").exists()

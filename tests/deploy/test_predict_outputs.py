@@ -32,11 +32,6 @@ from suture.files import read_json
 STAMPS = [0, 40, 130, 150, 420, 430, 900, 1000, 1010, 1500, 1577, 2000]
 
 
-@pytest.fixture(scope="module")
-def predictor(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    return Predictor(write_model(tmp_path_factory.mktemp("model")), "cpu")
-
-
 def run(predictor: Predictor, inputs: Any, out: Path, **settings: Any) -> Summary:
     return predict(predictor, inputs, out, Settings(**settings), console=Console(file=io.StringIO()))
 
@@ -54,16 +49,16 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi"])
-def test_a_video_gives_masks_overlay_and_table(predictor: Predictor, tmp_path: Path, suffix: str) -> None:
+def test_a_video_gives_masks_overlay_and_table(cpu: Predictor, tmp_path: Path, suffix: str) -> None:
     path = write_video(tmp_path / f"case{suffix}", codec="mpeg4" if suffix == ".avi" else "libx264")
     video = VideoFile(path)
-    assert run(predictor, [path], tmp_path / "out") == Summary(1, 12, 0, [])
+    assert run(cpu, [path], tmp_path / "out") == Summary(1, 12, 0, [])
     out = tmp_path / "out/case"
     assert sorted(file.name for file in out.iterdir()) == ["frames.csv", "masks", "overlay.mp4", "prediction.json"]
     table = rows(out / "frames.csv")
     for index, frame in enumerate(video.frames()):
         mask = read_mask(out / f"masks/case__frame_{index:06d}.png")
-        np.testing.assert_array_equal(mask, predictor(frame))
+        np.testing.assert_array_equal(mask, cpu(frame))
         row = table[index]
         assert (row["frame"], row["problem"], row["name"]) == (str(index), "", f"case__frame_{index:06d}")
         assert float(row["time"]) == pytest.approx(video.times[index], abs=1e-5)
@@ -81,9 +76,9 @@ def test_a_video_gives_masks_overlay_and_table(predictor: Predictor, tmp_path: P
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mkv"])
-def test_a_variable_frame_rate_is_kept(predictor: Predictor, tmp_path: Path, suffix: str) -> None:
+def test_a_variable_frame_rate_is_kept(cpu: Predictor, tmp_path: Path, suffix: str) -> None:
     path = write_video(tmp_path / f"case{suffix}", stamps=STAMPS)
-    run(predictor, [path], tmp_path / "out", masks="video")
+    run(cpu, [path], tmp_path / "out", masks="video")
     for name in ("overlay.mp4", "masks.mkv"):
         found = VideoFile(tmp_path / "out/case" / name)
         np.testing.assert_allclose(found.times, np.array(STAMPS) / 1000, atol=6e-4)
@@ -92,16 +87,16 @@ def test_a_variable_frame_rate_is_kept(predictor: Predictor, tmp_path: Path, suf
 
 
 @pytest.mark.parametrize("size", [(48, 40), (130, 66)])
-def test_masks_as_one_video_are_lossless(predictor: Predictor, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_masks_as_one_video_are_lossless(cpu: Predictor, tmp_path: Path, size: tuple[int, int]) -> None:
     path = write_video(tmp_path / "case.mp4", size=size)
-    run(predictor, [path], tmp_path / "out", masks="video", overlay=False, table="none")
+    run(cpu, [path], tmp_path / "out", masks="video", overlay=False, table="none")
     assert sorted(file.name for file in (tmp_path / "out/case").iterdir()) == ["masks.mkv", "prediction.json"]
     for frame, mask in zip(VideoFile(path).frames(), VideoFile(tmp_path / "out/case/masks.mkv").frames(), strict=True):
-        np.testing.assert_array_equal(mask[..., 0], predictor(frame))
+        np.testing.assert_array_equal(mask[..., 0], cpu(frame))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (4097, 3), (33, 47), (2, 90)])
-def test_odd_sizes(predictor: Predictor, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_odd_sizes(cpu: Predictor, tmp_path: Path, size: tuple[int, int]) -> None:
     """No H.264 video has such a size, but images and FFV1 do: masks stay exact, the overlay grows by a pixel."""
     width, height = size
     path = tmp_path / "odd.mkv"
@@ -111,18 +106,18 @@ def test_odd_sizes(predictor: Predictor, tmp_path: Path, size: tuple[int, int]) 
         for index in range(3):
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(index, *size), format="rgb24")))
         container.mux(stream.encode(None))
-    run(predictor, [path], tmp_path / "out", masks="video")
+    run(cpu, [path], tmp_path / "out", masks="video")
     assert VideoFile(tmp_path / "out/odd/masks.mkv").size == size
     overlay = VideoFile(tmp_path / "out/odd/overlay.mp4")
     assert overlay.size == (width + width % 2, height + height % 2)
     assert len(overlay) == 3
     images = write_images(tmp_path / "images", 2, size)
-    run(predictor, [images], tmp_path / "out")
+    run(cpu, [images], tmp_path / "out")
     assert read_mask(tmp_path / "out/images/masks/frame1.png").shape == (height, width)
     assert read_image(tmp_path / "out/images/overlay/frame1.jpg").shape == (height, width, 3)
 
 
-def test_images_of_every_kind_and_size(predictor: Predictor, tmp_path: Path) -> None:
+def test_images_of_every_kind_and_size(cpu: Predictor, tmp_path: Path) -> None:
     folder = tmp_path / "frames"
     folder.mkdir()
     frame = picture(0)
@@ -138,11 +133,11 @@ def test_images_of_every_kind_and_size(predictor: Predictor, tmp_path: Path) -> 
     }
     for name, pixels in kinds.items():
         cv2.imwrite(str(folder / name), pixels)
-    assert run(predictor, [folder], tmp_path / "out").problems == []
-    expected = predictor(frame)
+    assert run(cpu, [folder], tmp_path / "out").problems == []
+    expected = cpu(frame)
     for name in ("alpha", "colour", "deep"):
         np.testing.assert_array_equal(read_mask(tmp_path / f"out/frames/masks/{name}.png"), expected)
-    spread = predictor(cv2.cvtColor(gray, cv2.COLOR_GRAY2RGB))
+    spread = cpu(cv2.cvtColor(gray, cv2.COLOR_GRAY2RGB))
     for name in ("grey", "grey16"):
         np.testing.assert_array_equal(read_mask(tmp_path / f"out/frames/masks/{name}.png"), spread)
     assert read_mask(tmp_path / "out/frames/masks/large.png").shape == (70, 90)
@@ -152,11 +147,11 @@ def test_images_of_every_kind_and_size(predictor: Predictor, tmp_path: Path) -> 
     assert table[-1]["flow_agreement"] == ""  # of another size than the one before
 
 
-def test_a_parquet_table_says_the_same(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_parquet_table_says_the_same(cpu: Predictor, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     folder = write_images(tmp_path / "frames")
     for table in ("csv", "parquet"):
-        run(predictor, [folder], tmp_path / table, table=table, overlay=False)
+        run(cpu, [folder], tmp_path / table, table=table, overlay=False)
     found = parquet.read_table(tmp_path / "parquet/frames/frames.parquet").to_pylist()
     plain = rows(tmp_path / "csv/frames/frames.csv")
     assert len(found) == len(plain) == 5
@@ -167,15 +162,15 @@ def test_a_parquet_table_says_the_same(predictor: Predictor, tmp_path: Path) -> 
         assert float(other["confidence"]) == pytest.approx(one["confidence"], rel=1e-4)
 
 
-def test_batches_change_nothing(predictor: Predictor, tmp_path: Path) -> None:
+def test_batches_change_nothing(cpu: Predictor, tmp_path: Path) -> None:
     path = write_video(tmp_path / "case.mp4")
     for batch in (1, 5):
-        predict(predictor, [path], tmp_path / str(batch), batch=batch, console=Console(file=io.StringIO()))
+        predict(cpu, [path], tmp_path / str(batch), batch=batch, console=Console(file=io.StringIO()))
     for one in sorted((tmp_path / "1/case/masks").iterdir()):
         assert (read_mask(one) != read_mask(tmp_path / "5/case/masks" / one.name)).mean() < 0.01
 
 
-def test_the_view_is_found_or_stated(predictor: Predictor, tmp_path: Path) -> None:
+def test_the_view_is_found_or_stated(cpu: Predictor, tmp_path: Path) -> None:
     folder = tmp_path / "frames"
     folder.mkdir()
     for index in range(4):
@@ -184,14 +179,14 @@ def test_the_view_is_found_or_stated(predictor: Predictor, tmp_path: Path) -> No
         cv2.imwrite(str(folder / f"{index}.png"), frame[..., ::-1])
     views = {"auto": View(20, 10, 70, 60), "none": None, "30,20,40,50": View(30, 20, 40, 50)}
     for said, view in views.items():
-        run(predictor, [folder], tmp_path / said, view=parse_view(said), overlay=False)
-        expected = predictor(read_image(folder / "2.png"), view)
+        run(cpu, [folder], tmp_path / said, view=parse_view(said), overlay=False)
+        expected = cpu(read_image(folder / "2.png"), view)
         np.testing.assert_array_equal(read_mask(tmp_path / said / "frames/masks/2.png"), expected)
         assert (expected == IGNORE).any() == (view is not None)
         area = sum(float(rows(tmp_path / said / "frames/frames.csv")[2][f"area {name}"]) for name in NAMES)
         assert area == pytest.approx(1, abs=1e-4)
     with pytest.raises(UserError, match="lies outside"):
-        run(predictor, [folder], tmp_path / "outside", view=View(200, 0, 10, 10))
+        run(cpu, [folder], tmp_path / "outside", view=View(200, 0, 10, 10))
     assert not (tmp_path / "outside").exists()
     with pytest.raises(UserError, match="--view is somewhere, expected trained, auto, none or x,y,w,h"):
         parse_view("somewhere")
@@ -229,7 +224,7 @@ def test_the_view_is_that_of_the_training_where_one_was_stated(tmp_path: Path) -
         assert training_view(mixed) == "auto"
 
 
-def test_smoothing_flickers_less(predictor: Predictor, tmp_path: Path) -> None:
+def test_smoothing_flickers_less(cpu: Predictor, tmp_path: Path) -> None:
     """The same picture with noise, over and over: all change is flicker."""
     folder = tmp_path / "frames"
     folder.mkdir()
@@ -239,16 +234,16 @@ def test_smoothing_flickers_less(predictor: Predictor, tmp_path: Path) -> None:
         cv2.imwrite(str(folder / f"{index}.png"), noisy)
     found = {}
     for smooth in (0.0, 0.8):
-        run(predictor, [folder], tmp_path / str(smooth), smooth=smooth, overlay=False)
+        run(cpu, [folder], tmp_path / str(smooth), smooth=smooth, overlay=False)
         table = rows(tmp_path / str(smooth) / "frames/frames.csv")
         found[smooth] = np.mean([float(row["flow_agreement"]) for row in table[1:]])
     assert found[0.8] > found[0.0]
     with pytest.raises(UserError, match="smooth is 1"):
-        run(predictor, [folder], tmp_path / "one", smooth=1.0)
+        run(cpu, [folder], tmp_path / "one", smooth=1.0)
 
 
-def test_the_overlay_tints_what_is_painted_and_leaves_the_rest(predictor: Predictor) -> None:
-    classes = predictor.classes
+def test_the_overlay_tints_what_is_painted_and_leaves_the_rest(cpu: Predictor) -> None:
+    classes = cpu.classes
     frame = np.full((100, 200, 3), 100, np.uint8)
     mask = np.zeros((100, 200), np.uint8)
     mask[:, 100:] = 1
@@ -276,11 +271,11 @@ def test_a_frame_of_a_video_is_whole_copied_or_not(height: int) -> None:
     assert np.shares_memory(np.frombuffer(frame.planes[0], np.uint8), planes) == (height % 4 == 0)
 
 
-def test_overlay_video_has_the_right_colours(predictor: Predictor, tmp_path: Path) -> None:
+def test_overlay_video_has_the_right_colours(cpu: Predictor, tmp_path: Path) -> None:
     path = write_video(tmp_path / "case.mp4", size=(200, 120), frames=4)
-    run(predictor, [path], tmp_path / "out")
+    run(cpu, [path], tmp_path / "out")
     overlay = VideoFile(tmp_path / "out/case/overlay.mp4")
     for index, frame in enumerate(VideoFile(path).frames()):
-        expected = Overlay(predictor.classes, 200, 120)(frame, predictor(frame))
+        expected = Overlay(cpu.classes, 200, 120)(frame, cpu(frame))
         shown = overlay.read(index)[: expected.shape[0]]
         assert np.abs(shown.astype(int) - expected).mean() < 6

@@ -25,64 +25,54 @@ from suture.models.weights import Model
 ROUND = View(4, 2, 40, 36, (24.0, 20.0, 17.0))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def predictor(folder: Path) -> Predictor:
-    return Predictor(folder, "cpu")
-
-
 @pytest.mark.parametrize("view", [None, View(3, 5, 20, 30), ROUND])
 @pytest.mark.parametrize("size", [(48, 40), (32, 32), (20, 50)])
 def test_masks_are_those_of_the_evaluation(
-    folder: Path, predictor: Predictor, tmp_path: Path, size: tuple[int, int], view: View | None
+    model: Path, cpu: Predictor, tmp_path: Path, size: tuple[int, int], view: View | None
 ) -> None:
     images = sorted(write_images(tmp_path / "frames", 3, size).iterdir())
     view = view and view.within(*size)
     video = Video("v", "v", [Frame(i, i, image=path) for i, path in enumerate(images)], view_setting=view)
-    expected = np.stack([mask for _, mask in predict_masks(Model.load(folder).segmenter, video, range(3), (32, 32))])
-    found = predictor(np.stack([video.read(i) for i in range(3)]), view)
+    expected = np.stack([mask for _, mask in predict_masks(Model.load(model).segmenter, video, range(3), (32, 32))])
+    found = cpu(np.stack([video.read(i) for i in range(3)]), view)
     assert found.dtype == np.uint8
     assert (found == expected).mean() > 0.999
     np.testing.assert_array_equal(found == IGNORE, expected == IGNORE)
     assert len(np.unique(found[found != IGNORE])) > 1
-    assert (predictor(video.read(1), view) == found[1]).mean() > 0.999
+    assert (cpu(video.read(1), view) == found[1]).mean() > 0.999
 
 
-def test_classes(predictor: Predictor) -> None:
-    assert predictor.classes.names == NAMES
-    assert predictor.classes.colors == COLORS
+def test_classes(cpu: Predictor) -> None:
+    assert cpu.classes.names == NAMES
+    assert cpu.classes.colors == COLORS
 
 
-def test_a_weights_file_with_its_description_is_a_model(folder: Path, predictor: Predictor) -> None:
-    other = Predictor(folder / "model.safetensors", "cpu")
-    np.testing.assert_array_equal(other(picture(2)), predictor(picture(2)))
+def test_a_weights_file_with_its_description_is_a_model(model: Path, cpu: Predictor) -> None:
+    other = Predictor(model / "model.safetensors", "cpu")
+    np.testing.assert_array_equal(other(picture(2)), cpu(picture(2)))
 
 
-def test_probabilities_confidence_and_entropy(predictor: Predictor) -> None:
+def test_probabilities_confidence_and_entropy(cpu: Predictor) -> None:
     frame = picture(0)
-    found = predictor.probabilities(frame)
+    found = cpu.probabilities(frame)
     assert found.shape == (3, 40, 48)
     np.testing.assert_allclose(found.sum(0), 1, atol=1e-5)
-    assert (found.argmax(0) == predictor(frame)).mean() > 0.999
-    (prediction,) = predictor.predict(frame)
+    assert (found.argmax(0) == cpu(frame)).mean() > 0.999
+    (prediction,) = cpu.predict(frame)
     assert 1 / 3 < prediction.confidence <= 1
     assert 0 <= prediction.entropy <= 1
     assert prediction.confidence == pytest.approx(float(found.max(0).mean()), abs=0.05)
-    assert predictor.probabilities(frame[None]).shape == (1, 3, 40, 48)
+    assert cpu.probabilities(frame[None]).shape == (1, 3, 40, 48)
 
 
-def test_certainty_is_that_inside_the_view(predictor: Predictor) -> None:
+def test_certainty_is_that_inside_the_view(cpu: Predictor) -> None:
     """What stands in the corners that a round view leaves out moves the picture's features, but is not counted."""
     found = torch.full((1, 3, 32, 32), 1 / 3)
     found[:, :, :16] = torch.tensor([1.0, 0, 0]).view(1, 3, 1, 1)
     inside = torch.zeros(32, 32)
     inside[:16] = 1
-    assert predictor._certainty(found, inside)[0].tolist() == pytest.approx([1, 0], abs=1e-6)
-    assert predictor._certainty(found, 1 - inside)[0].tolist() == pytest.approx([1 / 3, 1], abs=1e-6)
+    assert cpu._certainty(found, inside)[0].tolist() == pytest.approx([1, 0], abs=1e-6)
+    assert cpu._certainty(found, 1 - inside)[0].tolist() == pytest.approx([1 / 3, 1], abs=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1), st.tuples(*[st.integers(1, 12)] * 2), st.tuples(*[st.integers(1, 40)] * 2))
@@ -96,19 +86,19 @@ def test_class_after_class_is_the_same_as_all_at_once(
     assert (_class_ids(found[0].numpy(), larger) == expected).mean() > 0.99  # ties are decided by rounding
 
 
-def test_flip_and_scales_average(folder: Path) -> None:
+def test_flip_and_scales_average(model: Path) -> None:
     frame = picture(4)
-    mirrored = Predictor(folder, "cpu", flip=True).probabilities(frame)
-    plain = Predictor(folder, "cpu")
+    mirrored = Predictor(model, "cpu", flip=True).probabilities(frame)
+    plain = Predictor(model, "cpu")
     expected = (plain.probabilities(frame) + plain.probabilities(frame[:, ::-1].copy())[..., ::-1]) / 2
     np.testing.assert_allclose(mirrored, expected, atol=1e-4)
-    assert Predictor(folder, "cpu", scales=(0.5, 1, 1.5))(frame).shape == (40, 48)
+    assert Predictor(model, "cpu", scales=(0.5, 1, 1.5))(frame).shape == (40, 48)
 
 
-def test_a_window_as_large_as_the_frame_changes_nothing(folder: Path, predictor: Predictor) -> None:
+def test_a_window_as_large_as_the_frame_changes_nothing(model: Path, cpu: Predictor) -> None:
     frame = picture(1, 32, 32)
-    windowed = Predictor(folder, "cpu", window=True)
-    np.testing.assert_allclose(windowed.probabilities(frame), predictor.probabilities(frame), atol=1e-5)
+    windowed = Predictor(model, "cpu", window=True)
+    np.testing.assert_allclose(windowed.probabilities(frame), cpu.probabilities(frame), atol=1e-5)
     assert windowed(picture(1, 100, 20)).shape == (20, 100)
     assert windowed(picture(1, 1, 1)).shape == (1, 1)
 
@@ -160,14 +150,14 @@ def test_smoothing_carries_over_where_nothing_moves_and_only_there() -> None:
         (np.zeros((0, 5, 3), np.uint8), "uint8 of shape 0×5×3"),
     ],
 )
-def test_other_arrays_are_told_apart(predictor: Predictor, frame: np.ndarray, found: str) -> None:
+def test_other_arrays_are_told_apart(cpu: Predictor, frame: np.ndarray, found: str) -> None:
     with pytest.raises(UserError, match=f"A frame is {found}, expected RGB, uint8"):
-        predictor([frame])  # type: ignore[arg-type]
+        cpu([frame])  # type: ignore[arg-type]
 
 
-def test_what_is_no_model(tmp_path: Path, folder: Path) -> None:
+def test_what_is_no_model(tmp_path: Path, model: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
-    (tmp_path / "alone.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    (tmp_path / "alone.safetensors").write_bytes((model / "model.safetensors").read_bytes())
     (tmp_path / "broken.onnx").write_text("no")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/config.yaml").write_text("")
@@ -182,10 +172,10 @@ def test_what_is_no_model(tmp_path: Path, folder: Path) -> None:
         with pytest.raises(UserError, match=sentence):
             Predictor(tmp_path / name)
     with pytest.raises(UserError, match="expected auto, cpu"):
-        Predictor(folder, "toaster")
+        Predictor(model, "toaster")
     for scales in ((), (0,), (1, 100), (float("nan"),)):
         with pytest.raises(UserError, match="scales are"):
-            Predictor(folder, "cpu", scales=scales)
+            Predictor(model, "cpu", scales=scales)
 
 
 def test_a_description_that_was_tampered_with(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from predict_files import as_on_a_gpu, picture, wait, write_images, write_model, write_video
+from predict_files import as_on_a_gpu, picture, wait, write_images, write_video
 from rich.console import Console
 
 from suture.deploy import writing
@@ -36,17 +36,6 @@ from suture.deploy.predictor import Predictor
 from suture.deploy.shared import Buffer, Line, Memory
 from suture.deploy.writer import _Clip, _in_words
 from suture.errors import UserError
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def predictor(model: Path) -> Predictor:
-    """One for all that leave it as it was."""
-    return as_on_a_gpu(model)
 
 
 @pytest.fixture
@@ -133,51 +122,51 @@ def test_they_need_no_pytorch() -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_killed_writer_is_one_sentence_and_gone_on_after(predictor: Predictor, tmp_path: Path, which: int) -> None:
+def test_a_killed_writer_is_one_sentence_and_gone_on_after(gpu: Predictor, tmp_path: Path, which: int) -> None:
     given = write_video(tmp_path / "case.mp4", 80)
     done = []
 
     def progress(frames: int) -> None:
         done.append(frames)
         if sum(done) == 9:
-            os.kill(pids(predictor)[which], signal.SIGKILL)
+            os.kill(pids(gpu)[which], signal.SIGKILL)
 
     with pytest.raises(UserError, match=r"A process that writes the results was killed by signal 9, .*: start again"):
-        run(predictor, given, tmp_path / "out", progress)
-    assert not pids(predictor)
+        run(gpu, given, tmp_path / "out", progress)
+    assert not pids(gpu)
     assert 9 <= sum(done) < 80
     known = len((tmp_path / "out/case/.journal.jsonl").read_text().splitlines()) - 1
     assert known == sum(done)
     again: list[int] = []
-    run(predictor, given, tmp_path / "out", again.append)
+    run(gpu, given, tmp_path / "out", again.append)
     assert sum(again) == 80
-    run(predictor, given, tmp_path / "whole")
+    run(gpu, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_an_error_there_is_told_here(predictor: Predictor, tmp_path: Path) -> None:
+def test_an_error_there_is_told_here(gpu: Predictor, tmp_path: Path) -> None:
     given, masks = write_video(tmp_path / "case.mp4", 40), tmp_path / "out/case/masks"
     masks.parent.mkdir(parents=True)
     masks.symlink_to(tmp_path / "nowhere")
     sentence = r"case cannot be written \(File exists\): give a folder that you may write to, and start again to go on"
     with pytest.raises(UserError, match=sentence):
-        predict(predictor, [given], tmp_path / "out", console=Console(file=io.StringIO()))
+        predict(gpu, [given], tmp_path / "out", console=Console(file=io.StringIO()))
     assert {path.name for path in masks.parent.iterdir()} == {"masks", ".journal.jsonl"}
 
 
-def test_files_go_where_this_process_is(predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_go_where_this_process_is(gpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        run(predictor, write_video(tmp_path / name / "case.mp4", 3), Path("out"))
+        run(gpu, write_video(tmp_path / name / "case.mp4", 3), Path("out"))
         assert len(list((tmp_path / name / "out/case/masks").iterdir())) == 3
         assert (tmp_path / name / "out/case/overlay.mp4").exists()
 
 
-def test_two_threads_take_turns(predictor: Predictor, tmp_path: Path) -> None:
+def test_two_threads_take_turns(gpu: Predictor, tmp_path: Path) -> None:
     given = [write_video(tmp_path / f"{name}.mp4", 30) for name in ("one", "two")]
     with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(run, predictor, each, tmp_path / "out") for each in given]:
+        for done in [pool.submit(run, gpu, each, tmp_path / "out") for each in given]:
             done.result(60)
     assert [len(list((tmp_path / f"out/{name}/masks").iterdir())) for name in ("one", "two")] == [30, 30]
 
@@ -298,7 +287,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path, how: signal.Signals) -> None:
+def test_nothing_stays_behind(model: Path, gpu: Predictor, tmp_path: Path, how: signal.Signals) -> None:
     """Of a script that has no guard for its `__main__`: its processes end with it, and it can be gone on with."""
     given = write_video(tmp_path / "case.mp4", 80)
     words = {
@@ -318,8 +307,8 @@ def test_nothing_stays_behind(model: Path, predictor: Predictor, tmp_path: Path,
     wait(lambda: not any(other.is_running() and other.status() != psutil.STATUS_ZOMBIE for other in others))
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
     assert left == {"masks", ".journal.jsonl"}
-    run(predictor, given, tmp_path / "out")
-    run(predictor, given, tmp_path / "whole")
+    run(gpu, given, tmp_path / "out")
+    run(gpu, given, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -380,11 +369,9 @@ def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:
     memory.close()
 
 
-def test_what_a_gpu_drew_is_not_drawn_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predictor: Predictor
-) -> None:
+def test_what_a_gpu_drew_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: Predictor) -> None:
     monkeypatch.delattr(Overlay, "__call__")
-    plan = Plan(tmp_path, predictor.classes, masks=False, pictures=False, mask_video=False, overlay_video=True, fps=25)
+    plan = Plan(tmp_path, gpu.classes, masks=False, pictures=False, mask_video=False, overlay_video=True, fps=25)
     planes = np.arange(12 * 8, dtype=np.uint8).reshape(12, 8)
     with ClipFiles(plan) as files:
         drawn = files.finish(Seen(0, "a", 0.0, picture(0, 8, 8), np.zeros((8, 8), np.uint8), planes)).overlay
