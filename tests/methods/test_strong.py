@@ -12,8 +12,9 @@ from suture.data.augment import UNCHANGED, ViewDraw, color_statistics, render_im
 from suture.data.classes import IGNORE
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import hard_pixels
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Job, OptimizerSettings, Part
 from suture.methods.strong import Strong, StrongSettings, draw_donor, labelled_loss
+from suture.models.segmenter import build_segmenter
 
 WHOLE = Part(0, range(4), range(4))
 PLAIN = {"crop": (1.0, 1.0), "flip": False, "color": "none"}
@@ -38,6 +39,26 @@ def test_overfits_a_few_frames_or_all_of_them(every: int, tiny_job: Callable[...
     fit(stage, job)
     assert train_accuracy(stage.outcome(), job) > 0.9
     assert stage.outcome() is not job.segmenter
+
+
+@pytest.mark.parametrize(
+    ("architecture", "encoder", "optimizer", "expected"),
+    [
+        ("deeplabv3", "resnet18", {}, 3e-4),
+        ("segformer", "mit_b0", {}, 1e-4),
+        ("segformer", "mit_b0", {"lr": 5e-5}, 5e-5),
+        ("segformer", "mit_b0", {"layer_norm_lr": None}, 3e-4),
+        ("segformer", "mit_b0", {"kind": "sgd", "lr": 0.01}, 0.01),
+    ],
+)
+def test_a_transformer_learns_at_a_lower_rate(
+    architecture: str, encoder: str, optimizer: dict[str, Any], expected: float, tiny_job: Callable[..., Job]
+) -> None:
+    settings = OptimizerSettings(**StrongSettings().optimizer.model_dump() | optimizer)
+    stage = begun(tiny_job(segmenter=build_segmenter(architecture, encoder, classes=3)), optimizer=settings)
+    backbone, classifier = stage.configure_optimizers()["optimizer"].param_groups
+    assert backbone["lr"] == expected
+    assert classifier["lr"] == pytest.approx(5 * expected)
 
 
 def test_without_its_parts_it_sees_what_the_baseline_sees(tiny_job: Callable[..., Job]) -> None:

@@ -214,6 +214,22 @@ def test_timm_encoders_bring_their_own_normalisation() -> None:
     assert halves.describe()["mean"] == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("architecture", "encoder", "expected"),
+    [
+        ("deeplabv3", "resnet18", False),
+        ("unet", "efficientnet-b0", False),
+        ("segformer", "mit_b0", True),
+        ("upernet", "tu-sam2_hiera_tiny", True),
+        ("unet", "tu-convnext_atto", True),
+    ],
+)
+def test_encoders_made_like_transformers_are_known_by_their_layer_norms(
+    architecture: str, encoder: str, expected: bool
+) -> None:
+    assert build_segmenter(architecture, encoder, classes=2).has_layer_norms == expected
+
+
 def test_dropout_can_be_switched() -> None:
     segmenter = build_segmenter("deeplabv3", "resnet18", classes=2).train()
     assert segmenter.has_active_dropout

@@ -149,7 +149,10 @@ def _training(papers: Papers) -> Iterator[str]:
         if isinstance(stage, Mapping) and "optimizer" in stage:
             length = f"{stage['steps']} steps" if stage["steps"] else f"{stage['epochs']} epochs"
             optimizer = stage["optimizer"]
-            rows.append((name, length, stage["batch"], optimizer["kind"], f"{optimizer['lr']:g}"))
+            rate, bound = f"{optimizer['lr']:g}", optimizer.get("layer_norm_lr")
+            if bound and bound < optimizer["lr"]:
+                rate += f"; of an encoder with layer norms {bound:g}"
+            rows.append((name, length, stage["batch"], optimizer["kind"], rate))
     yield "## Training"
     yield ""
     yield f"Method: {method['name']}, its stages in this order; the run's `config.yaml` has every setting."

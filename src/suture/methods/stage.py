@@ -38,6 +38,8 @@ class OptimizerSettings(Settings):
 
     kind: Literal["sgd", "adamw", "lars"] = "adamw"
     lr: float = Field(1e-4, gt=0)
+    layer_norm_lr: float | None = Field(None, gt=0)
+    """The most that AdamW's `lr` is taken for where the encoder has layer norms, as transformers do."""
     head_factor: float = Field(5.0, gt=0)
     """The classifier's learning rate over the backbone's."""
     momentum: float = Field(0.9, ge=0, lt=1)
@@ -179,7 +181,7 @@ class Stage(L.LightningModule, ABC):
     def groups(self) -> list[dict[str, Any]]:
         """The parameters that learn, with their learning rates."""
         s = self.settings.optimizer
-        return param_groups(self.segmenter, s.lr, s.head_factor, s.weight_decay)
+        return param_groups(self.segmenter, self.lr, s.head_factor, s.weight_decay)
 
     def after_step(self) -> None:
         """Called when the weights have moved: the place for momentum copies."""
@@ -212,6 +214,14 @@ class Stage(L.LightningModule, ABC):
         """Give back what was for training only."""
         self.captured = None  # a graph keeps the memory of a whole step
         forget_compiled(self)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate at its highest, given what the encoder is."""
+        s = self.settings.optimizer
+        if s.kind != "adamw" or s.layer_norm_lr is None or not self.segmenter.has_layer_norms:
+            return s.lr
+        return min(s.lr, s.layer_norm_lr)
 
     @property
     def average_momentum(self) -> float:
@@ -252,16 +262,18 @@ class Stage(L.LightningModule, ABC):
         optimizer: torch.optim.Optimizer
         if s.kind == "adamw":
             fused = self.job.device.type == "cuda"
-            optimizer = torch.optim.AdamW(self.groups(), s.lr, weight_decay=s.weight_decay, fused=fused)
+            optimizer = torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused)
         elif s.kind == "sgd":
-            optimizer = torch.optim.SGD(self.groups(), s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+            optimizer = torch.optim.SGD(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
         else:
-            optimizer = Lars(self.groups(), s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+            optimizer = Lars(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
         warmup = round(s.warmup_epochs * self.epoch_frames / self.settings.batch)
 
         def factor(step: int) -> float:
             if s.schedule == "cosine":
-                return cosine_warmup(step, self.total_steps, min(warmup, self.total_steps // 2), end_factor=1e-6 / s.lr)
+                return cosine_warmup(
+                    step, self.total_steps, min(warmup, self.total_steps // 2), end_factor=1e-6 / self.lr
+                )
             return poly(step, self.total_steps)
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

@@ -103,6 +103,11 @@ class Segmenter(nn.Module):
             logits = F.interpolate(logits, covered, mode="bilinear", align_corners=False)
         return logits[..., : size[0], : size[1]]
 
+    @property
+    def has_layer_norms(self) -> bool:
+        """Whether the encoder does: then it is a transformer, or made and pre-trained like one."""
+        return any(isinstance(module, nn.LayerNorm) for module in self.backbone.encoder.modules())
+
     def describe(self) -> dict[str, Any]:
         """All but the weights, as plain values for a JSON file; `from_description` builds the same again."""
         return {
