@@ -3,18 +3,18 @@
 A pair is two runs of one dataset, labelling and seed; a method that has all labels meets every labelling. For every
 score (of the sets, their classes and their videos) it prints the mean difference in percent points with its 95 %
 interval (Student's t over the pairs, taken as independent; of these runs on these videos, not of other videos), how
-many pairs are ahead, and the pairs: of each labelling, and of all together.
+many pairs are ahead, and the pairs: of each dataset and labelling, and of all labellings of a dataset together.
 """
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from suture.compare.results import Results, read_results, t_interval
+from suture.compare.results import Result, Results, read_results, t_interval
 from suture.errors import UserError
 
 NAMES = {"val": "validation", "test": "new videos", "completion": "completion"}
@@ -45,22 +45,30 @@ def told(apart: list[float]) -> str:
 
 def compared(found: Results, method: str, other: str) -> str:
     """What is printed; nothing where the two have no pair."""
-    both = (run for board in found.boards for run in board.runs if run.place.method in (method, other))
-    runs = {run.place: dict(scores(run.metrics)) for run in both}
+    several = len(found.boards) > 1
+    return "\n".join(
+        f"{board.dataset}: {text}" if several else text
+        for board in found.boards
+        for text in _differences(board.runs, method, other)
+    )
+
+
+def _differences(runs: Sequence[Result], method: str, other: str) -> Iterator[str]:
+    """Of each score of one dataset's runs."""
+    scored = {run.place: dict(scores(run.metrics)) for run in runs if run.place.method in (method, other)}
     apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for place, ours in runs.items():
+    for place, ours in scored.items():
         same = place._replace(method=other)
-        theirs = runs.get(same) or runs.get(same._replace(labelling="all"), {})
+        theirs = scored.get(same) or scored.get(same._replace(labelling="all"), {})
         if place.method == method:
             for name in ours.keys() & theirs.keys():
                 for where in (place.labelling, "all"):
                     apart[name][where].append(ours[name] - theirs[name])
-    lines = []
     for name, by_labelling in sorted(apart.items()):
-        lines.append(f"{method} − {other}: {name}")
+        lines = [f"{method} − {other}: {name}"]
         for where, values in sorted(by_labelling.items(), key=lambda one: one[0] == "all"):
             lines.append(f"  {where:10s} {told(values)}")
-    return "\n".join(lines)
+        yield "\n".join(lines)
 
 
 def main() -> None:

@@ -14,44 +14,49 @@ from suture.compare.results import mean_and_deviation, read_results
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "docs/results/vocalfolds"
+PATIENTS = "docs/results/vocalfolds-patients"
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
 PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
-ROW = re.compile(r"^\| (\S+) − (\S+) \| (every 20th|every 10th|both) \| (.*) \|$", re.MULTILINE)
+WHERE = r"(?: (patient \d) \|)? (every 20th|every 10th|both|all)"
+"""The new patient, in the table of patients, and the labelling."""
+ROW = re.compile(rf"^\| (\S+) − (\S+) \|{WHERE} \| (.*) \|$", re.MULTILINE)
 
 
 SCRIPT = runpy.run_path(str(ROOT / "docs/results/pairs.py"))
-found = cache(lambda: read_results(ROOT / FOLDER))
+found = cache(lambda folder: read_results(ROOT / folder))
 
 
 @cache
-def pairs(method: str, other: str) -> str:
+def pairs(method: str, other: str, folder: str = FOLDER) -> str:
     """What the script prints."""
-    return str(SCRIPT["compared"](found(), method, other))
+    return str(SCRIPT["compared"](found(folder), method, other))
 
 
 def test_the_stated_differences_are_those_of_the_runs() -> None:
     rows = ROW.findall((ROOT / "docs/results.md").read_text(encoding="utf-8"))
     assert len(rows) > 5
-    for method, other, place, stated in rows:
-        printed = pairs(method, other)
+    assert {patient for _, _, patient, _, _ in rows} == {"", "patient 1", "patient 2"}
+    for method, other, patient, place, stated in rows:
+        printed = pairs(method, other, PATIENTS if patient else FOLDER)
+        head = f"{patient.replace(' ', '-')}: {method} − {other}" if patient else f"{method} − {other}"
         for score, cell in zip(SCORES, stated.split(" | "), strict=True):
-            found = re.search(rf": {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed)
+            found = re.search(rf"^{head}: {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE)
             assert found, (method, other, score)
             assert re.sub(r"\s+", "", found[1]) == re.sub(r"\s+", "", cell.replace("−", "-")), (method, other, score)
 
 
-SCORED = re.compile(r"^\| (\S+) \| (every 20th|every 10th|all) \| (\d) \| (.*) \|$", re.MULTILINE)
+SCORED = re.compile(rf"^\| (\S+) \|{WHERE} \| (\d) \| (.*) \|$", re.MULTILINE)
 SETS = [(which, key) for which in ("test", "completion") for key in ("miou", "miou_frames")]
 
 
 def test_the_stated_scores_are_those_of_the_runs() -> None:
     text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
-    section = text.split("\n## Stitch on the test sequences\n")[1].split("\n## ")[0].replace("**", "")
-    rows = SCORED.findall(section)
+    rows = SCORED.findall(text.replace("**", ""))
     assert len(rows) > 10
-    for method, place, seeds, stated in rows:
+    assert {patient for _, patient, _, _, _ in rows} == {"", "patient 1", "patient 2"}
+    for method, patient, place, seeds, stated in rows:
         for (which, key), cell in zip(SETS, stated.split(" | "), strict=True):
-            values = scores(method, PLACES.get(place, place), which, key)
+            values = scores(method, PLACES.get(place, place), which, key, patient.replace(" ", "-") or "sequences")
             assert cell == mean_and_spread(values), (method, place, which, key)
             assert len(values) in (int(seeds), 0)
 
@@ -83,14 +88,17 @@ def test_so_are_those_of_the_readme() -> None:
 
 @cache
 def committed() -> list[dict[str, str]]:
-    with (ROOT / FOLDER / "runs.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    rows = []
+    for folder in (FOLDER, PATIENTS):
+        with (ROOT / folder / "runs.csv").open(newline="") as file:
+            rows += list(csv.DictReader(file))
+    return rows
 
 
-def scores(method: str, labelling: str, which: str, key: str) -> list[float]:
+def scores(method: str, labelling: str, which: str, key: str, dataset: str = "sequences") -> list[float]:
     """Of each seed, in per cent: from the committed CSV, which is held against the runs elsewhere."""
-    wanted = (method, labelling, which)
-    return [100 * float(run[key]) for run in committed() if (run["method"], run["labelling"], run["set"]) == wanted]
+    wanted = {"dataset": dataset, "method": method, "labelling": labelling, "set": which}
+    return [100 * float(run[key]) for run in committed() if wanted.items() <= run.items()]
 
 
 def mean_and_spread(values: list[float]) -> str:
