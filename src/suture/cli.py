@@ -459,6 +459,8 @@ def _say(console: Console, line: str) -> None:
 def _same_command() -> str:
     """The command that goes on with what this one has begun, to be copied: by force `predict` would begin anew."""
     words = sys.argv[1:]
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        return "start all processes again, by the same command"  # which they do not know
     return shlex.join(["suture", *(word for word in words if not (word == "--force" and "predict" in words))])
 
 
@@ -482,7 +484,7 @@ def main() -> None:
             err.print(Text.assemble(("error: ", "red"), sentence), soft_wrap=True)
             sys.exit(2)
         except SystemExit as ended:
-            if ended.code in (130, 143):  # Typer's answer to Ctrl-C, and ours to SIGTERM
+            if ended.code in (130, 143) and _first():  # Typer's answer to Ctrl-C, and ours to SIGTERM
                 _say(err, f"Stopped; to go on: {_same_command()}")
             raise
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from suture.runs import callbacks
-from suture.runs.callbacks import Checkpoint
+from suture.runs.callbacks import LATE, Checkpoint
 from suture.runs.config import Config
 
 
@@ -27,11 +27,20 @@ def test_it_is_written_into_its_folder_alone(
 
 
 @pytest.mark.parametrize(
-    ("longest", "world", "steps"),
-    [(60, 1, [5, 10]), (0, 1, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]), (0, 2, [5, 10])],
+    ("longest", "agree", "steps"),
+    [
+        (60, None, [5, 10]),
+        (0, None, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+        (60, lambda own: max(own, LATE), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),  # another process's clock is ahead
+        (0, lambda own: max(own, 0), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+    ],
 )
-def test_every_few_steps_and_where_one_process_is_slow_every_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float, world: int, steps: list[int]
+def test_every_few_steps_and_where_they_are_slow_every_minute(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    longest: float,
+    agree: Callable[[int], int] | None,
+    steps: list[int],
 ) -> None:
     monkeypatch.setattr(callbacks, "LONGEST", longest)
     written: list[int] = []
@@ -40,10 +49,10 @@ def test_every_few_steps_and_where_one_process_is_slow_every_minute(
         written.append(trainer.global_step)
         path.touch()
 
-    trainer: Any = SimpleNamespace(global_step=0, world_size=world, is_global_zero=True, save_checkpoint=save)
+    trainer: Any = SimpleNamespace(global_step=0, is_global_zero=True, save_checkpoint=save)
     stage: Any = nn.Linear(1, 1)
     stage.settings, stage.last_loss = SimpleNamespace(accumulate=1), torch.tensor(1.0)
-    checkpoint = Checkpoint(tmp_path / "last.ckpt", 5)
+    checkpoint = Checkpoint(tmp_path / "last.ckpt", 5, agree)
     checkpoint.on_train_start(trainer, stage)
     for trainer.global_step in range(12):
         checkpoint.on_train_batch_start(trainer, stage, None, trainer.global_step)

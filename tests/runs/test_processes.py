@@ -5,13 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
+import yaml
 from distributed_script import freeze
 from rich.console import Console
 
@@ -26,6 +29,7 @@ from suture.runs.run import train
 
 QUIET = Console(quiet=True)
 MODES = ("paper", "shared", "bank")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +72,8 @@ def both(
     said = {mode: config.model_dump(mode="json") for mode, config in configs.items()}
     shutil.copytree(one / "paper", two / "scored")
     (two / "jobs.json").write_text(json.dumps({"train": said, "evaluate": "scored"}))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = Path(__file__).with_name("distributed_script.py")
-    result = subprocess.run([*command, str(script), str(two)], capture_output=True, text=True, timeout=300)
+    result = subprocess.run([*TORCHRUN, str(script), str(two)], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
     return {mode: one / mode for mode in MODES}, {mode: two / mode for mode in MODES}, two
 
@@ -139,6 +142,35 @@ def test_all_processes_end_where_the_first_one_refuses(both: Any) -> None:
     refusals = [json.loads((folder / f"rank-{rank}.json").read_text())["refused"] for rank in range(2)]
     assert "was begun with another config (seed: 0 → 7)" in refusals[0]
     assert refusals[1] == "exit 2"
+
+
+def test_a_signal_to_one_process_ends_all_after_the_same_step(
+    supervised: Callable[..., Config], tmp_path: Path
+) -> None:
+    config = supervised("method.train.steps=150", "compute.checkpoint_every=150", "compute.log_every=1")
+    file, folder = tmp_path / "config.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    with (tmp_path / "said").open("w") as said:
+        torchrun = subprocess.Popen(
+            [*TORCHRUN, "-m", "suture", "train", str(file), "-o", str(folder)], stdout=said, stderr=said
+        )
+    try:
+        while len(read_curve(folder / "stages/1-train/metrics.csv")) < 2:
+            assert torchrun.poll() is None, (tmp_path / "said").read_text()
+            time.sleep(0.02)
+        children = psutil.Process(torchrun.pid).children()
+        next(child for child in children if child.environ().get("RANK") == "1").terminate()
+        assert torchrun.wait(60) == 1
+        assert not psutil.wait_procs(children, timeout=60)[1]
+    finally:
+        torchrun.kill()
+    kept = torch.load(folder / "stages/1-train/last.ckpt", weights_only=True)["global_step"]
+    assert 2 <= kept < 150
+    text = (tmp_path / "said").read_text()
+    assert text.count(f"stage 1 of 1: train is asked to end; kept are {kept} steps") == 1
+    assert text.count("Stopped; to go on: start all processes again, by the same command") == 1
+    train(config, folder, QUIET)  # in one process, from there
+    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 151))
 
 
 def test_alone_where_nobody_started_several() -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from suture.words import time_left
 
 LONGEST = 60.0
 """Seconds of work that a kill may cost, where steps are slow."""
+LATE = 1
+"""What a process says when so long has gone by, where it would say a signal's number: below all that it hears of."""
 COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
 """Of `metrics.csv`; the last is the share of unlabelled pixels that a step learns from, in stages that say it."""
 
@@ -34,12 +36,14 @@ COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
 class Checkpoint(Callback):
     """Saves the whole state every few steps, or every minute, under a temporary name that is then renamed.
 
-    One process that is told to end (SIGTERM, Ctrl-C) saves it then too.
+    Told to end (SIGTERM, Ctrl-C), it saves it then too. Of several processes each may have heard something else, and
+    their clocks differ: `agree` gives all of them the largest of their numbers.
     """
 
-    def __init__(self, path: Path, every: int) -> None:
+    def __init__(self, path: Path, every: int, agree: Callable[[int], int] | None = None) -> None:
         self.path = path
         self.every = every
+        self.agree = agree
         self.kept: int | None = None
         """Steps that need not be done again, once they are known."""
         self.asked: int | None = None
@@ -61,13 +65,17 @@ class Checkpoint(Callback):
 
     @contextmanager
     def hearing_signals(self) -> Iterator[None]:
-        """Within, SIGTERM and Ctrl-C wait for the step's end; Ctrl-C says so, and a second one ends at once."""
+        """Within, SIGTERM and Ctrl-C wait for the step's end; Ctrl-C says so, and a second one ends at once.
+
+        Not so of several processes: a terminal and torchrun both tell them of one Ctrl-C.
+        """
+        alone = self.agree is None
 
         def hear(number: int, frame: object) -> None:
-            if number == signal.SIGINT == self.asked:
+            if alone and number == signal.SIGINT == self.asked:
                 raise KeyboardInterrupt
             self.asked = number
-            if number == signal.SIGINT:
+            if alone and number == signal.SIGINT:
                 with suppress(OSError):  # straight to stderr: the console may be in the middle of a line
                     os.write(2, b"\nEnds after this step; Ctrl-C again ends at once.\n")
 
@@ -79,22 +87,26 @@ class Checkpoint(Callback):
     def on_train_start(self, trainer: L.Trainer, stage: Any) -> None:
         self.kept, self._when = trainer.global_step, time.monotonic()
 
-    def _due(self, trainer: L.Trainer) -> bool:
-        # Several processes have to agree, and their clocks do not.
-        late = trainer.world_size == 1 and time.monotonic() - self._when > LONGEST
-        return late or trainer.global_step % self.every == 0
+    def heard(self) -> int:
+        """The signal that asked for an end, or whether a checkpoint is late, or 0: of all processes together."""
+        late = time.monotonic() - self._when > LONGEST
+        own = self.asked or (LATE if late else 0)  # read once: a signal may come between any two lines
+        heard = own if self.agree is None else self.agree(own)
+        if heard > LATE:
+            self.asked = heard
+        return heard
 
     def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
         # At the start of a batch all of the loop's counters agree; at its end Lightning has not yet counted it.
-        step, asked = trainer.global_step, self.asked  # read once: a signal may come between any two lines
         if batch_idx % stage.settings.accumulate:
             return
-        if step != self.kept and (asked or self._due(trainer)):
+        step, heard = trainer.global_step, self.heard()
+        if step != self.kept and (heard or step % self.every == 0):
             refuse_nan(stage, self.path, weights=True)
             trainer.save_checkpoint(self.path)  # the first process writes, but every one has to take part
             self.kept, self._when = step, time.monotonic()
-        if asked:
-            raise ended_by(asked)
+        if heard > LATE:
+            raise ended_by(heard)
 
 
 class PlainCheckpoints(TorchCheckpointIO):

@@ -9,7 +9,6 @@ import time
 import zipfile
 import zlib
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import load_model, save_model
 from suture.records import ClockRecord, ShotsRecord, read_record
 from suture.runs.best import Best
-from suture.runs.callbacks import Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
+from suture.runs.callbacks import LATE, Bar, Checkpoint, Curve, bar, memory_peak, refuse_nan
 from suture.runs.config import Config, LoggerSettings
 from suture.runs.failures import lost_loader
 from suture.runs.processes import Processes
@@ -207,7 +206,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     """Train a stage to its end with Lightning, from its last checkpoint if there is one."""
     processes, compute = session.processes, session.config.compute
     checkpoint = folder / "last.ckpt"
-    saving = Checkpoint(checkpoint, compute.checkpoint_every)
+    saving = Checkpoint(checkpoint, compute.checkpoint_every, processes.largest if processes.world > 1 else None)
     processes.first_only(lambda: folder.mkdir(parents=True, exist_ok=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -238,15 +237,14 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
             f"{checkpoint} is damaged or cut off, so that no training can go on from it: put back a whole copy, or "
             "remove it to begin the stage again."
         )
-    # Several processes would have to agree on the step to stop at: there a signal ends at once.
-    with saving.hearing_signals() if processes.world == 1 else nullcontext():
+    with saving.hearing_signals():
         try:
             trainer.fit(stage, ckpt_path=checkpoint if begun else None, weights_only=True)
         except (SystemExit, RuntimeError) as error:
             # Lightning makes another error of Ctrl-C; and a loader's process may have heard a signal too, before it was
             # told not to.
             interrupted = isinstance(error.__context__, KeyboardInterrupt)
-            asked = signal.SIGINT if interrupted else _asked(saving, trainer)
+            asked = signal.SIGINT if interrupted else saving.asked
             if not asked or not (interrupted or isinstance(error, SystemExit) or lost_loader(error)):
                 raise
             _say_end(session, title, saving.kept)
@@ -263,7 +261,7 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
             write_json(folder / "done.json", stage.facts() | outcome)
             checkpoint.unlink(missing_ok=True)
         processes.wait()
-    if asked := _asked(saving, trainer):  # in the last step
+    if (asked := saving.heard()) > LATE:  # in the last step
         _say_end(session, title, stage.total_steps)
         raise ended_by(asked)
 
@@ -278,19 +276,16 @@ def _whole(checkpoint: Path) -> bool:
 
 
 class _Trainer(L.Trainer):
-    """Of one process, `Checkpoint` chooses where SIGTERM ends it: Lightning would keep nothing of a stage's last step.
+    """Hears no signal itself: `Checkpoint` chooses where one ends a training.
 
-    A part of a step would be lost too, with all steps since the last checkpoint.
+    Lightning would keep nothing since the last checkpoint. Several processes it lets talk in the middle of whatever the
+    signal meets, and wait for their GPUs before every step.
     """
 
-    @property
-    def received_sigterm(self) -> bool:
-        return self.world_size > 1 and super().received_sigterm
-
-
-def _asked(saving: Checkpoint, trainer: L.Trainer) -> int | None:
-    """The signal that asked a training to end."""
-    return saving.asked or (signal.SIGTERM if trainer.received_sigterm else None)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+        self.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
 
 
 def _say_end(session: Session, title: str, kept: int | None) -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -87,6 +88,14 @@ class Processes:
         dist.all_gather_object(values, value)
         return values
 
+    def largest(self, number: int) -> int:
+        """Of all processes' numbers; no GPU is waited for."""
+        if self.world == 1:
+            return number
+        found = torch.tensor(number)
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=_on_cpu())
+        return int(found)
+
     def agreed(self, value: T) -> T:
         """The first process's value: another node may see the run folder a moment later."""
         return self.gather(value)[0]
@@ -119,6 +128,12 @@ class Processes:
     def autocast(self, compute: ComputeSettings) -> torch.dtype | None:
         """What inference computes in; None is full precision."""
         return {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[self.precision(compute)]
+
+
+@cache
+def _on_cpu() -> Any:
+    """The group of all processes, as those that talk by way of their CPUs; made when all of them first do."""
+    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo", timeout=PATIENCE)
 
 
 def _take_over_slurm() -> None:
