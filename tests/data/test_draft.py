@@ -288,6 +288,20 @@ def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
         (("ann/1", "ann/2", "bob/1"), {"ann": 2, "bob_1": 1}),
         (("site/ann", "site/bob"), {"site_ann": 1, "site_bob": 1}),
         (("train/seq_1", "test/seq_1"), {"train_seq_1": 1, "test_seq_1": 1}),
+        (
+            ("train1/op_1/left", "train1/op_2/left", "train2/op_1/left", "train2/op_1/right", "test/op_1/left"),
+            {"train1_op_1_left": 1, "train1_op_2_left": 1, "train2_op_1": 2, "test_op_1_left": 1},
+        ),
+        (("ann/train", "ann/test", "bob/train", "bob/test"), {"ann": 2, "bob": 2}),
+        (("video01_00080", "video01_00160", "video17_01563"), {"video01": 2, "video17_01563": 1}),
+        (("op1 clip-0001", "op1 clip-0300", "op2"), {"op1 clip": 2, "op2": 1}),
+        (("video01", "video01_00160", "video17_01563"), {"video01": 2, "video17_01563": 1}),
+        (
+            ("test/video01_00080", "test/video01_00160", "train/video17_01563"),
+            {"test_video01": 2, "train_video17_01563": 1},
+        ),
+        (("video01_00080", "video01_00160"), {"video01_00080": 1, "video01_00160": 1}),
+        (("clip_001", "clip_002"), {"clip_001": 1, "clip_002": 1}),
     ],
 )
 def test_cases_guessed_from_names(paths: tuple[str, ...], cases: dict[str, int]) -> None:
@@ -331,7 +345,61 @@ def test_the_draft_says_how_it_splits(tmp_path: Path, labelled: tuple[str, ...],
         assert {video.split for video in load_dataset(tmp_path)} == {"train"}
 
 
-def test_folders_named_after_splits_are_believed() -> None:
-    videos = clips("train/a", "train/b", "Validation/c", "test/d")
-    split = guess_split(videos, guess_cases(videos), Counter())
-    assert split == {"train": ["train_a", "train_b"], "val": ["Validation_c"], "test": ["test_d"]}
+@pytest.mark.parametrize(
+    ("paths", "split"),
+    [
+        (("train/a", "train/b", "Validation/c", "test/d"), "train train val test"),
+        (("images/train", "images/val", "images/test"), "train val test"),
+        (("test", "train", "val"), "test train val"),
+        (
+            ("train_seg", "train2", "data_train", "Testing-1", "test_video_41", "valset"),
+            "train train train test test val",
+        ),
+        (("train1/video_1/left", "train2/video_2/left", "test/video_41/left"), "train train test"),
+        (("train1", "train2", "test1", "trainer", "testis"), "train train test - -"),
+    ],
+)
+def test_names_of_videos_and_folders_that_say_a_split_are_believed(paths: tuple[str, ...], split: str) -> None:
+    videos = clips(*paths)
+    cases = guess_cases(videos)
+    of_case = {
+        case: name
+        for name, chosen in guess_split(videos, cases, Counter(v.id for v in videos)).items()
+        for case in chosen
+    }
+    assert [of_case.get(case, "-") for case in cases] == split.split()
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("test1", "test2", "test3"),
+        ("case1", "case2", "leak_test"),
+        ("trainer", "testis", "valve"),
+        ("ann/train", "ann/test", "bob/train", "bob/test"),
+    ],
+)
+def test_words_that_tell_no_splits_apart_are_none(paths: tuple[str, ...]) -> None:
+    videos = clips(*paths)
+    cases = guess_cases(videos)
+    split = guess_split(videos, cases, Counter(video.id for video in videos))
+    assert (len(split["train"]), len(split["test"])) == (len(cases) - 1, 1)
+
+
+def test_the_draft_of_folders_train_and_test_that_hold_the_frames(tmp_path: Path) -> None:
+    videos = ("train", "val", "test", "extra")
+    frames(tmp_path / "images", *videos)
+    masks(tmp_path / "masks", *videos, values=np.array([1, 2], np.uint8))
+    text = write_draft(tmp_path).read_text()
+    assert yaml.safe_load(text)["split"] == {"train": ["train"], "val": ["val"], "test": ["test"]}
+    assert "split:  # guess: by names and folders that say train, val or test" in text
+    assert "# question: where do these belong, whose names say no one split? They are left out: [extra]" in text
+    assert check(tmp_path, progress=False, workers=1).problems == []
+
+
+def test_a_case_that_says_two_splits_is_asked_about(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "train1", "train2", "test1")
+    (tmp_path / "dataset.yaml").write_text("cases: {ann: [train2, test1]}")
+    text = write_draft(tmp_path, force=True).read_text()
+    assert yaml.safe_load(text)["split"] == {"train": ["train1"]}
+    assert "They are left out: [ann]" in text

@@ -4,6 +4,7 @@ Everything here is an index. Nothing is decoded until it is asked for, so a hund
 seconds. The known datasets and the user's own folders become a `Dataset` through `suture.data.sources`.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,24 @@ FORMAT = 1
 """The newest `dataset.yaml` this version reads."""
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
+_SPLIT_WORD = re.compile(
+    r"(?<![^\W\d_])(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?:set)?(?![^\W\d_])", re.IGNORECASE
+)
+"""A word for a split that no other letter touches; the groups are in the order of `SPLITS`."""
 _NOTHING: Mapping[str, Path] = {}
+
+
+def said_splits(names: Mapping[str, str]) -> dict[str, Split]:
+    """The split that each name says, if they say more than one: where all are called test, the word tells nothing.
+
+    >>> said_splits({"a": "train1", "b": "Training_seg", "c": "test_video_41", "d": "trainer"})
+    {'a': 'train', 'b': 'train', 'c': 'test'}
+    >>> said_splits({"a": "test1", "b": "test2", "c": "liver"})
+    {}
+    """
+    words = {key: _SPLIT_WORD.search(name) for key, name in names.items()}
+    said = {key: SPLITS[word.lastindex - 1] for key, word in words.items() if word and word.lastindex}
+    return said if len(set(said.values())) > 1 else {}
 
 
 class WrongMask(UserError):

@@ -15,7 +15,7 @@ import yaml
 from suture.data.check import Summary
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
 from suture.data.clips import Clip, Clips
-from suture.data.dataset import FORMAT, SPLITS, Split, Video
+from suture.data.dataset import FORMAT, SPLITS, Split, Video, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
 from suture.data.exports import is_export, open_export
 from suture.data.facts import found_view, in_parallel
@@ -44,15 +44,11 @@ _RARER = 10
 """How many times as frequent a colour must be for an almost equal one to be in doubt."""
 _VALIDATED = 5
 """Labelled cases from which on some are for validation: with fewer, the training needs them more."""
-_SPLIT_FOLDERS: dict[str, Split] = {name: name for name in SPLITS} | {
-    "training": "train",
-    "valid": "val",
-    "validation": "val",
-    "testing": "test",
-}
 _PART = re.compile(r"(.+?)[ _.-]*(?:part|pt|teil|chunk|segment|disc|cd)[ _.-]*([0-9]+)", re.IGNORECASE)
 _COUNTED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]{1,2})|(?<=[0-9])[ _.-]?([a-h]))")
 """A number in the name and a count behind it: case07_2, case07b. In video_2 the only number tells videos apart."""
+_STAMPED = re.compile(r"(.*[0-9].*?)[ _.-]+[0-9]{3,}")
+"""A number in the name and that of a frame behind it: video01_00080."""
 
 _HEAD = (
     "# Drafted by `suture check --write`. Whatever is marked as a guess or asked as a question is yours to decide:",
@@ -182,25 +178,30 @@ def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list
 
 
 def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
-    """Which videos belong to one operation, by their folders or by names that look chopped: x_part2, case07_2, case07b.
+    """Which videos belong to one operation, by their folders or by names that look chopped.
+
+    Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01: a case that
+    is too large costs little, one operation in train and test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
-    paths = {clip.id: _without_split(clip.parts) for clip in clips}
-    shared = _shared_folders(list(paths.values()))
-    paths = {video: path[shared:] for video, path in paths.items()}
+    paths = _without_shared({clip.id: clip.parts for clip in clips})
+    # seq_1 of a folder train and seq_1 of a folder test are two operations.
+    folders = {video: paths[video][0] for video in _said_splits(clips) if len(paths[video]) > 1}
+    paths = _without_shared({video: path[1:] if video in folders else path for video, path in paths.items()})
     names = {path[0] for path in paths.values() if len(path) == 1}
     counted: dict[str, set[int]] = defaultdict(set)
     for name in names:
         if match := _COUNTED.fullmatch(name):
             counted[match[1]].add(int(match[2]) if match[2] else ord(match[3]) - ord("a"))
-    by_folder = _by_folder(clips)
+    stems = {name: match[1] for name in names if (match := _STAMPED.fullmatch(name))}
+    if len({stems.get(path[0], path[0]) for path in paths.values()}) == 1:
+        stems = {}
     cases: dict[str, list[str]] = defaultdict(list)
-    for clip in clips:
-        case = _case(paths[clip.id], names, counted)
-        # seq_1 of a folder train and seq_1 of a folder test are two operations.
-        cases[f"{clip.parts[0]}_{case}" if by_folder else case].append(clip.id)
+    for video, path in paths.items():
+        case = _case(path, names, counted, stems)
+        cases[f"{folders[video]}_{case}" if video in folders else case].append(video)
     # A case must not bear the name of a video that is not its own.
     return {(case if len(videos) > 1 else videos[0]): videos for case, videos in cases.items()}
 
@@ -208,16 +209,16 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
 def guess_split(
     clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]
 ) -> dict[Split, list[str]]:
-    """The split that folders named train, val and test say; else about 60, 20 and 20 % of the labelled cases.
+    """The split that names say, without the cases that say none; else about 60, 20 and 20 % of the labelled cases.
 
     With fewer than five of them none is for validation, which training does not need, and one is for the test. Without
     any there is no split.
     """
     split: dict[Split, list[str]] = {name: [] for name in SPLITS}
-    if _by_folder(clips):
-        stated = {clip.id: _SPLIT_FOLDERS[clip.parts[0].lower()] for clip in clips}
+    if said := _said_splits(clips):
         for case, videos in cases.items():
-            split[stated[videos[0]]].append(case)
+            if len(found := {said[video] for video in videos if video in said}) == 1:
+                split[found.pop()].append(case)
         return split
     candidates = sorted(_labelled_cases(cases, labelled), key=natural)
     if not candidates:
@@ -411,8 +412,14 @@ def _colors_of(path: Path) -> dict[Value, int] | None:
     return dict(zip(colors, counts.tolist(), strict=True))
 
 
-def _without_split(parts: tuple[str, ...]) -> tuple[str, ...]:
-    return parts[1:] if len(parts) > 1 and parts[0].lower() in _SPLIT_FOLDERS else parts
+def _said_splits(clips: Sequence[Clip]) -> dict[str, Split]:
+    """The splits that are said by the first folders or names that differ: in ann/train and ann/test none is."""
+    return said_splits({video: path[0] for video, path in _without_shared({c.id: c.parts for c in clips}).items()})
+
+
+def _without_shared(paths: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    shared = _shared_folders(list(paths.values()))
+    return {video: path[shared:] for video, path in paths.items()}
 
 
 def _shared_folders(paths: Sequence[tuple[str, ...]]) -> int:
@@ -423,7 +430,7 @@ def _shared_folders(paths: Sequence[tuple[str, ...]]) -> int:
     return len(list(takewhile(lambda level: len(set(level)) == 1, levels)))
 
 
-def _case(path: tuple[str, ...], names: set[str], counted: Mapping[str, set[int]]) -> str:
+def _case(path: tuple[str, ...], names: set[str], counted: Mapping[str, set[int]], stems: Mapping[str, str]) -> str:
     if len(path) > 1:
         return path[0]
     name = path[0]
@@ -431,17 +438,13 @@ def _case(path: tuple[str, ...], names: set[str], counted: Mapping[str, set[int]
         return match[1]
     if (match := _COUNTED.fullmatch(name)) and _is_chopped(counted[match[1]], match[1] in names):
         return match[1]
-    return name
+    return stems.get(name, name)
 
 
 def _is_chopped(numbers: set[int], with_first: bool) -> bool:
     """Whether the numbers count 1, 2, 3 or 0, 1, 2; the first file may go without."""
     starts = (0, 1, 2) if with_first else (0, 1)
     return len(numbers) + with_first >= 2 and any(numbers == set(range(n, n + len(numbers))) for n in starts)
-
-
-def _by_folder(clips: Sequence[Clip]) -> bool:
-    return all(len(clip.parts) > 1 and clip.parts[0].lower() in _SPLIT_FOLDERS for clip in clips)
 
 
 def _cases(cases: Mapping[str, list[str]]) -> list[str]:
@@ -459,8 +462,8 @@ def _split(clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Coun
             "# split:  # which cases are for train, val and test; drafted among those with masks, once there are some"
         ]
     count = len(_labelled_cases(cases, labelled))
-    if _by_folder(clips):
-        reason = "by the names of the folders"
+    if _said_splits(clips):
+        reason = "by names and folders that say train, val or test"
     elif count == 1:
         reason = "with one labelled case all are for training, and there is nothing to score on new videos"
     elif count < _VALIDATED:
@@ -468,6 +471,10 @@ def _split(clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Coun
     else:
         reason = "about 60, 20 and 20 % of the labelled cases"
     lines = [f"split:  # guess: {reason}"]
+    if left := [case for case in cases if not any(case in chosen for chosen in split.values())]:
+        lines.append(
+            f"  # question: where do these belong, whose names say no one split? They are left out: {_flow(left)}"
+        )
     return lines + [f"  {name}: {_flow(found)}  # guess" for name, found in split.items() if found]
 
 
