@@ -83,6 +83,28 @@ def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     assert check(tmp_path, progress=False, workers=1).problems == []
 
 
+@pytest.mark.parametrize("white", [255, (255, 255, 255)])
+def test_white_alone_on_black_is_a_class(tmp_path: Path, white: int | tuple[int, ...]) -> None:
+    frames(tmp_path / "videos", "a", "b")
+    masks(tmp_path / "masks", "a", "b", values=np.array([np.zeros_like(white), white], np.uint8))
+    text = write_draft(tmp_path).read_text()
+    assert "name: foreground" in text
+    assert "# guess: the name; 7.81%" in text
+    add_line(tmp_path, "unpainted: background")
+    dataset = load_dataset(tmp_path)
+    assert dataset.classes.names == ("background", "foreground")
+    assert check(dataset, progress=False, workers=1).problems == []
+
+
+@pytest.mark.parametrize(("said", "name"), [(0, "foreground"), (1, "ignored")])
+def test_white_beside_classes_that_the_file_has(tmp_path: Path, said: int, name: str) -> None:
+    frames(tmp_path / "videos", "a")
+    masks(tmp_path / "masks", "a", values=np.array([0, 255], np.uint8))
+    (tmp_path / "dataset.yaml").write_text(f"classes: [{{name: tissue, value: {said}}}]")
+    classes = yaml.safe_load(write_draft(tmp_path, force=True).read_text())["classes"]
+    assert [entry["name"] for entry in classes] == ["tissue", name]
+
+
 def test_a_colour_that_is_almost_another_is_in_doubt(tmp_path: Path) -> None:
     frames(tmp_path / "videos", "one")
     masks(tmp_path / "masks", "one", values=np.array([(0, 0, 0), (0, 255, 0), (0, 200, 200)], np.uint8))

@@ -336,9 +336,12 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
     if found.unread:
         lines.append(f"  # {number(found.unread, 'mask')} could not be read.")
     names = [f"class_{value}" if isinstance(value, int) else f"class_{i}" for i, value in enumerate(values, start=1)]
+    binary = values in ([255], [(255, 255, 255)]) and {0, (0, 0, 0)}.issuperset(known)
+    if binary:  # to leave it out would leave nothing to learn
+        names = ["foreground"]
     for name, value, color in zip(names, values, map(list, _colors_after(kept, names)), strict=True):
         share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
-        if value == 255:
+        if value == 255 and not binary:
             entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
             lines.append(f"  - {_flow(entry)}  # guess: 255 often marks what to leave out; {share}")
             continue
