@@ -128,6 +128,43 @@ def test_the_quick_pass_alone_reads_a_few_frames_only(root: Path) -> None:
     assert "A first look, at 15 of 18 frames; what all of them hold follows." in shown.getvalue()
 
 
+@pytest.fixture
+def misnamed(root: Path) -> Path:
+    """The official split turned round."""
+    for case, name in (("ann", "test_1"), ("bob", "val"), ("cid", "train")):
+        (root / "videos" / case).rename(root / "videos" / name)
+        (root / "masks" / case).rename(root / "masks" / name)
+    describe(root, split={"train": ["test_1", "val"], "test": ["train"]})
+    return root
+
+
+def test_a_name_that_says_another_split(misnamed: Path) -> None:
+    problem = only(misnamed, "misnamed-split")
+    assert (problem.severity, problem.count) == ("warning", 2)
+    assert problem.places == ("test_1 in train", "train in test")
+    assert problem.what == "2 cases in another split than the name or folder says"
+    describe(misnamed, split={"train": ["train"], "val": ["val"], "test": ["test_1"]})
+    assert run(misnamed).problems == []
+
+
+def test_the_name_of_a_case_counts_before_those_of_its_videos(misnamed: Path) -> None:
+    cases = {"train_of_fold_2": ["test_1"], "ann": ["train"]}
+    describe(misnamed, cases=cases, split={"train": ["train_of_fold_2", "val"], "test": ["ann"]})
+    assert only(misnamed, "misnamed-split").places == ("ann in test",)
+
+
+def test_a_case_says_what_one_of_its_videos_says(misnamed: Path) -> None:
+    (misnamed / "videos/val").rename(misnamed / "videos/extra")
+    (misnamed / "masks/val").rename(misnamed / "masks/extra")
+    describe(misnamed, cases={"ann": ["test_1", "extra"]}, split={"train": ["ann"], "test": ["train"]})
+    assert only(misnamed, "misnamed-split").places == ("ann in train", "train in test")
+
+
+def test_a_case_whose_videos_say_two_splits_says_none(misnamed: Path) -> None:
+    describe(misnamed, cases={"ann": ["test_1", "train"]}, split={"train": ["ann"], "test": ["val"]})
+    assert run(misnamed).problems == []
+
+
 def test_unknown_ids(root: Path) -> None:
     for path in masks_of(root)[4:6]:
         mask = ids(0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
-from suture.data.dataset import SPLITS, Dataset
+from suture.data.dataset import SPLITS, Dataset, said_splits
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
@@ -136,6 +136,21 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("divided-case", "warning", what, places, mend)
     else:
         yield from evidence.problem("divided-case", "fatal", what, places, "put all videos of a case into one split")
+
+
+def misnamed_splits(evidence: Evidence) -> Iterator[Problem]:
+    """A case that says test in train, or one that says train in test; its own name counts before those of videos."""
+    word_of = said_splits({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
+    places = []
+    for case, videos in evidence.dataset.cases.items():
+        said = {word_of[video.id] for video in videos if video.id in word_of}
+        if (said, {video.split for video in videos}) in (({"test"}, {"train"}), ({"train"}, {"test"})):
+            places.append(f"{case} in {videos[0].split}")
+    what = f"{number(len(places), 'case')} in another split than the name or folder says"
+    mend = (
+        "move it under `split` in dataset.yaml, or leave it if it is meant; scores are then not of the official split"
+    )
+    yield from evidence.problem("misnamed-split", "warning", what, places, mend)
 
 
 def missing_videos(evidence: Evidence) -> Iterator[Problem]:
@@ -431,6 +446,7 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
 JUDGES_OF_MASKS: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (undecodable, sizes, mask_values, unpainted)
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     divided_cases,
+    misnamed_splits,
     missing_videos,
     masks_for_frames,
     missing_labels,
