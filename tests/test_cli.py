@@ -103,13 +103,22 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("report . nowhere", 2, "nowhere does not exist: expected one run folder"),
         ("export nowhere", 2, "nowhere does not exist: expected the folder of a finished run"),
         ("export . --frame big", 2, "--frame is big"),
+        ("export . -o x.pt", 2, "--output is x.pt, expected a name that ends in .onnx, or in .md for the card alone"),
+        ("export . --dynamic --frame 64x64", 2, "--dynamic leaves the size of the frames open"),
+        ("export . --frame 64x64 --view 0,0,64,65", 2, "--view is 0,0,64,65, which reaches out of the frame"),
+        ("export . -o there.onnx", 2, "there.onnx is there already"),
         ("predict nowhere.onnx x.mp4", 2, "nowhere.onnx does not exist: expected a run folder"),
         ("predict . nowhere.mp4 -o out", 2, "The input nowhere.mp4 does not exist"),
         ("predict . . -o out --scales big", 2, "--scales is big"),
+        ("predict . . -o out --scales 1,9", 2, "scales are [1.0, 9.0], expected numbers from 0.25 to 4"),
+        ("predict . . -o out --view 1,2", 2, "--view is 1,2, expected trained, auto, none or x,y,w,h"),
+        ("predict . . -o out --smooth 2", 2, "smooth is 2.0, expected a number from 0 to below 1"),
+        ("predict . . -o there.onnx", 2, "The output there.onnx is a file, expected a folder"),
         ("compare nowhere.yaml", 2, "nowhere.yaml does not exist: expected a comparison file"),
     ],
 )
 def test_a_slip_is_told_before_torch_is_imported(words: str, code: int, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "there.onnx").write_bytes(b"")
     command = [sys.executable, "-X", "importtime", "-m", "suture", *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code

@@ -294,11 +294,17 @@ def export(
     """Write a run's model as ONNX, checked against PyTorch, and its model card."""
     size = _numbers("--frame", frame, "1920x1080") if frame else None
     rect = _numbers("--view", view, "420,0,1080,1080") if view else None
-    with _waiting():
+    output = output or run / "model.onnx"
+    if output.suffix != ".md":
         from suture.data.view import View
+        from suture.deploy.asked import refuse_export
+
+        height_width = (size[1], size[0]) if size else None
+        seen = View.parse(rect, "--view") if rect else None
+        refuse_export(output, height_width, seen, dynamic=dynamic, force=force)
+    with _waiting():
         from suture.deploy.export import export_run, write_card
 
-    output = output or run / "model.onnx"
     if output.suffix == ".md":
         write_card(run, output, force=force)
         _say(out, f"Card: {output}")
@@ -307,8 +313,8 @@ def export(
         done = export_run(
             run,
             output,
-            frame=(size[1], size[0]) if size else None,
-            view=View.parse(rect, "--view") if rect else None,
+            frame=height_width,
+            view=seen,
             dynamic=dynamic,
             logits=logits,
             half=fp16,
@@ -354,6 +360,7 @@ def predict(
     ] = False,
 ) -> None:
     """Segment videos and images; exit code 1 if frames had to be left out. Started again, it goes on where it was."""
+    from suture.deploy.asked import Settings, parse_view, refuse_folder, refuse_scales
     from suture.deploy.inputs import expanded
 
     for given in inputs:
@@ -362,12 +369,13 @@ def predict(
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
+    refuse_scales(sizes)
+    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
+    refuse_folder(output)
     with _waiting():
-        from suture.deploy.pipeline import Settings, parse_view
         from suture.deploy.predict import predict as predict_inputs
         from suture.deploy.predictor import Predictor
 
-    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
     if _first():
