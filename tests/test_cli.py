@@ -58,8 +58,7 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
     ("words", "sentence"),
     [
         ("synthetic FILE/made", "cannot be read or written (Not a directory): check the path"),
-        ("check ROOT --pictures FILE", "cannot be read or written (Not a directory): check the path"),
-        ("train ROOT --preset demo -o FILE", "cannot be read or written (File exists): check the path"),
+        ("train ROOT --preset demo -o FILE/run", "cannot be read or written (Not a directory): check the path"),
         ("synthetic ROOT/made --frames 3", "make no video: frames: Input should be greater than or equal to 4."),
         ("synthetic ROOT/made --frames 5", "make no video: frames is 5, expected at least 4 for each of the 3 shots."),
     ],
@@ -93,13 +92,19 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     [
         ("--help", 0, ""),
         ("--version", 0, ""),
+        ("check . --pictures there.onnx", 2, "there.onnx is there and not an empty folder: give a new one"),
         ("check nowhere", 2, "nowhere does not exist: expected a folder of videos"),
         ("select nowhere", 2, "nowhere does not exist: expected a folder of videos"),
+        ("train . -o there.onnx", 2, "The output there.onnx is a file, expected a folder: give another."),
         ("train nowhere", 2, "nowhere does not exist: expected a config file"),
         ("train . --set methd.train.steps=5", 2, "the command line: there is no setting methd; did you mean method?"),
         ("train . --preset dmo", 2, "preset: there is no 'dmo' (did you mean demo?); the presets are cadis"),
         ("train . --preset demo --set model.weights=x.pth --set data.size=8", 2, "the command line: data.size is 8"),
+        ("evaluate . --set seed=3", 2, "the command line: found 'seed=3', but only compute and evaluation can be"),
         ("evaluate nowhere", 2, "nowhere does not exist: expected a run folder"),
+        ("report . -o .", 2, ". is a folder: give the report a file name, such as report.html"),
+        ("report . --figures there.onnx", 2, "there.onnx is there and not an empty folder: give a new one"),
+        ("report . --videos nowhere", 2, "nowhere does not exist: expected videos to look at"),
         ("report . nowhere", 2, "nowhere does not exist: expected one run folder"),
         ("export nowhere", 2, "nowhere does not exist: expected the folder of a finished run"),
         ("export . --frame big", 2, "--frame is big"),
@@ -114,6 +119,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("predict . . -o out --view 1,2", 2, "--view is 1,2, expected trained, auto, none or x,y,w,h"),
         ("predict . . -o out --smooth 2", 2, "smooth is 2.0, expected a number from 0 to below 1"),
         ("predict . . -o there.onnx", 2, "The output there.onnx is a file, expected a folder"),
+        ("compare . -o there.onnx", 2, "The output there.onnx is a file, expected a folder: give another."),
         ("compare nowhere.yaml", 2, "nowhere.yaml does not exist: expected a comparison file"),
     ],
 )
@@ -145,6 +151,14 @@ def test_write_drafts_and_then_checks(
     assert suture(monkeypatch, "check", str(root), "--write") == 2
     assert "--force" in capsys.readouterr().err
     assert file.read_text() == before
+
+
+def test_a_wrong_option_of_the_source_is_told_before_anything_is_drafted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert suture(monkeypatch, "check", str(root), "--write", "--option", "masks") == 2
+    assert "the command line: found 'masks', expected" in capsys.readouterr().err
+    assert not (root / "dataset.yaml").exists()
 
 
 def test_first_findings_are_told_of_many_frames_only(
