@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help demo test lint bench clean distclean
+.PHONY: help demo test lint style types tests bench clean distclean
 .DELETE_ON_ERROR:
 demo: export SUTURE_CACHE = demo/cache
 
@@ -15,13 +15,21 @@ demo: demo/data ## the whole job on generated video, in demo/: check, train, eva
 	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
 	@.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
 
-test: lint ## lint, then all tests
-	@.venv/bin/python -m pytest -q -n auto --dist loadfile
+test: style ## formatting and style, then types beside all tests
+	@$(MAKE) --no-print-directory -j2 types tests
 
-lint: .venv/.ready ## formatting, style and types
+lint: style types ## formatting, style and types
+
+style: .venv/.ready
 	@.venv/bin/ruff format --check --quiet .
 	@.venv/bin/ruff check --quiet .
-	@.venv/bin/mypy
+
+# On one core, so beside the tests, whose lines it leaves whole: it says all at once what is wrong, or nothing.
+types: .venv/.ready
+	@said=$$(.venv/bin/mypy 2>&1) || { printf '\n%s\n' "$$said"; exit 1; }
+
+tests: .venv/.ready
+	@.venv/bin/python -m pytest -q -n auto --dist loadfile
 
 # Without plot.py, which writes docs/performance.md and its pictures, and without what the benchmarks share.
 BENCHMARKS = $(filter-out benchmarks/common.py benchmarks/plot.py benchmarks/stages.py, $(wildcard benchmarks/*.py))

@@ -35,12 +35,13 @@ from common import CUDA, DEVICE, flops, gpu_seconds, matrix_pace, parser, report
 from latency import write_network
 from rich.console import Console
 
+from suture.deploy.asked import Settings
 from suture.deploy.clipfiles import ClipFiles, Seen, agreement
 from suture.deploy.film import to_yuv, video_frame, video_writer
 from suture.deploy.gpu import Gpu
 from suture.deploy.inputs import find_clips
 from suture.deploy.overlap import cores
-from suture.deploy.pipeline import Job, Settings
+from suture.deploy.pipeline import Job
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 from suture.models.segmenter import Segmenter

@@ -23,8 +23,8 @@ from latency import write_network
 from predict_files import Here
 from rich.console import Console
 
+from suture.deploy.asked import Settings
 from suture.deploy.overlap import cores
-from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 

@@ -58,8 +58,7 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
     ("words", "sentence"),
     [
         ("synthetic FILE/made", "cannot be read or written (Not a directory): check the path"),
-        ("check ROOT --pictures FILE", "cannot be read or written (Not a directory): check the path"),
-        ("train ROOT --preset demo -o FILE", "cannot be read or written (File exists): check the path"),
+        ("train ROOT --preset demo -o FILE/run", "cannot be read or written (Not a directory): check the path"),
         ("synthetic ROOT/made --frames 3", "make no video: frames: Input should be greater than or equal to 4."),
         ("synthetic ROOT/made --frames 5", "make no video: frames is 5, expected at least 4 for each of the 3 shots."),
     ],
@@ -93,23 +92,39 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     [
         ("--help", 0, ""),
         ("--version", 0, ""),
+        ("check . --pictures there.onnx", 2, "there.onnx is there and not an empty folder: give a new one"),
         ("check nowhere", 2, "nowhere does not exist: expected a folder of videos"),
         ("select nowhere", 2, "nowhere does not exist: expected a folder of videos"),
+        ("train . -o there.onnx", 2, "The output there.onnx is a file, expected a folder: give another."),
         ("train nowhere", 2, "nowhere does not exist: expected a config file"),
         ("train . --set methd.train.steps=5", 2, "the command line: there is no setting methd; did you mean method?"),
         ("train . --preset dmo", 2, "preset: there is no 'dmo' (did you mean demo?); the presets are cadis"),
         ("train . --preset demo --set model.weights=x.pth --set data.size=8", 2, "the command line: data.size is 8"),
+        ("evaluate . --set seed=3", 2, "the command line: found 'seed=3', but only compute and evaluation can be"),
         ("evaluate nowhere", 2, "nowhere does not exist: expected a run folder"),
+        ("report . -o .", 2, ". is a folder: give the report a file name, such as report.html"),
+        ("report . --figures there.onnx", 2, "there.onnx is there and not an empty folder: give a new one"),
+        ("report . --videos nowhere", 2, "nowhere does not exist: expected videos to look at"),
         ("report . nowhere", 2, "nowhere does not exist: expected one run folder"),
         ("export nowhere", 2, "nowhere does not exist: expected the folder of a finished run"),
         ("export . --frame big", 2, "--frame is big"),
+        ("export . -o x.pt", 2, "--output is x.pt, expected a name that ends in .onnx, or in .md for the card alone"),
+        ("export . --dynamic --frame 64x64", 2, "--dynamic leaves the size of the frames open"),
+        ("export . --frame 64x64 --view 0,0,64,65", 2, "--view is 0,0,64,65, which reaches out of the frame"),
+        ("export . -o there.onnx", 2, "there.onnx is there already"),
         ("predict nowhere.onnx x.mp4", 2, "nowhere.onnx does not exist: expected a run folder"),
         ("predict . nowhere.mp4 -o out", 2, "The input nowhere.mp4 does not exist"),
         ("predict . . -o out --scales big", 2, "--scales is big"),
+        ("predict . . -o out --scales 1,9", 2, "scales are [1.0, 9.0], expected numbers from 0.25 to 4"),
+        ("predict . . -o out --view 1,2", 2, "--view is 1,2, expected trained, auto, none or x,y,w,h"),
+        ("predict . . -o out --smooth 2", 2, "smooth is 2.0, expected a number from 0 to below 1"),
+        ("predict . . -o there.onnx", 2, "The output there.onnx is a file, expected a folder"),
+        ("compare . -o there.onnx", 2, "The output there.onnx is a file, expected a folder: give another."),
         ("compare nowhere.yaml", 2, "nowhere.yaml does not exist: expected a comparison file"),
     ],
 )
 def test_a_slip_is_told_before_torch_is_imported(words: str, code: int, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "there.onnx").write_bytes(b"")
     command = [sys.executable, "-X", "importtime", "-m", "suture", *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code
@@ -136,6 +151,14 @@ def test_write_drafts_and_then_checks(
     assert suture(monkeypatch, "check", str(root), "--write") == 2
     assert "--force" in capsys.readouterr().err
     assert file.read_text() == before
+
+
+def test_a_wrong_option_of_the_source_is_told_before_anything_is_drafted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert suture(monkeypatch, "check", str(root), "--write", "--option", "masks") == 2
+    assert "the command line: found 'masks', expected" in capsys.readouterr().err
+    assert not (root / "dataset.yaml").exists()
 
 
 def test_first_findings_are_told_of_many_frames_only(

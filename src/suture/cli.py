@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError, is_full, what_failed
+from suture.files import refuse_file
 from suture.runs.presets import presets
 from suture.runs.signals import end, hearing
 from suture.words import number, reason
@@ -42,16 +44,28 @@ COMMAND_LINE = "the command line"
 """Where a mistaken setting was said."""
 
 
-def _existing(what: str) -> Any:
-    """An argument whose paths must be there: a slip is told at once, since what the commands import takes seconds."""
+# What the commands import takes seconds: a slip in a path is told before, by these callbacks.
 
-    def refuse_missing(said: Any) -> Any:
+
+def _refuse_missing(what: str) -> Callable[[Any], Any]:
+    def refuse(said: Any) -> Any:
         for path in said if isinstance(said, list) else [said]:
             if path is not None and not os.path.exists(path):
                 raise UserError(f"{path} does not exist: expected {what}.")
         return said
 
-    return typer.Argument(help=f"{what[0].upper()}{what[1:]}.", callback=refuse_missing)
+    return refuse
+
+
+def _existing(what: str) -> Any:
+    """An argument whose paths must be there."""
+    return typer.Argument(help=f"{what[0].upper()}{what[1:]}.", callback=_refuse_missing(what))
+
+
+def _refuse_file(said: Any) -> Any:
+    if said is not None:
+        refuse_file(said)
+    return said
 
 
 Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
@@ -129,6 +143,7 @@ def check(
     from suture.data.draft import ASKED, kept_aside, write_draft
     from suture.data.sources import load_dataset
 
+    options = _options(option)  # a slip is told before anything is drafted
     if pictures is not None:
         from suture.data.pictures import refuse_used, write_pictures
 
@@ -141,7 +156,7 @@ def check(
         )
         drafted = write_draft(path, force=force)
         _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.{kept}")
-    dataset = load_dataset(path, source, **_options(option))
+    dataset = load_dataset(path, source, **options)
 
     def show(quick: CheckReport) -> None:
         if quick.summary.frames > FEW and not json:
@@ -204,7 +219,8 @@ def select(
 def train(
     target: Annotated[Path | None, _existing("a config file, or a dataset's folder")] = None,
     run: Annotated[
-        Path | None, typer.Option("-o", "--run", help="The run folder; else runs/DATASET-METHOD-SEED.")
+        Path | None,
+        typer.Option("-o", "--run", help="The run folder; else runs/DATASET-METHOD-SEED.", callback=_refuse_file),
     ] = None,
     preset: Preset = None,
     set: Overrides = None,
@@ -231,6 +247,9 @@ def train(
 @app.command()
 def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
+    from suture.runs.overrides import refuse_trained
+
+    refuse_trained(set or [], COMMAND_LINE)
     with _waiting():
         from suture.report.scores import scores_table
         from suture.runs.run import evaluate_run
@@ -248,7 +267,10 @@ def report(
     ] = None,
     videos: Annotated[
         list[Path] | None,
-        typer.Option(help="Videos without truth to look at: a file or folder; may be given several times."),
+        typer.Option(
+            help="Videos without truth to look at: a file or folder; may be given several times.",
+            callback=_refuse_missing("videos to look at, a file or folder"),
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures of a paper (PNG, MP4) into this new folder.")
@@ -256,6 +278,13 @@ def report(
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
 ) -> None:
     """Write one HTML page about runs, and print their scores."""
+    from suture.report.place import report_path
+
+    report_path(runs, output)  # refuses what is no place for it
+    if figures is not None:
+        from suture.data.pictures import refuse_used
+
+        refuse_used(figures)
     with _waiting():
         from suture.report.report import write_report
         from suture.report.scores import scores_table
@@ -294,11 +323,17 @@ def export(
     """Write a run's model as ONNX, checked against PyTorch, and its model card."""
     size = _numbers("--frame", frame, "1920x1080") if frame else None
     rect = _numbers("--view", view, "420,0,1080,1080") if view else None
-    with _waiting():
+    output = output or run / "model.onnx"
+    if output.suffix != ".md":
         from suture.data.view import View
+        from suture.deploy.asked import refuse_export
+
+        height_width = (size[1], size[0]) if size else None
+        seen = View.parse(rect, "--view") if rect else None
+        refuse_export(output, height_width, seen, dynamic=dynamic, force=force)
+    with _waiting():
         from suture.deploy.export import export_run, write_card
 
-    output = output or run / "model.onnx"
     if output.suffix == ".md":
         write_card(run, output, force=force)
         _say(out, f"Card: {output}")
@@ -307,8 +342,8 @@ def export(
         done = export_run(
             run,
             output,
-            frame=(size[1], size[0]) if size else None,
-            view=View.parse(rect, "--view") if rect else None,
+            frame=height_width,
+            view=seen,
             dynamic=dynamic,
             logits=logits,
             half=fp16,
@@ -354,6 +389,7 @@ def predict(
     ] = False,
 ) -> None:
     """Segment videos and images; exit code 1 if frames had to be left out. Started again, it goes on where it was."""
+    from suture.deploy.asked import Settings, parse_view, refuse_folder, refuse_scales
     from suture.deploy.inputs import expanded
 
     for given in inputs:
@@ -362,12 +398,13 @@ def predict(
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
+    refuse_scales(sizes)
+    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
+    refuse_folder(output)
     with _waiting():
-        from suture.deploy.pipeline import Settings, parse_view
         from suture.deploy.predict import predict as predict_inputs
         from suture.deploy.predictor import Predictor
 
-    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
     if _first():
@@ -383,7 +420,8 @@ def predict(
 def compare(
     file: Annotated[Path, _existing("a comparison file; or a folder of finished runs, to write its tables")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where runs and tables go; else runs/NAME.")
+        Path | None,
+        typer.Option("-o", "--output", help="Where runs and tables go; else runs/NAME.", callback=_refuse_file),
     ] = None,
     devices: Annotated[str | None, typer.Option(help="GPU numbers such as 0,1, or cpu; else all GPUs.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time on each device.")] = 1,
@@ -395,7 +433,10 @@ def compare(
     list: Annotated[bool, typer.Option("--list", help="Only say which runs there are, and which are done.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Only write the tables of the finished runs.")] = False,
     collect: Annotated[
-        Path | None, typer.Option(help="Copy each finished run's small files into this folder, as it finishes.")
+        Path | None,
+        typer.Option(
+            help="Copy each finished run's small files into this folder, as it finishes.", callback=_refuse_file
+        ),
     ] = None,
 ) -> None:
     """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""

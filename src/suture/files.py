@@ -111,6 +111,12 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def refuse_file(out: Path) -> None:
+    """Refuse a file where a folder is to be filled."""
+    if os.path.lexists(out) and not os.path.isdir(out):
+        raise UserError(f"The output {out} is a file, expected a folder: give another.")
+
+
 def check_format(path: Path, found: object, newest: int) -> None:
     """Refuse a file of a newer format than this version reads; older ones are the caller's to read."""
     if not isinstance(found, int) or found < 1:

@@ -140,6 +140,46 @@ def begun(tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.Mo
     return file
 
 
+FAILING = """
+import sys
+folder = sys.argv[6]
+print("so far so good")
+print(f"error: seed {folder[-1]} is unlucky." if "unimatch" in folder else f"error: [{folder}] is full: make room.")
+sys.exit(2)
+"""
+
+
+def test_what_fails_alike_in_several_runs_is_told_once(begun: Path, tmp_path: Path) -> None:
+    script = Path(sys.executable)
+    script.write_text(script.read_text().splitlines()[0] + FAILING)
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+    outcome = compare(begun, tmp_path, devices="cpu", console=console)
+
+    dmt, unimatch = ([f"made__every-4__{method}__seed-{seed}" for seed in (0, 1)] for method in ("dmt", "unimatch"))
+    full = ["made__every-4__supervised__seed-1", *dmt]
+    assert outcome.failed == {
+        **{name: f"[{tmp_path / 'runs' / name}] is full: make room." for name in full},
+        **{name: f"seed {seed} is unlucky." for seed, name in enumerate(unimatch)},
+    }
+    assert json.loads((tmp_path / "failed.json").read_text()) == outcome.failed
+
+    lines = console.export_text().splitlines()
+    first, *others = [line for line in lines if line.startswith(tuple(full))]
+    assert first == f"{dmt[0]} failed: {outcome.failed[dmt[0]]} ({tmp_path / 'logs' / dmt[0]}.log)"
+    names = [full[0], dmt[1]]
+    assert others == [f"{name} failed as {dmt[0]} did ({tmp_path / 'logs' / name}.log)" for name in names]
+    told = f"{dmt[0]}, {full[0]} and {dmt[1]}: "
+    unlucky = [f"{name}: seed {seed} is unlucky." for seed, name in enumerate(unimatch)]
+    assert sorted(line for line in lines if line.startswith("failed: ")) == sorted(
+        f"failed: {one}" for one in (f"{told}[{tmp_path / 'runs' / 'RUN'}] is full: make room.", *unlucky)
+    )
+    for page in ("tables.md", "tables.tex", "tables.html"):
+        text = (tmp_path / page).read_text()
+        assert text.count("Failed: ") == 3
+        assert text.count("RUN] is full: make room.") == 1
+        assert all(f"Failed: {one}" in text for one in unlucky)
+
+
 def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: Path, tmp_path: Path) -> None:
     def names(*methods: str) -> list[str]:
         return [f"made__every-4__{method}__seed-{seed}" for seed in (0, 1) for method in methods]

@@ -466,6 +466,20 @@ def test_a_video_of_one_frame(root: Path) -> None:
     assert (problem.severity, problem.count, problem.first) == ("warning", 1, "dan")
 
 
+@pytest.mark.parametrize(
+    ("view", "found"),
+    [
+        ([70, 0, 20, 20], "the view [70, 0, 20, 20] lies outside its frames of 64×48 pixels"),
+        ({"rect": [0, 0, 200, 48], "circle": [150, 24, 40]}, "the circle [150, 24, 40] shows next to nothing of the"),
+    ],
+)
+def test_a_view_that_shows_nothing_of_the_frames(view: Any, found: str, root: Path) -> None:
+    describe(root, view={"bob": view})
+    problem = find(run(root), "view")
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.places[0].startswith(f"bob: {found}")
+
+
 def test_frames_that_change_size_within_a_video(root: Path) -> None:
     for index in (6, 7):
         write(root / f"videos/bob/{index:03}.png", picture("bob", index, WIDTH + 16, HEIGHT))

@@ -20,5 +20,5 @@ def test_pictures(tmp_path: Path) -> None:
 
     assert {path.name for path in written} == {f"{v.id}-{kind}.png" for v in dataset for kind in ("view", "shots")}
     assert all(cv2.imread(str(path)) is not None for path in written)
-    with pytest.raises(UserError, match="not empty"):
+    with pytest.raises(UserError, match="not an empty folder"):
         write_pictures(dataset, tmp_path / "pictures")

@@ -234,6 +234,19 @@ def test_refuses_a_circle_that_shows_nothing_of_the_rectangle(circle: list[float
         View.parse({"rect": [0, 0, 60, 70], "circle": circle}, "dataset.yaml")
 
 
+@pytest.mark.parametrize("circle", [(300.0, 40.0, 90.0), (100.0, 100.0, 65.0)])
+def test_refuses_a_circle_that_shows_nothing_of_the_frame(circle: tuple[float, float, float]) -> None:
+    """It shows enough of the rectangle, which reaches beyond the frame."""
+    view = View.parse({"rect": [0, 0, 400, 200], "circle": list(circle)}, "dataset.yaml")
+    sentence = (
+        r"video a: the circle \[.*\] shows next to nothing of the view \[0, 0, 64, 48\], cut to its frames of 64×48 "
+        "pixels, expected centre x"
+    )
+    with pytest.raises(UserError, match=sentence):
+        view.within(64, 48, "video a")
+    assert view.within(400, 200) == view
+
+
 def test_a_view_is_cut_to_its_frame() -> None:
     assert View(4, 2, 100, 100).within(20, 10) == View(4, 2, 16, 8)
     with pytest.raises(UserError, match="outside its frames of 20×10"):

@@ -17,12 +17,12 @@ from suture.data.classes import IGNORE, ClassTable
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
+from suture.deploy.asked import Settings
 from suture.deploy.draw import Drawing, class_counts
 from suture.deploy.film import to_yuv
 from suture.deploy.frames import resizing
 from suture.deploy.outputs import areas, count_pixels, read_written_mask
 from suture.deploy.overlay import Overlay
-from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Pending, Predictor
 from suture.deploy.smoothing import Smoother

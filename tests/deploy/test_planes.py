@@ -17,11 +17,11 @@ from rich.console import Console
 
 from suture.data.planes import sampled, to_rgb
 from suture.data.video import Picture, Planes, VideoFile
+from suture.deploy.asked import Settings
 from suture.deploy.flow import Small
 from suture.deploy.frames import from_planes
 from suture.deploy.inputs import fill, find_clips
 from suture.deploy.outputs import read_written_mask
-from suture.deploy.pipeline import Settings
 from suture.deploy.predict import Summary, predict
 from suture.deploy.predictor import Predictor
 

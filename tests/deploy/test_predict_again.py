@@ -18,7 +18,7 @@ from rich.console import Console
 
 from suture.cli import main
 from suture.deploy import clipfiles
-from suture.deploy.pipeline import Settings
+from suture.deploy.asked import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor, Prepared
 from suture.errors import UserError

@@ -10,8 +10,8 @@ from predict_files import write_images, write_sound, write_video
 from rich.console import Console
 
 from suture.data.sources import load_dataset
+from suture.deploy.asked import Settings
 from suture.deploy.inputs import find_clips, shared_out
-from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from suture.data.classes import IGNORE
 from suture.data.view import View
+from suture.deploy.asked import Settings
 from suture.deploy.export import Shape, to_onnx
 from suture.deploy.outputs import read_written_mask
-from suture.deploy.pipeline import Settings
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError

@@ -20,10 +20,10 @@ from suture.data.dataset import Frame, Video
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
+from suture.deploy.asked import Settings, parse_view
 from suture.deploy.film import video_frame
 from suture.deploy.inputs import training_view
 from suture.deploy.overlay import Overlay, draw_legend
-from suture.deploy.pipeline import Settings, parse_view
 from suture.deploy.predict import Summary, predict
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError

@@ -25,12 +25,13 @@ from predict_files import as_on_a_gpu, picture, wait, write_images, write_video
 from rich.console import Console
 
 from suture.deploy import writing
+from suture.deploy.asked import Settings
 from suture.deploy.clipfiles import ClipFiles, Finished, Plan, Seen
 from suture.deploy.film import GROUP
 from suture.deploy.gpu import Gpu
 from suture.deploy.inputs import find_clips
 from suture.deploy.overlay import Overlay
-from suture.deploy.pipeline import Job, Settings
+from suture.deploy.pipeline import Job
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
 from suture.deploy.shared import Buffer, Line, Memory

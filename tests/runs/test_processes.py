@@ -24,7 +24,7 @@ from suture.models.pretrained import read_tensors
 from suture.runs import processes
 from suture.runs.callbacks import read_curve
 from suture.runs.config import ComputeSettings, Config
-from suture.runs.processes import Processes
+from suture.runs.processes import Processes, memory_limits
 from suture.runs.run import train
 
 QUIET = Console(quiet=True)
@@ -232,3 +232,35 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UserError, match="sees 2 GPUs: start one process per GPU"):
         processes._device(ComputeSettings(), 2)
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "expected"),
+    [
+        ("0::/", {"memory.max": "1000"}, [1000]),
+        ("0::/", {"memory.max": "max"}, []),
+        ("0::/", {}, []),
+        ("0::/slurm/job_7/step_0", {"slurm/memory.max": "max", "slurm/job_7/memory.max": "2000"}, [2000]),
+        ("3:cpuset:/\n2:cpu,memory:/docker/1f\n0::/", {"memory/memory.limit_in_bytes": "3000"}, [3000]),
+        (
+            "4:memory:/a/b\n0::/",
+            {"memory/a/b/memory.limit_in_bytes": "500", "memory/memory.limit_in_bytes": "9223372036854771712"},
+            [500, 9223372036854771712],
+        ),
+    ],
+)
+def test_a_container_limits_the_memory(
+    groups: str, limits: dict[str, str], expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{one}": limits[one] for one in limits}}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert memory_limits(tmp_path) == expected
+    here = Processes.start(ComputeSettings(accelerator="cpu")).memory
+    monkeypatch.setattr(processes, "memory_limits", lambda: expected)
+    assert Processes.start(ComputeSettings(accelerator="cpu")).memory == min([here, *expected])
+
+
+def test_where_there_are_no_control_groups_the_memory_is_the_machines(tmp_path: Path) -> None:
+    assert memory_limits(tmp_path) == []

@@ -14,7 +14,7 @@ from rich.table import Table as Listing
 from suture.compare.collect import collect, refuse_same
 from suture.compare.pictures import pictures
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
-from suture.compare.queue import Outcome, Queue, devices_of, is_finished
+from suture.compare.queue import Outcome, Queue, devices_of, is_finished, told_once
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, read_results
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
@@ -72,8 +72,8 @@ def compare(
             keep()
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
         # Above the tables, which lack what failed.
-        for name, error in outcome.failed.items():
-            console.print(f"[red]failed:[/red] {name}: {escape(error)}", highlight=False, soft_wrap=True)
+        for why in told_once(outcome.failed):
+            console.print(f"[red]failed:[/red] {escape(why)}", highlight=False, soft_wrap=True)
         if any(is_finished(out, run.name) for run in plan.runs):
             write_tables(out)
             for board in read_results(out).boards:
@@ -160,7 +160,8 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
 
 def _remarks(results: Results) -> list[str]:
     """What stands above the tables: which runs failed, and why, and which are not there."""
-    remarks = [f"Failed: {name}: {_without_folders(reason)}" for name, reason in results.failed.items()]
+    failed = {name: _without_folders(reason) for name, reason in results.failed.items()}
+    remarks = [f"Failed: {why}" for why in told_once(failed)]
     if results.missing:
         total = len(results.missing) + sum(len(board.runs) for board in results.boards)
         remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({_missing(results)}).")

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, read_re
 from suture.runs.config import relocated
 from suture.runs.record import RUNS_AT_A_TIME
 from suture.runs.signals import end, hearing
+from suture.words import listed
 
 TIMES = "times.json"
 """How long each finished run took from start to end, in seconds: what the time left is estimated from."""
@@ -240,9 +241,13 @@ class Queue:
                 self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
                 self.keep(name)
             else:
-                self.failed[name] = last_error(process.handle.returncode, process.log, process.log_begins)
+                error = last_error(process.handle.returncode, process.log, process.log_begins)
+                kind = _kind(name, error)
+                before = next((other for other, its in self.failed.items() if _kind(other, its) == kind), None)
+                self.failed[name] = error
                 write_json(self.out / FAILED, self.reasons | self.failed)
-                self._say(f"[red]{name} failed:[/red] {escape(self.failed[name])} ({process.log})")
+                why = f"failed:[/red] {escape(error)}" if before is None else f"failed[/red] as {before} did"
+                self._say(f"[red]{name} {why} ({process.log})")
 
     def _give_up(self) -> None:
         self.left += [process.run.name for process in self.running] + [run.name for run in self.waiting]
@@ -307,6 +312,23 @@ def last_error(code: int, log: Path, begins: int = 0) -> str:
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines() if line.strip()]
     said = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
     return (said or lines or [f"exit code {code}"])[-1]
+
+
+def told_once(failed: Mapping[str, str]) -> list[str]:
+    """Why runs failed; a sentence that says the same of several stands once, with all their names.
+
+    >>> told_once({"a": "runs/a is full.", "b": "runs/b is full.", "c": "No GPU."})
+    ['a and b: runs/RUN is full.', 'c: No GPU.']
+    """
+    kinds: dict[str, list[str]] = {}
+    for name, error in failed.items():
+        kinds.setdefault(_kind(name, error), []).append(name)
+    return [f"{listed(names)}: {kind if len(names) > 1 else failed[names[0]]}" for kind, names in kinds.items()]
+
+
+def _kind(name: str, error: str) -> str:
+    """What a run's error says, whichever run it is: many name its folder."""
+    return error.replace(name, "RUN")
 
 
 def _scores(out: Path, name: str) -> str:

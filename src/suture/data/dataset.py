@@ -155,7 +155,7 @@ class Video:
         width, height = self.size
         whole = View(0, 0, width, height)
         if self.view_setting != "auto":
-            return self.view_setting.within(width, height) if self.view_setting else whole
+            return self.view_setting.within(width, height, f"video {self.id}") if self.view_setting else whole
         usable = self.usable
         chosen = [usable[i * (len(usable) - 1) // 8] for i in range(9)] if len(usable) > 9 else usable
         return find_view([self.read(index) for index in chosen]) or whole

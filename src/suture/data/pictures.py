@@ -16,8 +16,8 @@ from suture.files import replacing
 def refuse_used(out: Path) -> None:
     """Pictures go into a folder of their own, where they become no data."""
     refuse_among_data(out, pictures=True)
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is there and not empty: give a new folder for the pictures.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there and not an empty folder: give a new one for the pictures.")
 
 
 def write_pictures(

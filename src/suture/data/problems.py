@@ -15,7 +15,9 @@ from suture.data.dataset import SPLITS, Dataset, said_splits
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
+from suture.data.view import View
 from suture.data.walk import listing
+from suture.errors import UserError
 from suture.words import listed, number
 
 Severity = Literal["fatal", "warning", "note"]
@@ -280,6 +282,20 @@ def sizes(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.problem("size-change", "warning", what, map(evidence.place, changing), mend)
 
 
+def views(evidence: Evidence) -> Iterator[Problem]:
+    """Views that were stated for other frames: they show nothing of these."""
+    wrong = []
+    for video in evidence.dataset:
+        size = next((frame.size for frame in evidence.facts[video.id] if frame.size), None)
+        if size and isinstance(video.view_setting, View):
+            try:
+                video.view_setting.within(*size, video.id)
+            except UserError as error:
+                wrong.append(str(error).removesuffix("."))
+    what = f"{number(len(wrong), 'video')} with a `view` that shows nothing of the frames"
+    yield from evidence.problem("view", "fatal", what, wrong, "state `view` in pixels of these frames, or as auto")
+
+
 def mask_values(evidence: Evidence) -> Iterator[Problem]:
     """What stands in the masks against what the class table says; each mask is reported for one cause only."""
     by_cause: dict[str, list[MaskFacts]] = defaultdict(list)
@@ -451,6 +467,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     masks_for_frames,
     missing_labels,
     unmatched_masks,
+    views,
     *JUDGES_OF_MASKS,
     short_videos,
 )

@@ -40,25 +40,40 @@ class View:
         if circle is None:
             return View(x, y, width, height)
         cx, cy, radius = map(float, circle)
-        grid = (np.arange(100) + 0.5) / 100  # not every pixel: a rectangle may be said to be larger than memory
-        shown = (x + width * grid - cx) ** 2 + (y + height * grid[:, None] - cy) ** 2 <= radius**2
-        if shown.mean() < _SHOWN:
-            raise UserError(
-                f"{where}: the circle {circle!r} shows next to nothing of the view {list(rect)!r}, expected centre x, "
-                "centre y and radius in pixels of the frame."
-            )
-        return View(x, y, width, height, (cx, cy, radius))
+        view = View(x, y, width, height, (cx, cy, radius))
+        view._refuse_hidden(where)
+        return view
 
     def to_json(self) -> dict[str, Any]:
         """The same form that `parse` reads."""
         rect: dict[str, Any] = {"rect": [self.x, self.y, self.width, self.height]}
         return rect | ({"circle": list(self.circle)} if self.circle else {})
 
-    def within(self, width: int, height: int) -> "View":
-        """The same view cut to a frame's size."""
+    def within(self, width: int, height: int, where: str = "view") -> "View":
+        """The same view cut to a frame's size; messages name where it was said."""
+        frames = f"frames of {width}×{height} pixels"
         if self.x >= width or self.y >= height:
-            raise UserError(f"The view {self.to_json()} lies outside its frames of {width}×{height} pixels.")
-        return replace(self, width=min(self.width, width - self.x), height=min(self.height, height - self.y))
+            raise UserError(
+                f"{where}: the view {self.to_json()['rect']} lies outside its {frames}, expected x, y, width and "
+                "height in pixels of the frame."
+            )
+        cut = replace(self, width=min(self.width, width - self.x), height=min(self.height, height - self.y))
+        cut._refuse_hidden(where, f", cut to its {frames}")
+        return cut
+
+    def _refuse_hidden(self, where: str, cut: str = "") -> None:
+        """A circle that lies beside the rectangle, or is a speck in it."""
+        if self.circle is None:
+            return
+        cx, cy, radius = self.circle
+        grid = (np.arange(100) + 0.5) / 100  # not every pixel: a rectangle may be said to be larger than memory
+        across, down = self.x + self.width * grid - cx, self.y + self.height * grid[:, None] - cy
+        if (across**2 + down**2 <= radius**2).mean() < _SHOWN:
+            circle = ", ".join(f"{number:g}" for number in self.circle)
+            raise UserError(
+                f"{where}: the circle [{circle}] shows next to nothing of the view {self.to_json()['rect']}{cut}, "
+                "expected centre x, centre y and radius in pixels of the frame."
+            )
 
     def mask(self, width: int, height: int) -> np.ndarray:
         """True where a pixel of a width × height frame lies inside the view."""

@@ -20,6 +20,7 @@ from suture.data.scene import resized
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
+from suture.deploy.asked import refuse_export, refuse_to_replace
 from suture.deploy.card import Papers, card_of
 from suture.deploy.frames import to_class_ids, to_network
 from suture.deploy.networks import ONNX_FORMAT, noted_view
@@ -125,13 +126,11 @@ def export_run(
     >>> export_run(Path("runs/pgvcl"), Path("model.onnx"), frame=(1080, 1920)).agreement  # doctest: +SKIP
     0.99998
     """
-    _refuse_impossible(output, frame, view, dynamic)
-    refuse_among_data(output)
+    refuse_export(output, frame, view, dynamic=dynamic, force=force)
     papers, model = Papers.read(folder), Model.load(folder)
     shape = Shape(None if dynamic else frame or papers.frame or model.size, view, logits, half)
     card, text = card_of(output), papers.card()
-    _refuse_to_replace(output, None, force)
-    _refuse_to_replace(card, text, force)
+    refuse_to_replace(card, text, force)
     weights = folder / WEIGHTS
     noted = {"sha256": fingerprint(weights)["sha256"], "view": noted_view(weights)}
     file = to_onnx(model, shape, papers.origin() | noted)
@@ -190,7 +189,7 @@ def write_card(folder: Path, output: Path, *, force: bool = False) -> None:
     """Write the card of a finished run's model alone."""
     refuse_among_data(output)
     text = Papers.read(folder).card()
-    _refuse_to_replace(output, text, force)
+    refuse_to_replace(output, text, force)
     with _told(output):
         write_text(output, text)
 
@@ -205,23 +204,6 @@ def _told(output: Path) -> Iterator[None]:
             f"{output} cannot be written ({error.strerror or error}): give another --output, with room, where you may "
             "write."
         ) from error
-
-
-def _refuse_impossible(output: Path, frame: tuple[int, int] | None, view: View | None, dynamic: bool) -> None:
-    if output.suffix.lower() != ".onnx":
-        raise UserError(f"--output is {output}, expected a name that ends in .onnx, or in .md for the card alone.")
-    if dynamic and (frame or view):
-        raise UserError("--dynamic leaves the size of the frames open: leave --frame and --view out.")
-    if view and not frame:
-        raise UserError("--view needs --frame: the size of the frames that it is cut out of.")
-    if view and frame and (view.x + view.width > frame[1] or view.y + view.height > frame[0]):
-        rect = ",".join(map(str, view.to_json()["rect"]))
-        raise UserError(f"--view is {rect}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")
-
-
-def _refuse_to_replace(path: Path, content: str | None, force: bool) -> None:
-    if path.exists() and not force and (content is None or path.read_text(encoding="utf-8") != content):
-        raise UserError(f"{path} is there already: give an --output in another folder, or --force to write over it.")
 
 
 def _traced(deployed: Deployed) -> Any:

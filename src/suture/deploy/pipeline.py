@@ -11,7 +11,6 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice, starmap
 from pathlib import Path
@@ -25,6 +24,7 @@ from suture.data.clips import JOURNAL, RECORD
 from suture.data.planes import Colours
 from suture.data.video import Planes
 from suture.data.view import View
+from suture.deploy.asked import Settings
 from suture.deploy.clipfiles import (
     COMPARING,
     FINISHING,
@@ -38,7 +38,7 @@ from suture.deploy.clipfiles import (
 )
 from suture.deploy.flow import Small
 from suture.deploy.inputs import Clip, ClipView, Shown, fill
-from suture.deploy.outputs import Journal, Masks, Table, areas, count_pixels, number, table_columns, write_table
+from suture.deploy.outputs import Journal, areas, count_pixels, number, table_columns, write_table
 from suture.deploy.overlap import TOGETHER, ahead, cores, in_order
 from suture.deploy.predictor import Pending, Predictor, Prepared
 from suture.deploy.smoothing import Smoother
@@ -46,47 +46,11 @@ from suture.deploy.writing import PLACES, Batch, Place, Writer
 from suture.errors import UserError
 from suture.files import remove_leftovers, write_json
 
-ViewSetting = View | Literal["trained", "auto"] | None
 FORMAT = 1
 """Of `prediction.json`."""
 _PREPARING = 2
 """Batches that are prepared at once for a device: to copy the frames of one may take as long as to predict them."""
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is written of each clip, and how its frames are looked at."""
-
-    masks: Masks = "png"
-    overlay: bool = True
-    table: Table = "csv"
-    view: ViewSetting = "trained"
-    smooth: float = 0.0
-    """How much of the frame before is carried over (`Smoother`); 0 is nothing."""
-
-    def to_json(self) -> dict[str, Any]:
-        """All but the view, which the model may decide."""
-        return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "smooth": self.smooth}
-
-
-def parse_view(said: str) -> ViewSetting:
-    """A view as the command line says it: trained, auto, none, or x,y,w,h.
-
-    >>> parse_view("0,40,1280,944")
-    View(x=0, y=40, width=1280, height=944, circle=None)
-    """
-    if said in ("trained", "auto"):
-        return "auto" if said == "auto" else "trained"
-    if said == "none":
-        return None
-    try:
-        numbers = [int(part) for part in said.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) != 4:
-        raise UserError(f"--view is {said}, expected trained, auto, none or x,y,w,h in pixels.")
-    return View.parse(numbers, "--view")
 
 
 class Outcome(NamedTuple):

@@ -21,9 +21,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from suture.data.clips import JOURNAL, RECORD
-from suture.data.sources.folder import refuse_among_data
+from suture.deploy.asked import Settings, refuse_folder
 from suture.deploy.inputs import find_clips, shared_out
-from suture.deploy.pipeline import Job, Settings
+from suture.deploy.pipeline import Job
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
 from suture.records import PredictionRecord, read_record
@@ -75,11 +75,7 @@ def predict(
     settings = settings or Settings()
     batch = batch or (16 if predictor.device.type == "cuda" else 1)
     console = console or Console(stderr=True)
-    if settings.smooth and not 0 <= settings.smooth < 1:
-        raise UserError(f"smooth is {settings.smooth}, expected a number from 0 to below 1.")
-    if os.path.lexists(out) and not out.is_dir():
-        raise UserError(f"The output {out} is a file, expected a folder: give another.")
-    refuse_among_data(out)
+    refuse_folder(out)
     rank, world = _meet()
     clips = find_clips(inputs, leave_out=out)
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]

@@ -16,6 +16,7 @@ from suture.data.planes import Colours, frame_size
 from suture.data.scene import resized
 from suture.data.video import Planes
 from suture.data.view import View
+from suture.deploy.asked import refuse_scales
 from suture.deploy.draw import Drawing, class_counts
 from suture.deploy.frames import from_planes, resizing, to_class_ids, to_network
 from suture.deploy.gpu import Gpu
@@ -31,8 +32,6 @@ from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
 
 T = TypeVar("T")
-_SCALES = 0.25, 4
-"""What lies beyond shows a network nothing that it was trained on, and larger frames fill the memory."""
 _DRAWN = 4
 """Frames that are drawn at once: what is in between stays in a GPU's cache."""
 _KEPT = 256
@@ -86,10 +85,8 @@ class Predictor:
         scales: Sequence[float] = (1.0,),
         window: bool = False,
     ) -> None:
+        refuse_scales(scales)
         self.network = open_network(Path(model), device)
-        low, high = _SCALES
-        if not scales or not all(low <= scale <= high for scale in scales):
-            raise UserError(f"scales are {list(scales)}, expected numbers from {low} to {high}.")
         if tuple(scales) != (1.0,) and not self.network.any_size:
             raise UserError(f"{model} has a fixed size, so that scales cannot be used: export it with --dynamic.")
         if self.network.cuts and (flip or window):

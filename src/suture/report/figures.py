@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from suture.errors import UserError
 from suture.files import replacing
 from suture.report.context import Context
 from suture.report.embeddings import Embeddings, RunEmbeddings
@@ -53,12 +52,6 @@ def write_figures(
         with replacing(written[-1]) as temporary:
             temporary.write_bytes(video.content)
     return written
-
-
-def refuse_used(folder: Path) -> None:
-    """Figures go into a folder of their own."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there and not an empty folder: give a new folder for the figures.")
 
 
 def grid(context: Context, gallery: Gallery, places: Sequence[Place]) -> Figure:

@@ -11,16 +11,17 @@ from rich.console import Console
 
 import suture
 from suture.data.classes import default_colors
-from suture.data.sources.folder import refuse_among_data
+from suture.data.pictures import refuse_used
 from suture.errors import UserError
 from suture.files import write_text
 from suture.report.charts import STYLES
 from suture.report.context import Context, read_footage
 from suture.report.embeddings import embeddings, embeddings_section
 from suture.report.facts import read_runs
-from suture.report.figures import refuse_used, write_figures
+from suture.report.figures import write_figures
 from suture.report.footage import footage_pictures, footage_section, watch_footage
 from suture.report.pictures import Gallery, embedded
+from suture.report.place import report_path
 from suture.report.predictions import judged_frames
 from suture.report.pseudo import pseudo_labels, pseudo_pictures, pseudo_section
 from suture.report.scores import columns, percent, scored_sets, sets
@@ -41,21 +42,16 @@ def write_report(
 ) -> Path:
     """Write the report of runs and give its path; without `frames` it holds no picture of a patient.
 
-    One run's is `report.html` in its folder, that of several `report.html` in the folder above the first. `videos` are
-    files and folders of video without truth that the runs look at; into the folder `figures` go the figures of a paper.
+    Without `out` it is where `report_path` says. `videos` are files and folders of video without truth that the runs
+    look at; into the folder `figures` go the figures of a paper.
 
     >>> write_report([Path("runs/supervised"), Path("runs/pgvcl")])  # doctest: +SKIP
     PosixPath('runs/report.html')
     """
     facts = read_runs(runs)
-    folder = Path(runs[0])
-    path = out or (folder if len(facts) == 1 else folder.parent) / "report.html"
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}.")
-    refuse_among_data(path)
+    path = report_path(runs, out)
     path.parent.mkdir(parents=True, exist_ok=True)  # a slip is told before the models look at anything
     if figures is not None:
-        refuse_among_data(figures, pictures=True)
         refuse_used(figures)
     context = Context(facts, frames, console or Console(stderr=True), read_footage(videos))
     if videos and not context.models:

@@ -1,5 +1,6 @@
 """Settings as they are said one by one, `data.size=256`: read without torch, which the command line waits for last."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -35,3 +36,12 @@ def set_value(said: dict[str, Any], override: str, origin: str) -> None:
         said["method"]["name"] = parsed  # naming a method takes nothing back of what was set for it before
     else:
         said[last] = parsed
+
+
+def refuse_trained(overrides: Sequence[str], origin: str) -> None:
+    """Settings that a finished run was trained with cannot be changed any more."""
+    for override in overrides:
+        if override.split(".")[0] not in ("compute", "evaluation"):
+            raise UserError(
+                f"{origin}: found {override!r}, but only compute and evaluation can be changed on a finished run."
+            )

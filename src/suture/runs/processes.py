@@ -3,9 +3,11 @@
 import atexit
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +22,26 @@ from suture.runs.config import ComputeSettings
 T = TypeVar("T")
 PATIENCE = timedelta(hours=12)
 """How long a process waits for the others before it gives up."""
+
+
+def memory_limits(root: Path = Path("/")) -> list[int]:
+    """The bytes that Linux's control groups, as containers and batch systems have them, allow this process.
+
+    Without a limit, version 2 says `max` and version 1 a number larger than any memory.
+    """
+    said = root / "proc/self/cgroup"
+    limits = []
+    for line in said.read_text().splitlines() if said.exists() else []:
+        _, kinds, group = line.split(":", 2)
+        if kinds and "memory" not in kinds.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if kinds else "")
+        name = "memory.limit_in_bytes" if kinds else "memory.max"
+        # A container may see its own group as the top one, though by the name that it has outside.
+        for folder in (place := Path(group.lstrip("/")), *place.parents):
+            with suppress(OSError, ValueError):
+                limits.append(int((top / folder / name).read_text()))
+    return limits
 
 
 @dataclass(frozen=True)
@@ -56,7 +78,7 @@ class Processes:
         """Bytes of memory where this process computes, in use or not."""
         if self.device.type == "cuda":
             return int(torch.cuda.get_device_properties(self.device).total_memory)
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *memory_limits()])
 
     def wait(self) -> None:
         """Wait until all processes are here."""

@@ -30,7 +30,7 @@ from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
 from suture.runs.fit import AnyStage, logger_class, make_job, run_stages, starting_segmenter
 from suture.runs.folder import Run
-from suture.runs.overrides import set_value
+from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
 from suture.runs.record import data_record, environment
 from suture.runs.session import Opened, Session
@@ -117,14 +117,11 @@ def evaluate_run(
     `metrics.json` holds the scores by the run's own `evaluation` settings; those by others are only given back, so that
     a report or a comparison never mixes them.
     """
+    refuse_trained(overrides, origin)
     run = Run(folder)
     own = run.config
     said = own.model_dump(mode="json")
     for override in overrides:
-        if override.split(".")[0] not in ("compute", "evaluation"):
-            raise UserError(
-                f"{origin}: found {override!r}, but only compute and evaluation can be changed on a finished run."
-            )
         set_value(said, override, origin)
     config = parse_config(said, origin)
     if not config.data.root.exists():

@@ -1,0 +1,91 @@
+"""What a prediction or an export is asked for: slips are told here, before PyTorch is imported or a model is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from suture.data.sources.folder import refuse_among_data
+from suture.data.view import View
+from suture.deploy.outputs import Masks, Table
+from suture.errors import UserError
+from suture.files import refuse_file
+
+ViewSetting = View | Literal["trained", "auto"] | None
+_SCALES = 0.25, 4
+"""What lies beyond shows a network nothing that it was trained on, and larger frames fill the memory."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is written of each clip, and how its frames are looked at."""
+
+    masks: Masks = "png"
+    overlay: bool = True
+    table: Table = "csv"
+    view: ViewSetting = "trained"
+    smooth: float = 0.0
+    """How much of the frame before is carried over (`Smoother`); 0 is nothing."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smooth < 1:
+            raise UserError(f"smooth is {self.smooth}, expected a number from 0 to below 1.")
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the view, which the model may decide."""
+        return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "smooth": self.smooth}
+
+
+def parse_view(said: str) -> ViewSetting:
+    """A view as the command line says it: trained, auto, none, or x,y,w,h.
+
+    >>> parse_view("0,40,1280,944")
+    View(x=0, y=40, width=1280, height=944, circle=None)
+    """
+    if said in ("trained", "auto"):
+        return "auto" if said == "auto" else "trained"
+    if said == "none":
+        return None
+    try:
+        numbers = [int(part) for part in said.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 4:
+        raise UserError(f"--view is {said}, expected trained, auto, none or x,y,w,h in pixels.")
+    return View.parse(numbers, "--view")
+
+
+def refuse_scales(scales: Sequence[float]) -> None:
+    """Sizes of the frame that a network can look at."""
+    low, high = _SCALES
+    if not scales or not all(low <= scale <= high for scale in scales):
+        raise UserError(f"scales are {list(scales)}, expected numbers from {low} to {high}.")
+
+
+def refuse_folder(out: Path) -> None:
+    """Where the results of a prediction cannot go."""
+    refuse_file(out)
+    refuse_among_data(out)
+
+
+def refuse_export(
+    output: Path, frame: tuple[int, int] | None, view: View | None, *, dynamic: bool, force: bool
+) -> None:
+    """An ONNX file that cannot be, or cannot be written there."""
+    if output.suffix.lower() != ".onnx":
+        raise UserError(f"--output is {output}, expected a name that ends in .onnx, or in .md for the card alone.")
+    if dynamic and (frame or view):
+        raise UserError("--dynamic leaves the size of the frames open: leave --frame and --view out.")
+    if view and not frame:
+        raise UserError("--view needs --frame: the size of the frames that it is cut out of.")
+    if view and frame and (view.x + view.width > frame[1] or view.y + view.height > frame[0]):
+        rect = ",".join(map(str, view.to_json()["rect"]))
+        raise UserError(f"--view is {rect}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")
+    refuse_among_data(output)
+    refuse_to_replace(output, None, force)
+
+
+def refuse_to_replace(path: Path, content: str | None, force: bool) -> None:
+    """Write over another file only by force; the same content is no other."""
+    if path.exists() and not force and (content is None or path.read_text(encoding="utf-8") != content):
+        raise UserError(f"{path} is there already: give an --output in another folder, or --force to write over it.")

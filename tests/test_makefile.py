@@ -1,0 +1,42 @@
+"""`make test` with tools that take no time: what it runs side by side, what it prints, and when it fails."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize(("types", "tests"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_types_are_looked_at_beside_the_tests_and_both_count(types: int, tests: int, tmp_path: Path) -> None:
+    """Each of the two waits until the other has begun."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    meet = "touch $0.begun; for i in $(seq 600); do [ -e .venv/bin/{other}.begun ] && break; sleep 0.05; done\n"
+    meet += "[ -e .venv/bin/{other}.begun ] || exit 9\n"
+    tools = {
+        "ruff": "",
+        "mypy": f"{meet.format(other='python')}echo one wrong type; echo in all; exit {types}\n",
+        "python": f"printf ..; {meet.format(other='mypy')}echo ..; echo 4 passed; exit {tests}\n",
+    }
+    for name, script in tools.items():
+        path = tmp_path / ".venv/bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(0o755)
+    for name in ("constraints.txt", "pyproject.toml", ".venv/.ready"):
+        (tmp_path / name).touch()
+    # This may be `make test` itself, whose settings are not for another make.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", "test"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode == 0) == (types == 0 and tests == 0), done.stdout + done.stderr
+    if types:
+        assert "\none wrong type\nin all\n" in done.stdout
+        assert "..\n4 passed\n" in done.stdout
+    else:
+        assert done.stdout == "....\n4 passed\n"
