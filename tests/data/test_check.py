@@ -334,6 +334,20 @@ def test_masks_of_ignored_pixels_alone_are_fatal(root: Path) -> None:
     assert not run(root).fatal
 
 
+def test_a_single_class_in_train_is_fatal(root: Path) -> None:
+    """As binary masks of 0 and 255 whose 255 is ignored: the scores would be perfect, of nothing."""
+    for path in masks_of(root):
+        write(path, np.where(ids(int(path.stem)) == 1, 255, 0).astype(np.uint8))
+    describe(root, classes=[{"name": "void", "value": 255, "ignore": True}], unpainted="background")
+    problem = only(root, "one-class")
+    assert (problem.severity, problem.mend) == ("fatal", mends.ONE_CLASS)
+    assert problem.what == "The labelled training frames show no class but background: there is nothing to tell apart"
+    describe(root, classes=[{"name": "tool", "value": 255}], unpainted="background")
+    assert run(root).problems == []
+    describe(root, classes=[{"name": "tool", "value": 255}])
+    assert only(root, "unpainted").severity == "fatal"  # of which the single class is a consequence
+
+
 def test_classes_in_one_split_only(root: Path) -> None:
     for path in masks_of(root):
         mask = ids(int(path.stem))

@@ -19,6 +19,10 @@ UNKNOWN = "add them to the class table, or mend the masks"
 IGNORED = (
     "look whether the masks are painted, and what classes, `unpainted`, `annotated` and `view` say of their pixels"
 )
+ONE_CLASS = (
+    "a training needs two classes or more: name the others in the class table, look whether one is there by mistake as "
+    "`ignore: true`, and what `unpainted`, `annotated` and `view` say of their pixels"
+)
 
 
 def on_frame(mask: tuple[int, int], frame: tuple[int, int]) -> str:

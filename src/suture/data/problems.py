@@ -338,9 +338,10 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     names = evidence.dataset.classes.names
     if not any(seen.values()):
         return
-    if seen["train"] == {len(names)}:
-        what = "Every pixel of the masks in train is ignored: there is nothing to learn from"
-        yield Problem("all-ignored", "fatal", 1, what, (), mends.IGNORED)
+    problem = nothing_to_learn([names[n] for n in sorted(seen["train"]) if n < len(names)]) if seen["train"] else None
+    # What the table does not know is counted as ignored, and told as what it is: here it would mislead.
+    if problem and not any(mask.unknown or mask.unstated for mask in evidence.masks):
+        yield problem
         return
     never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
     mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
@@ -356,6 +357,17 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     )
     mend = "it counts as 0 where it is predicted; move a case that shows it into test if there are several"
     yield from _of_classes("class-in-train-only", "note", unscored, "in train only", mend)
+
+
+def nothing_to_learn(shown: Sequence[str]) -> Problem | None:
+    """What is wrong with training labels that show so few classes, of which `suture train` tells too."""
+    if not shown:
+        what = "Every pixel of the labelled training frames is ignored: there is nothing to learn from"
+        return Problem("all-ignored", "fatal", 1, what, (), mends.IGNORED)
+    if len(shown) == 1:
+        what = f"The labelled training frames show no class but {shown[0]}: there is nothing to tell apart"
+        return Problem("one-class", "fatal", 1, what, (), mends.ONE_CLASS)
+    return None
 
 
 def _of_classes(code: str, severity: Severity, names: Sequence[str], where: str, mend: str) -> Iterator[Problem]:
