@@ -295,6 +295,20 @@ def test_masks_of_which_none_fits_a_frame(root: Path) -> None:
         refuse_unlabelled(load_dataset(root))
 
 
+def test_masks_numbered_past_the_end_of_a_video(root: Path) -> None:
+    encode(root / "videos/eva.mp4", [picture("eva", index) for index in range(10)])
+    for index in (0, 6, 12, 18):
+        write(root / f"masks/eva/{index:09}.png", ids(0))
+    problem = only(root, "mask-past-end")
+    assert (problem.severity, problem.count) == ("fatal", 2)
+    assert problem.what == "2 masks past the end of their video, whose other masks may be on wrong frames too"
+    assert problem.first == "masks up to frame 18, but eva has 10 frames, 0–9 (another frame rate?)"
+    for index in (0, 6, 12):
+        (root / f"masks/eva/{index:09}.png").unlink()
+    problem = only(root, "mask-without-frame")
+    assert (problem.severity, problem.first) == ("warning", "masks/eva/000000018.png (eva has 10 frames, 0–9)")
+
+
 def test_a_name_that_fits_two_videos_hides_nothing_else(root: Path) -> None:
     write(root / "masks/003.png", ids(0))
     write(root / "masks/bob/001.png", ids(0)[:, :-8])

@@ -192,6 +192,19 @@ class DoubtfulMask(NamedTuple):
         return f"{shown(self.name)} fits {self.frames}{taken}"
 
 
+class LateMasks(NamedTuple):
+    """Masks that are numbered past the end of a video of which other masks found their frames."""
+
+    names: list[str]
+    last: int
+    """The highest number."""
+    video: str
+    frames: int
+
+    def in_words(self) -> str:
+        return f"masks up to frame {self.last}, but {mends.length(self.video, self.frames)} (another frame rate?)"
+
+
 @dataclass(eq=False)
 class Dataset:
     """Videos of cases, one class table, and which videos are for training, validation and test."""
@@ -206,9 +219,11 @@ class Dataset:
     notes: list[str] = field(default_factory=list)
     """What the source found and did, for the user to read."""
     unmatched_masks: list[str] = field(default_factory=list)
-    """Masks whose names fit no frame."""
+    """Masks whose names fit no frame; of a number past a video's end also how many frames there are."""
     doubtful_masks: list[DoubtfulMask] = field(default_factory=list)
     """Masks that are left out because their names fit several frames, or one that has a mask."""
+    late_masks: list[LateMasks] = field(default_factory=list)
+    """Videos whose masks are probably counted otherwise: some are left out, the others may be on wrong frames."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
 
@@ -262,6 +277,8 @@ class Dataset:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
         for mask in self.doubtful_masks:
             raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
+        for late in self.late_masks:
+            raise UserError(f"{self.root}: {late.in_words()}: {mends.NUMBERS}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""

@@ -1,5 +1,7 @@
 """What is told of wrong data in two places: by `suture check`, which collects it, and by whoever meets it at work."""
 
+from suture.words import number
+
 NAME = (
     "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
     "or remove it"
@@ -7,6 +9,10 @@ NAME = (
 DOUBTFUL = (
     "say in the mask's name which video it is of (VIDEO__frame_000120.png for frame 120, or the frame's own name in a "
     "folder VIDEO), and keep one mask of each frame"
+)
+NUMBERS = (
+    "give the video as it was when its masks were numbered (same frame rate, counted from 0), or name each mask by the "
+    "frame that it shows, and remove what is of none"
 )
 MISSING = "put the video back, or mend or remove the name"
 SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
@@ -23,6 +29,15 @@ ONE_CLASS = (
     "a training needs two classes or more: name the others in the class table, look whether one is there by mistake as "
     "`ignore: true`, and what `unpainted`, `annotated` and `view` say of their pixels"
 )
+
+
+def length(video: str, frames: int) -> str:
+    """How many frames a video has, and how they are counted.
+
+    >>> length("left", 330)
+    'left has 330 frames, 0–329'
+    """
+    return f"{video} has {number(frames, 'frame')}, 0–{frames - 1}"
 
 
 def on_frame(mask: tuple[int, int], frame: tuple[int, int]) -> str:

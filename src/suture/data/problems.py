@@ -216,6 +216,10 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("mask-without-frame", "warning", what, names, mends.NAME)
     else:
         yield from evidence.problem("no-mask-fits", "fatal", f"{what}, and none with one", names, mends.NAME)
+    late = [name for found in dataset.late_masks for name in found.names]
+    what = f"{number(len(late), 'mask')} past the end of their video, whose other masks may be on wrong frames too"
+    places = [found.in_words() for found in dataset.late_masks]
+    yield from evidence.problem("mask-past-end", "fatal", what, places, mends.NUMBERS, count=len(late))
     places = [mask.in_words(evidence.relative) for mask in dataset.doubtful_masks]
     what = f"{number(len(places), 'mask')} left out: the name fits several frames, or one that has a mask already"
     yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.DOUBTFUL)
