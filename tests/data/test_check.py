@@ -337,6 +337,15 @@ def test_a_class_that_never_occurs(root: Path) -> None:
     assert problem.what == "1 class without a single pixel: clip"
 
 
+def test_a_class_outside_the_view(root: Path) -> None:
+    describe(root, view=[0, 0, 40, HEIGHT])
+    problem = only(root, "class-outside-view")
+    assert (problem.severity, problem.count, problem.mend) == ("warning", 1, mends.VIEW)
+    assert problem.what == (
+        "1 class with pixels outside the view only, where nothing is learnt or scored: needle (4,320 pixels)"
+    )
+
+
 def test_masks_of_ignored_pixels_alone_are_fatal(root: Path) -> None:
     """As where nothing was painted: a training would learn nothing, without a word."""
     describe(root, classes=CLASSES[1:], unpainted="ignore")
@@ -461,7 +470,18 @@ def test_frames_that_change_size_within_a_video(root: Path) -> None:
     for index in (6, 7):
         write(root / f"videos/bob/{index:03}.png", picture("bob", index, WIDTH + 16, HEIGHT))
     problem = only(root, "size-change")
-    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "videos/bob/006.png")
+    assert (problem.severity, problem.count, problem.mend) == ("fatal", 1, mends.ONE_SIZE)
+    assert problem.first == "videos/bob/006.png (80×48, not 64×48)"
+
+
+def test_a_first_frame_of_another_size_may_be_excluded(root: Path) -> None:
+    write(root / "videos/bob/000.png", picture("bob", 0, WIDTH + 16, HEIGHT))
+    (root / "masks/bob/000.png").unlink()
+    assert only(root, "size-change").first == "videos/bob/001.png (64×48, not 80×48)"
+    (root / "exclude.csv").write_text("video,first,last,reason\nbob,0,0,another size\n")
+    describe(root, exclude="exclude.csv")
+    assert run(root).problems == []
+    assert load_dataset(root)["bob"].size == (WIDTH, HEIGHT)  # to which a training holds all others
 
 
 def test_nothing_labelled_in_train_is_fatal_and_in_test_a_note(root: Path) -> None:

@@ -119,12 +119,12 @@ class Video:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Width and height of the first frame."""
-        first = self.frames[0].image
-        if first is not None:
-            return image_size(first)
-        assert self.file is not None
-        return self.file.size
+        """Width and height of the first frame that is not excluded; all others must have the same."""
+        if self.file is not None:
+            return self.file.size
+        first = self.frames[next((index for index in range(len(self)) if index not in self.excluded), 0)].image
+        assert first is not None
+        return image_size(first)
 
     def size_of(self, index: int) -> tuple[int, int]:
         """Width and height of one frame; all of a video file have the same."""

@@ -42,6 +42,8 @@ class MaskFacts:
     """Why it does not decode."""
     pixels: np.ndarray | None = None
     """Pixels per class inside the view, and last those that are ignored."""
+    outside: np.ndarray | None = None
+    """Pixels per class outside the view, which are among the ignored."""
     unknown: dict[Raw, int] = field(default_factory=dict)
     """Pixels per value that the class table does not know, the most frequent ones."""
     distinct: int = 0
@@ -155,7 +157,9 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
         kept = np.array([name in mask.annotated for name in classes.names] + [False] * (256 - len(classes)))
         ids = np.where(kept[ids], ids, IGNORE)
     if view is not None:
-        ids = np.where(view.mask(*facts.size), ids, IGNORE)
+        inside = view.mask(*facts.size)
+        facts.outside = np.bincount(ids[~inside], minlength=256)[: len(classes)]
+        ids = np.where(inside, ids, IGNORE)
     counts = np.bincount(ids.ravel(), minlength=256)
     facts.pixels = np.append(counts[: len(classes)], counts[IGNORE])
     return facts

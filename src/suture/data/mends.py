@@ -16,12 +16,19 @@ NUMBERS = (
 )
 MISSING = "put the video back, or mend or remove the name"
 SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
+ONE_SIZE = (
+    "resize or exclude those that differ, or put the frames of each size into a folder of their own, as a video of the "
+    "same case"
+)
 UNPAINTED = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml; it is not guessed"
 DRIFTED = (
     "colours that are almost a class's come from anti-aliasing or lossy compression: export the masks again as PNG and "
     "without either"
 )
 UNKNOWN = "add them to the class table, or mend the masks"
+VIEW = (
+    "look at `view` in dataset.yaml (`suture check PATH --pictures FOLDER` draws it): widen it, or leave the class out"
+)
 IGNORED = (
     "look whether the masks are painted, and what classes, `unpainted`, `annotated` and `view` say of their pixels"
 )
@@ -38,6 +45,12 @@ def length(video: str, frames: int) -> str:
     'left has 330 frames, 0–329'
     """
     return f"{video} has {number(frames, 'frame')}, 0–{frames - 1}"
+
+
+def other_size(video: str, index: int, found: tuple[int, int], first: tuple[int, int]) -> str:
+    """What is wrong with a frame whose size (width, height) is not that of its video's first frame."""
+    sizes = f"{found[0]}×{found[1]} pixels, expected {first[0]}×{first[1]} as the video's first frame"
+    return f"Video {video}: frame {index} has {sizes}: {ONE_SIZE}."
 
 
 def on_frame(mask: tuple[int, int], frame: tuple[int, int]) -> str:

@@ -245,7 +245,7 @@ def undecodable(evidence: Evidence) -> Iterator[Problem]:
 
 
 def sizes(evidence: Evidence) -> Iterator[Problem]:
-    """Masks that do not lie on their frame, and frames that change size within a video."""
+    """Masks that do not lie on their frame."""
     differing = [
         (frame.mask, frame.size)
         for frame in evidence.frames
@@ -259,14 +259,19 @@ def sizes(evidence: Evidence) -> Iterator[Problem]:
             f"the first is {mends.on_frame(mask.size, size)}"
         )
         yield from evidence.problem("mask-size", "fatal", what, [mask.name for mask, _ in differing], mends.SIZE)
-    changing = [
-        next(frame for frame in frames if frame.size and frame.size != frames[0].size)
-        for frames in ([f for f in of_video if f.size] for of_video in evidence.facts.values())
-        if len({frame.size for frame in frames}) > 1
-    ]
-    what = f"{number(len(changing), 'video')} whose frames change size"
-    mend = "cut the video there and give each part as a video of the same case: one view is used for all its frames"
-    yield from evidence.problem("size-change", "warning", what, map(evidence.place, changing), mend)
+
+
+def changing_sizes(evidence: Evidence) -> Iterator[Problem]:
+    """Frames that change size within a video: one view is used for all of them."""
+    places = []
+    for frames in evidence.facts.values():
+        sized = [(frame, "×".join(map(str, frame.size))) for frame in frames if frame.size]
+        differing = [
+            f"{evidence.place(frame)} ({size}, not {sized[0][1]})" for frame, size in sized if size != sized[0][1]
+        ]
+        places += differing[:1]
+    what = f"{number(len(places), 'video')} whose frames change size"
+    yield from evidence.problem("size-change", "fatal", what, places, mends.ONE_SIZE)
 
 
 def mask_values(evidence: Evidence) -> Iterator[Problem]:
@@ -347,7 +352,12 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     if problem and not any(mask.unknown or mask.unstated for mask in evidence.masks):
         yield problem
         return
-    never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
+    outside = sum((mask.outside for mask in evidence.masks if mask.outside is not None), np.zeros(len(names), int))
+    absent = [n for n in range(len(names)) if not any(n in found for found in seen.values())]
+    hidden = [f"{names[n]} ({number(int(outside[n]), 'pixel')})" for n in absent if outside[n]]
+    where = "with pixels outside the view only, where nothing is learnt or scored"
+    yield from _of_classes("class-outside-view", "warning", hidden, where, mends.VIEW)
+    never = [names[n] for n in absent if not outside[n]]
     mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
     yield from _of_classes("class-never", "warning", never, "without a single pixel", mend)
     if not seen["train"]:
@@ -452,6 +462,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     missing_labels,
     unmatched_masks,
     *JUDGES_OF_MASKS,
+    changing_sizes,
     short_videos,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)
