@@ -20,6 +20,7 @@ from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View, find_view
 from suture.errors import UserError
+from suture.words import number
 
 FORMAT = 1
 """The newest `dataset.yaml` this version reads."""
@@ -205,6 +206,20 @@ class LateMasks(NamedTuple):
         return f"masks up to frame {self.last}, but {mends.length(self.video, self.frames)} (another frame rate?)"
 
 
+class Boxes(NamedTuple):
+    """Annotations of one file that have no shape, as those for detectors: they are left out."""
+
+    file: str
+    count: int
+    shapes: int
+    """The annotations that have one."""
+
+    def in_words(self, shown: Callable[[str], str]) -> str:
+        """What the file holds, with its name as it is to be shown."""
+        shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
+        return f"{shown(self.file)}: it has {number(self.count, 'box', 'boxes')}, {shapes}"
+
+
 @dataclass(eq=False)
 class Dataset:
     """Videos of cases, one class table, and which videos are for training, validation and test."""
@@ -224,6 +239,8 @@ class Dataset:
     """Masks that are left out because their names fit several frames, or one that has a mask."""
     late_masks: list[LateMasks] = field(default_factory=list)
     """Videos whose masks are probably counted otherwise: some are left out, the others may be on wrong frames."""
+    boxes: list[Boxes] = field(default_factory=list)
+    """Files of which annotations are left out because they have no shape."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
 
@@ -279,6 +296,9 @@ class Dataset:
             raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
         for late in self.late_masks:
             raise UserError(f"{self.root}: {late.in_words()}: {mends.NUMBERS}.")
+        for boxes in self.boxes:
+            if not boxes.shapes:
+                raise UserError(f"{boxes.in_words(str)}; {mends.BOXES}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""

@@ -15,6 +15,8 @@ NUMBERS = (
     "frame that it shows, and remove what is of none"
 )
 MISSING = "put the video back, or mend or remove the name"
+BOXES = "export the annotations as polygons or masks: a box does not say which pixels are of its object"
+COVERED = "what stands later in the file lies on top: put the annotations in order, the lowest first"
 SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
 ONE_SIZE = (
     "resize or exclude those that differ, or put the frames of each size into a folder of their own, as a video of the "

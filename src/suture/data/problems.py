@@ -11,7 +11,7 @@ import numpy as np
 
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
-from suture.data.dataset import SPLITS, Dataset
+from suture.data.dataset import SPLITS, Boxes, Dataset
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
@@ -177,7 +177,7 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
         yield from unexplained
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
-        if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks):
+        if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes):
             yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
     elif not any(video.split for video in dataset):
         mend = "say under `split` in dataset.yaml which cases are for train, val and test"
@@ -195,7 +195,7 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
 def unexplained_masks(evidence: Evidence) -> Iterator[Problem]:
     """Folders of masks whose values nothing explains; an empty one waits for them."""
     dataset = evidence.dataset
-    placed = any(video.with_mask for video in dataset) or dataset.unmatched_masks or dataset.doubtful_masks
+    placed = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if placed or not dataset.root.is_dir():
         return
     places = sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place)))
@@ -227,6 +227,25 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     what = f"{number(len(masked), 'mask')} on excluded frames: left out with them"
     mend = "take the frames off the list of excluded ones if they are to be learnt from"
     yield from evidence.problem("mask-on-excluded", "note", what, masked, mend)
+
+
+def lost_shapes(evidence: Evidence) -> Iterator[Problem]:
+    """Annotations of exports of which nothing comes into a mask."""
+    of_boxes = [found for found in evidence.dataset.boxes if not found.shapes]
+    of_both = [found for found in evidence.dataset.boxes if found.shapes]
+    kinds: tuple[tuple[str, Severity, list[Boxes]], ...] = (
+        ("boxes-only", "fatal", of_boxes),
+        ("boxes", "warning", of_both),
+    )
+    for code, severity, boxes in kinds:
+        count = sum(found.count for found in boxes)
+        what = f"{number(count, 'annotation')} left out: without a shape"
+        places = [found.in_words(evidence.relative) for found in boxes]
+        yield from evidence.problem(code, severity, what, places, mends.BOXES, count=count)
+    covered = {mask.name: mask.covered for mask in evidence.masks if mask.covered}
+    count = sum(covered.values())
+    what = f"{number(count, 'shape')} wholly covered by later ones of other classes"
+    yield from evidence.problem("covered-shape", "warning", what, covered, mends.COVERED, count=count)
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
@@ -461,6 +480,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     masks_for_frames,
     missing_labels,
     unmatched_masks,
+    lost_shapes,
     *JUDGES_OF_MASKS,
     changing_sizes,
     short_videos,

@@ -13,6 +13,7 @@ from suture.data.clips import Clip, Clips
 from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
+from suture.data.exports.coco import CocoExport
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
@@ -61,6 +62,7 @@ def load(root: Path) -> Dataset:
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         late_masks=late,
+        boxes=[boxes for found in masks if isinstance(found.export, CocoExport) for boxes in found.export.boxes],
         missing_videos=clips.missing,
     )
 
