@@ -210,14 +210,14 @@ class Boxes(NamedTuple):
     """Annotations of one file that have no shape, as those for detectors: they are left out."""
 
     file: str
-    count: int
+    boxes: int
     shapes: int
     """The annotations that have one."""
 
     def in_words(self, shown: Callable[[str], str]) -> str:
         """What the file holds, with its name as it is to be shown."""
         shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
-        return f"{shown(self.file)}: it has {number(self.count, 'box', 'boxes')}, {shapes}"
+        return f"{shown(self.file)}: it has {number(self.boxes, 'box', 'boxes')}, {shapes}"
 
 
 @dataclass(eq=False)

@@ -238,7 +238,7 @@ def lost_shapes(evidence: Evidence) -> Iterator[Problem]:
         ("boxes", "warning", of_both),
     )
     for code, severity, boxes in kinds:
-        count = sum(found.count for found in boxes)
+        count = sum(found.boxes for found in boxes)
         what = f"{number(count, 'annotation')} left out: without a shape"
         places = [found.in_words(evidence.relative) for found in boxes]
         yield from evidence.problem(code, severity, what, places, mends.BOXES, count=count)
