@@ -332,6 +332,20 @@ def test_masks_of_which_none_fits_a_frame(root: Path) -> None:
         refuse_unlabelled(load_dataset(root))
 
 
+def test_masks_numbered_past_the_end_of_a_video(root: Path) -> None:
+    encode(root / "videos/eva.mp4", [picture("eva", index) for index in range(10)])
+    for index in (0, 6, 12, 18):
+        write(root / f"masks/eva/{index:09}.png", ids(0))
+    problem = only(root, "mask-past-end")
+    assert (problem.severity, problem.count) == ("fatal", 2)
+    assert problem.what == "2 masks past the end of their video, whose other masks may be on wrong frames too"
+    assert problem.first == "masks up to frame 18, but eva has 10 frames, 0–9 (another frame rate?)"
+    for index in (0, 6, 12):
+        (root / f"masks/eva/{index:09}.png").unlink()
+    problem = only(root, "mask-without-frame")
+    assert (problem.severity, problem.first) == ("warning", "masks/eva/000000018.png (eva has 10 frames, 0–9)")
+
+
 def test_a_name_that_fits_two_videos_hides_nothing_else(root: Path) -> None:
     write(root / "masks/003.png", ids(0))
     write(root / "masks/bob/001.png", ids(0)[:, :-8])
@@ -360,6 +374,15 @@ def test_a_class_that_never_occurs(root: Path) -> None:
     assert problem.what == "1 class without a single pixel: clip"
 
 
+def test_a_class_outside_the_view(root: Path) -> None:
+    describe(root, view=[0, 0, 40, HEIGHT])
+    problem = only(root, "class-outside-view")
+    assert (problem.severity, problem.count, problem.mend) == ("warning", 1, mends.VIEW)
+    assert problem.what == (
+        "1 class with pixels outside the view only, where nothing is learnt or scored: needle (4,320 pixels)"
+    )
+
+
 def test_masks_of_ignored_pixels_alone_are_fatal(root: Path) -> None:
     """As where nothing was painted: a training would learn nothing, without a word."""
     describe(root, classes=CLASSES[1:], unpainted="ignore")
@@ -369,6 +392,20 @@ def test_masks_of_ignored_pixels_alone_are_fatal(root: Path) -> None:
     assert (problem.severity, problem.mend) == ("fatal", mends.IGNORED)
     write(root / "masks/ann/000.png", ids(0))
     assert not run(root).fatal
+
+
+def test_a_single_class_in_train_is_fatal(root: Path) -> None:
+    """As binary masks of 0 and 255 whose 255 is ignored: the scores would be perfect, of nothing."""
+    for path in masks_of(root):
+        write(path, np.where(ids(int(path.stem)) == 1, 255, 0).astype(np.uint8))
+    describe(root, classes=[{"name": "void", "value": 255, "ignore": True}], unpainted="background")
+    problem = only(root, "one-class")
+    assert (problem.severity, problem.mend) == ("fatal", mends.ONE_CLASS)
+    assert problem.what == "The labelled training frames show no class but background: there is nothing to tell apart"
+    describe(root, classes=[{"name": "tool", "value": 255}], unpainted="background")
+    assert run(root).problems == []
+    describe(root, classes=[{"name": "tool", "value": 255}])
+    assert only(root, "unpainted").severity == "fatal"  # of which the single class is a consequence
 
 
 def test_classes_in_one_split_only(root: Path) -> None:
@@ -484,7 +521,18 @@ def test_frames_that_change_size_within_a_video(root: Path) -> None:
     for index in (6, 7):
         write(root / f"videos/bob/{index:03}.png", picture("bob", index, WIDTH + 16, HEIGHT))
     problem = only(root, "size-change")
-    assert (problem.severity, problem.count, problem.first) == ("warning", 1, "videos/bob/006.png")
+    assert (problem.severity, problem.count, problem.mend) == ("fatal", 1, mends.ONE_SIZE)
+    assert problem.first == "videos/bob/006.png (80×48, not 64×48)"
+
+
+def test_a_first_frame_of_another_size_may_be_excluded(root: Path) -> None:
+    write(root / "videos/bob/000.png", picture("bob", 0, WIDTH + 16, HEIGHT))
+    (root / "masks/bob/000.png").unlink()
+    assert only(root, "size-change").first == "videos/bob/001.png (64×48, not 80×48)"
+    (root / "exclude.csv").write_text("video,first,last,reason\nbob,0,0,another size\n")
+    describe(root, exclude="exclude.csv")
+    assert run(root).problems == []
+    assert load_dataset(root)["bob"].size == (WIDTH, HEIGHT)  # to which a training holds all others
 
 
 def test_nothing_labelled_in_train_is_fatal_and_in_test_a_note(root: Path) -> None:

@@ -172,9 +172,22 @@ def test_labels_that_are_ignored_throughout_are_refused(
     (root / "dataset.yaml").write_text(yaml.safe_dump(said))
     for path in (root / "masks").glob("*.png"):
         cv2.imwrite(str(path), np.full((64, 64), 250, np.uint8))
-    with pytest.raises(UserError, match="every pixel of the labelled frames is ignored") as caught:
+    with pytest.raises(UserError, match="Every pixel of the labelled training frames is ignored") as caught:
         train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
     assert str(caught.value).endswith(f"{mends.IGNORED}.")
+
+
+def test_labels_that_show_a_single_class_are_refused(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The scores would be perfect, of nothing."""
+    root = tmp_path / "mine"
+    shutil.copytree(dataset, root)
+    for path in (root / "masks").glob("*__frame_*[048].png"):  # of which every fourth is labelled
+        cv2.imwrite(str(path), np.full((64, 64), 2, np.uint8))
+    with pytest.raises(UserError, match="show no class but fat: there is nothing to tell apart; a train") as caught:
+        train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
+    assert str(caught.value).endswith(f"{mends.ONE_CLASS}.")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from rich.text import Text
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
 from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
 from suture.data.labelling import all_masks
-from suture.data.problems import JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge
+from suture.data.problems import JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View
@@ -208,6 +208,12 @@ def refuse_unlabelled(dataset: Dataset) -> None:
     for problem in check(dataset, full=False).problems:
         if problem.code in UNLABELLED:
             raise _refusal(dataset, problem)
+
+
+def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str]) -> None:
+    """Where the labels show no class, or a single one, a training would end with perfect scores of nothing."""
+    if problem := nothing_to_learn(shown):
+        raise _refusal(dataset, problem)
 
 
 def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:

@@ -21,6 +21,7 @@ from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View, find_view
 from suture.errors import UserError
+from suture.words import number
 
 FORMAT = 1
 """The newest `dataset.yaml` this version reads."""
@@ -137,12 +138,12 @@ class Video:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Width and height of the first frame."""
-        first = self.frames[0].image
-        if first is not None:
-            return image_size(first)
-        assert self.file is not None
-        return self.file.size
+        """Width and height of the first frame that is not excluded; all others must have the same."""
+        if self.file is not None:
+            return self.file.size
+        first = self.frames[next((index for index in range(len(self)) if index not in self.excluded), 0)].image
+        assert first is not None
+        return image_size(first)
 
     def size_of(self, index: int) -> tuple[int, int]:
         """Width and height of one frame; all of a video file have the same."""
@@ -210,6 +211,33 @@ class DoubtfulMask(NamedTuple):
         return f"{shown(self.name)} fits {self.frames}{taken}"
 
 
+class LateMasks(NamedTuple):
+    """Masks that are numbered past the end of a video of which other masks found their frames."""
+
+    names: list[str]
+    last: int
+    """The highest number."""
+    video: str
+    frames: int
+
+    def in_words(self) -> str:
+        return f"masks up to frame {self.last}, but {mends.length(self.video, self.frames)} (another frame rate?)"
+
+
+class Boxes(NamedTuple):
+    """Annotations of one file that have no shape, as those for detectors: they are left out."""
+
+    file: str
+    boxes: int
+    shapes: int
+    """The annotations that have one."""
+
+    def in_words(self, shown: Callable[[str], str]) -> str:
+        """What the file holds, with its name as it is to be shown."""
+        shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
+        return f"{shown(self.file)}: it has {number(self.boxes, 'box', 'boxes')}, {shapes}"
+
+
 @dataclass(eq=False)
 class Dataset:
     """Videos of cases, one class table, and which videos are for training, validation and test."""
@@ -224,9 +252,13 @@ class Dataset:
     notes: list[str] = field(default_factory=list)
     """What the source found and did, for the user to read."""
     unmatched_masks: list[str] = field(default_factory=list)
-    """Masks whose names fit no frame."""
+    """Masks whose names fit no frame; of a number past a video's end also how many frames there are."""
     doubtful_masks: list[DoubtfulMask] = field(default_factory=list)
     """Masks that are left out because their names fit several frames, or one that has a mask."""
+    late_masks: list[LateMasks] = field(default_factory=list)
+    """Videos whose masks are probably counted otherwise: some are left out, the others may be on wrong frames."""
+    boxes: list[Boxes] = field(default_factory=list)
+    """Files of which annotations are left out because they have no shape."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
 
@@ -280,6 +312,11 @@ class Dataset:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
         for mask in self.doubtful_masks:
             raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
+        for late in self.late_masks:
+            raise UserError(f"{self.root}: {late.in_words()}: {mends.NUMBERS}.")
+        for boxes in self.boxes:
+            if not boxes.shapes:
+                raise UserError(f"{boxes.in_words(str)}; {mends.BOXES}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues
 from suture.data.dataset import Frame, Mask, Video
+from suture.data.exports.coco import CocoMask
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
@@ -42,6 +43,8 @@ class MaskFacts:
     """Why it does not decode."""
     pixels: np.ndarray | None = None
     """Pixels per class inside the view, and last those that are ignored."""
+    outside: np.ndarray | None = None
+    """Pixels per class outside the view, which are among the ignored."""
     unknown: dict[Raw, int] = field(default_factory=dict)
     """Pixels per value that the class table does not know, the most frequent ones."""
     distinct: int = 0
@@ -53,6 +56,8 @@ class MaskFacts:
     """Whether it is a colour image although the class table is given by ids."""
     between: float = 0.0
     """Of the pixels at edges, the share with a value between its neighbours': resizing makes such, people do not."""
+    covered: int = 0
+    """Shapes of an export that later ones cover, so that nothing of them is left."""
     near: float = 0.0
     """Of the unknown pixels, the share whose colour is almost that of a class: lossy compression makes such."""
 
@@ -148,6 +153,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     facts.size = (raw.shape[1], raw.shape[0])
     facts.has_zero = bool((raw == 0).any()) if raw.ndim == 2 else not raw.any(axis=2).all()
     facts.between = between_share(raw)
+    facts.covered = mask.covered(raw) if isinstance(mask, CocoMask) else 0
     if facts.colored:
         return facts
     ids = _encode(raw, classes, facts)
@@ -155,7 +161,9 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
         kept = np.array([name in mask.annotated for name in classes.names] + [False] * (256 - len(classes)))
         ids = np.where(kept[ids], ids, IGNORE)
     if view is not None:
-        ids = np.where(view.mask(*facts.size), ids, IGNORE)
+        inside = view.mask(*facts.size)
+        facts.outside = np.bincount(ids[~inside], minlength=256)[: len(classes)]
+        ids = np.where(inside, ids, IGNORE)
     counts = np.bincount(ids.ravel(), minlength=256)
     facts.pixels = np.append(counts[: len(classes)], counts[IGNORE])
     return facts

@@ -11,7 +11,7 @@ import numpy as np
 
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
-from suture.data.dataset import SPLITS, Dataset, said_splits
+from suture.data.dataset import SPLITS, Boxes, Dataset, said_splits
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
@@ -194,7 +194,7 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
         yield from unexplained
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
-        if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks):
+        if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes):
             yield Problem("no-masks", "note", len(dataset.videos), "No frame has a mask", (), mend)
     elif not any(video.split for video in dataset):
         mend = "say under `split` in dataset.yaml which cases are for train, val and test"
@@ -212,7 +212,7 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
 def unexplained_masks(evidence: Evidence) -> Iterator[Problem]:
     """Folders of masks whose values nothing explains; an empty one waits for them."""
     dataset = evidence.dataset
-    placed = any(video.with_mask for video in dataset) or dataset.unmatched_masks or dataset.doubtful_masks
+    placed = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if placed or not dataset.root.is_dir():
         return
     places = sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place)))
@@ -233,6 +233,10 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("mask-without-frame", "warning", what, names, mends.NAME)
     else:
         yield from evidence.problem("no-mask-fits", "fatal", f"{what}, and none with one", names, mends.NAME)
+    late = [name for found in dataset.late_masks for name in found.names]
+    what = f"{number(len(late), 'mask')} past the end of their video, whose other masks may be on wrong frames too"
+    places = [found.in_words() for found in dataset.late_masks]
+    yield from evidence.problem("mask-past-end", "fatal", what, places, mends.NUMBERS, count=len(late))
     places = [mask.in_words(evidence.relative) for mask in dataset.doubtful_masks]
     what = f"{number(len(places), 'mask')} left out: the name fits several frames, or one that has a mask already"
     yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.DOUBTFUL)
@@ -240,6 +244,25 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     what = f"{number(len(masked), 'mask')} on excluded frames: left out with them"
     mend = "take the frames off the list of excluded ones if they are to be learnt from"
     yield from evidence.problem("mask-on-excluded", "note", what, masked, mend)
+
+
+def lost_shapes(evidence: Evidence) -> Iterator[Problem]:
+    """Annotations of exports of which nothing comes into a mask."""
+    of_boxes = [found for found in evidence.dataset.boxes if not found.shapes]
+    of_both = [found for found in evidence.dataset.boxes if found.shapes]
+    kinds: tuple[tuple[str, Severity, list[Boxes]], ...] = (
+        ("boxes-only", "fatal", of_boxes),
+        ("boxes", "warning", of_both),
+    )
+    for code, severity, boxes in kinds:
+        count = sum(found.boxes for found in boxes)
+        what = f"{number(count, 'annotation')} left out: without a shape"
+        places = [found.in_words(evidence.relative) for found in boxes]
+        yield from evidence.problem(code, severity, what, places, mends.BOXES, count=count)
+    covered = {mask.name: mask.covered for mask in evidence.masks if mask.covered}
+    count = sum(covered.values())
+    what = f"{number(count, 'shape')} wholly covered by later ones of other classes"
+    yield from evidence.problem("covered-shape", "warning", what, covered, mends.COVERED, count=count)
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
@@ -258,7 +281,7 @@ def undecodable(evidence: Evidence) -> Iterator[Problem]:
 
 
 def sizes(evidence: Evidence) -> Iterator[Problem]:
-    """Masks that do not lie on their frame, and frames that change size within a video."""
+    """Masks that do not lie on their frame."""
     differing = [
         (frame.mask, frame.size)
         for frame in evidence.frames
@@ -272,14 +295,19 @@ def sizes(evidence: Evidence) -> Iterator[Problem]:
             f"the first is {mends.on_frame(mask.size, size)}"
         )
         yield from evidence.problem("mask-size", "fatal", what, [mask.name for mask, _ in differing], mends.SIZE)
-    changing = [
-        next(frame for frame in frames if frame.size and frame.size != frames[0].size)
-        for frames in ([f for f in of_video if f.size] for of_video in evidence.facts.values())
-        if len({frame.size for frame in frames}) > 1
-    ]
-    what = f"{number(len(changing), 'video')} whose frames change size"
-    mend = "cut the video there and give each part as a video of the same case: one view is used for all its frames"
-    yield from evidence.problem("size-change", "warning", what, map(evidence.place, changing), mend)
+
+
+def changing_sizes(evidence: Evidence) -> Iterator[Problem]:
+    """Frames that change size within a video: one view is used for all of them."""
+    places = []
+    for frames in evidence.facts.values():
+        sized = [(frame, "×".join(map(str, frame.size))) for frame in frames if frame.size]
+        differing = [
+            f"{evidence.place(frame)} ({size}, not {sized[0][1]})" for frame, size in sized if size != sized[0][1]
+        ]
+        places += differing[:1]
+    what = f"{number(len(places), 'video')} whose frames change size"
+    yield from evidence.problem("size-change", "fatal", what, places, mends.ONE_SIZE)
 
 
 def views(evidence: Evidence) -> Iterator[Problem]:
@@ -369,11 +397,17 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     names = evidence.dataset.classes.names
     if not any(seen.values()):
         return
-    if seen["train"] == {len(names)}:
-        what = "Every pixel of the masks in train is ignored: there is nothing to learn from"
-        yield Problem("all-ignored", "fatal", 1, what, (), mends.IGNORED)
+    problem = nothing_to_learn([names[n] for n in sorted(seen["train"]) if n < len(names)]) if seen["train"] else None
+    # What the table does not know is counted as ignored, and told as what it is: here it would mislead.
+    if problem and not any(mask.unknown or mask.unstated for mask in evidence.masks):
+        yield problem
         return
-    never = [name for position, name in enumerate(names) if not any(position in found for found in seen.values())]
+    outside = sum((mask.outside for mask in evidence.masks if mask.outside is not None), np.zeros(len(names), int))
+    absent = [n for n in range(len(names)) if not any(n in found for found in seen.values())]
+    hidden = [f"{names[n]} ({number(int(outside[n]), 'pixel')})" for n in absent if outside[n]]
+    where = "with pixels outside the view only, where nothing is learnt or scored"
+    yield from _of_classes("class-outside-view", "warning", hidden, where, mends.VIEW)
+    never = [names[n] for n in absent if not outside[n]]
     mend = "look whether its value in the class table is right; if it is, leave the class out or merge it"
     yield from _of_classes("class-never", "warning", never, "without a single pixel", mend)
     if not seen["train"]:
@@ -387,6 +421,17 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     )
     mend = "it counts as 0 where it is predicted; move a case that shows it into test if there are several"
     yield from _of_classes("class-in-train-only", "note", unscored, "in train only", mend)
+
+
+def nothing_to_learn(shown: Sequence[str]) -> Problem | None:
+    """What is wrong with training labels that show so few classes, of which `suture train` tells too."""
+    if not shown:
+        what = "Every pixel of the labelled training frames is ignored: there is nothing to learn from"
+        return Problem("all-ignored", "fatal", 1, what, (), mends.IGNORED)
+    if len(shown) == 1:
+        what = f"The labelled training frames show no class but {shown[0]}: there is nothing to tell apart"
+        return Problem("one-class", "fatal", 1, what, (), mends.ONE_CLASS)
+    return None
 
 
 def _of_classes(code: str, severity: Severity, names: Sequence[str], where: str, mend: str) -> Iterator[Problem]:
@@ -468,7 +513,9 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     missing_labels,
     unmatched_masks,
     views,
+    lost_shapes,
     *JUDGES_OF_MASKS,
+    changing_sizes,
     short_videos,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)

@@ -27,6 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from suture.data import mends
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
@@ -90,11 +91,7 @@ class Fit:
     def _shrink(self, array: np.ndarray, index: int, interpolation: int) -> np.ndarray:
         height, width = array.shape[:2]
         if (width, height) != self.native:
-            expected = f"{self.native[0]}×{self.native[1]} as the video's first frame"
-            raise UserError(
-                f"Video {self.name}: frame {index} has {width}×{height} pixels, expected {expected}: "
-                "resize or exclude it."
-            )
+            raise UserError(mends.other_size(self.name, index, (width, height), self.native))
         seen = self.view.crop(array)
         if seen.shape[:2] == self.shape:
             return np.ascontiguousarray(seen)

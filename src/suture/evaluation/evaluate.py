@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from suture.data import mends
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
 from suture.data.scene import in_frame, read_scenes
@@ -92,10 +93,7 @@ def score_frames(
         for index, prediction in predict_masks(segmenter, video, indices, size, **options):
             truth = dataset.read_mask(video, index)
             if truth.shape != prediction.shape:
-                raise UserError(
-                    f"Video {name}: frame {index} has {truth.shape[1]}×{truth.shape[0]} pixels, expected "
-                    f"{width}×{height} as the video's first frame: resize or exclude it."
-                )
+                raise UserError(mends.other_size(name, index, (truth.shape[1], truth.shape[0]), (width, height)))
             scorer.add(name, index, prediction, truth, inside)
             progress(1)
     return scorer

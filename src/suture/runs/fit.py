@@ -16,8 +16,7 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from suture.data import mends
-from suture.data.check import as_check_says
+from suture.data.check import as_check_says, refuse_nothing_to_learn
 from suture.data.dataset import WrongMask
 from suture.data.shots import shots_of_frames
 from suture.data.store import FrameStore, storage_size
@@ -104,21 +103,19 @@ def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
 
 
 def _say_unseen(session: Session, frames: TrainingFrames) -> None:
-    """Name the classes that no labelled frame shows; refuse to learn from frames that show none."""
-    unseen = dict(enumerate(frames.classes.names))
+    """Name the classes that no labelled frame shows; refuse to learn from frames that show none or one."""
+    names, seen = frames.classes.names, set[int]()
     for number in frames.labelled.tolist():
-        for shown in frames.shows(number):
-            unseen.pop(shown, None)
-        if not unseen:
-            return
-    if len(unseen) == len(frames.classes):
-        raise UserError(
-            f"{session.opened.dataset.root}: every pixel of the labelled frames is ignored, so that there is nothing "
-            f"to learn from: {mends.IGNORED}."
-        )
+        seen.update(frames.shows(number))
+        if len(seen) == len(names):
+            break
+    refuse_nothing_to_learn(session.opened.dataset, [names[position] for position in sorted(seen)])
+    unseen = [name for position, name in enumerate(names) if position not in seen]
+    if not unseen:
+        return
     they = "they" if len(unseen) > 1 else "it"
     session.console.print(
-        f"No labelled frame shows {listed(list(unseen.values()), _NAMED)}: {they} cannot be learnt.",
+        f"No labelled frame shows {listed(unseen, _NAMED)}: {they} cannot be learnt.",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from pycocotools import mask as coco
 
+from suture.data.check import check
 from suture.data.classes import UNPAINTED
 from suture.data.exports import open_export
 from suture.data.exports.coco import CocoMask, _Image
@@ -196,7 +197,57 @@ def test_an_image_without_shapes_is_not_labelled(root: Path) -> None:
     write_file(root, "coco.json")
     dataset = load_dataset(root)
     assert not any(video.with_mask for video in dataset)
-    assert dataset.notes == ["coco.json: 1 images without any shape are taken as not labelled."]
+    assert dataset.notes == [
+        "coco.json: of 1 image, 1 without any shape: taken as not labelled (an annotation of empty run lengths would "
+        "say that a frame shows nothing)."
+    ]
+    write(root / "coco.json", content(("grasper", {"size": [6, 8], "counts": [48]})))
+    dataset = load_dataset(root)
+    assert not dataset.notes
+    assert not dataset.read_mask(dataset["a"], 0).any()  # background throughout
+
+
+def box_alone() -> dict[str, Any]:
+    """A file whose annotations have no shape, in each of the ways that tools write it."""
+    value = content(("grasper", []), ("clip", [[]]), ("grasper", None))
+    del value["annotations"][2]["segmentation"]
+    return value
+
+
+def test_a_file_of_boxes_is_refused(root: Path) -> None:
+    """They were taken for frames that show nothing: a training on them learnt background."""
+    write(root / "masks/coco.json", box_alone())
+    write_file(root, "masks")
+    report = check(root, progress=False, workers=1)
+    problem = report.problems[0]
+    assert (problem.code, problem.severity, problem.count) == ("boxes-only", "fatal", 3)
+    assert problem.what == "3 annotations left out: without a shape"
+    assert problem.first == "masks/coco.json: it has 3 boxes, no shapes"
+    assert not {"no-masks", "no-dataset-file"} & {problem.code for problem in report.problems}
+    with pytest.raises(UserError, match=r"coco\.json: it has 3 boxes, no shapes; export the annotations as polygons"):
+        load_dataset(root).refuse_doubtful_masks()
+
+
+def test_boxes_among_shapes_are_told_of(root: Path) -> None:
+    value = content(("grasper", SQUARE), ("clip", []))
+    write(root / "coco.json", value)
+    write_file(root, "coco.json")
+    problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
+    assert (problem.severity, problem.count) == ("warning", 1)
+    assert problem.first == "coco.json: it has 1 box, 1 shape"
+    load_dataset(root).refuse_doubtful_masks()
+
+
+@pytest.mark.parametrize(
+    ("above", "covered"),
+    [(("clip", [[0, 0, 8, 0, 8, 6, 0, 6]]), 1), (("grasper", [[0, 0, 8, 0, 8, 6, 0, 6]]), 0), (("clip", SQUARE), 1)],
+)
+def test_shapes_that_later_ones_cover_are_told_of(root: Path, above: Any, covered: int) -> None:
+    write(root / "coco.json", content(("grasper", SQUARE), above, ("grasper", [[1, 1, 4, 4]])))
+    write_file(root, "coco.json", classes=[{"name": "grasper"}, {"name": "clip"}])
+    found = [found for found in check(root, progress=False, workers=1).problems if found.code == "covered-shape"]
+    assert [(problem.severity, problem.count) for problem in found] == [("warning", covered)] * covered
+    assert all(problem.what == "1 shape wholly covered by later ones of other classes" for problem in found)
 
 
 def test_a_label_that_no_class_names(root: Path) -> None:

@@ -349,7 +349,30 @@ def test_masks_without_a_frame_are_collected(tmp_path: Path) -> None:
     write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
     dataset = load_dataset(tmp_path)
     assert masks_of(dataset) == {"film": [11]}
-    assert len(dataset.unmatched_masks) == 7
+    assert len(dataset.unmatched_masks) == 5
+    assert [(late.video, len(late.names)) for late in dataset.late_masks] == [("film", 2)]
+
+
+def test_masks_numbered_by_another_frame_rate_are_refused(tmp_path: Path) -> None:
+    """Of 0, 8, 16 the last lies past the end, so 8 is on a wrong frame too."""
+    write_video(tmp_path / "videos" / "film.mp4")
+    for index in (0, 8, 16):
+        write_image(tmp_path / "masks" / "film" / f"{index:09}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    sentence = r"masks up to frame 16, but film has 12 frames, 0–11 \(another frame rate\?\): give the video as"
+    with pytest.raises(UserError, match=sentence):
+        load_dataset(tmp_path).refuse_doubtful_masks()
+
+
+def test_a_mask_past_the_end_of_a_video_without_others(tmp_path: Path) -> None:
+    write_video(tmp_path / "videos" / "film.mp4")
+    write_image(tmp_path / "masks" / "film__frame_000016.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert [Path(name).name for name in dataset.unmatched_masks] == [
+        "film__frame_000016.png (film has 12 frames, 0–11)"
+    ]
+    dataset.refuse_doubtful_masks()
 
 
 def refuse(dataset: Dataset, sentence: str) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 from pycocotools import mask as coco
 
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
+from suture.data.dataset import Boxes
 from suture.data.images import MAX_PIXELS
 from suture.errors import UserError
+from suture.words import number
 
 Shape = tuple[str, Any]
 """A label and COCO's `segmentation`: a list of polygons, or run lengths."""
@@ -34,6 +36,7 @@ class CocoExport:
     labels: Mapping[str, int]
     images: Mapping[str, _Image]
     notes: list[str] = field(default_factory=list)
+    boxes: list[Boxes] = field(default_factory=list)
 
     @property
     def frames(self) -> list[str]:
@@ -44,16 +47,21 @@ class CocoExport:
         """Read the labels, and which frames have shapes; `files` are names (for messages) and contents."""
         labels: dict[str, int] = {}
         images: dict[str, _Image] = {}
-        empty = 0
+        boxes: list[Boxes] = []
+        listed = 0
         for name, content in files:
-            found_labels, found_images = _parse(name, content)
+            found_labels, found_images, without = _parse(name, content)
             if twice := found_images.keys() & images.keys():
                 raise UserError(f"{path} holds two images {min(twice)}: file names must differ.")
             labels |= found_labels
             images |= {frame: image for frame, image in found_images.items() if image.shapes}
-            empty += sum(not image.shapes for image in found_images.values())
-        notes = [f"{path.name}: {empty} images without any shape are taken as not labelled."] if empty else []
-        return CocoExport(path, labels, images, notes)
+            listed += len(found_images)
+            if without:
+                boxes.append(Boxes(name, without, sum(len(image.shapes) for image in found_images.values())))
+        empty = f"{path.name}: of {number(listed, 'image')}, {listed - len(images):,} without any shape"
+        shows = "an annotation of empty run lengths would say that a frame shows nothing"
+        notes = [f"{empty}: taken as not labelled ({shows})."] if len(images) < listed else []
+        return CocoExport(path, labels, images, notes, boxes)
 
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> "CocoMask":
         return CocoMask(f"{self.path}: {frame}", self.images[frame], label_ids, annotated)
@@ -81,6 +89,11 @@ class CocoMask:
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
         return ids
+
+    def covered(self, ids: np.ndarray) -> int:
+        """How many shapes have none of their pixels left in the mask as it was read: later ones cover them."""
+        drawn = ((self.label_ids[label], ids[self._draw(segmentation)]) for label, segmentation in self.image.shapes)
+        return sum(bool(found.size) and label not in found for label, found in drawn)
 
     def content(self) -> bytes:
         return json.dumps([self.image.width, self.image.height, list(self.image.shapes)], sort_keys=True).encode()
@@ -136,16 +149,23 @@ def _unpack_runs(text: str) -> list[int]:
     return runs
 
 
-def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, _Image]]:
+def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, _Image], int]:
+    """The labels, the images with their shapes, and how many annotations have no shape."""
     try:
         data = json.loads(content)
         labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
         shapes: dict[Any, list[Shape]] = {}
+        without = 0
         for annotation in data["annotations"]:
             label = labels.get(annotation["category_id"])
             if label is None:
                 raise UserError(f"{where} has shapes of the category id {annotation['category_id']}, not listed in it.")
-            shapes.setdefault(annotation["image_id"], []).append((label, annotation["segmentation"]))
+            found = shapes.setdefault(annotation["image_id"], [])
+            segmentation = annotation.get("segmentation")
+            if segmentation and any(segmentation):  # tools write [] or [[]] for a box
+                found.append((label, segmentation))
+            else:
+                without += 1
         images: dict[str, _Image] = {}
         for entry in data["images"]:
             frame = os.path.splitext(str(entry["file_name"]).replace("\\", "/"))[0]
@@ -164,4 +184,4 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, _Image
         raise UserError(f"{where} is not COCO ({error}): export it again as COCO.") from error
     if shapes:
         raise UserError(f"{where} has shapes for the image id {next(iter(shapes))}, which it does not list.")
-    return {label: number for number, label in labels.items()}, images
+    return {label: category for category, label in labels.items()}, images, without

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from suture.data import mends
 from suture.data.classes import ClassTable, Raw
 from suture.data.clips import Clip, Clips
-from suture.data.dataset import Dataset, DoubtfulMask, Split, Video
+from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
+from suture.data.exports.coco import CocoExport
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
@@ -48,6 +50,7 @@ def load(root: Path) -> Dataset:
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
+    late = list(_take_late(clips, unmatched))
     videos = _videos(file, path, clips)
     return Dataset(
         file.name or _name(root),
@@ -58,6 +61,8 @@ def load(root: Path) -> Dataset:
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
+        late_masks=late,
+        boxes=[boxes for found in masks if isinstance(found.export, CocoExport) for boxes in found.export.boxes],
         missing_videos=clips.missing,
     )
 
@@ -216,12 +221,20 @@ def _match(
                 doubtful.append(DoubtfulMask(mask.name, _fitting(places), other.name))
                 continue
             clip.masks[index] = mask
+    return unmatched, doubtful
+
+
+def _take_late(clips: Clips, unmatched: list[str]) -> Iterator[LateMasks]:
+    """Take away the masks past the end of a video file; where no other fits, they are only unmatched."""
     for clip in clips.all:
         # A file that cannot be read is told to whoever reads it; here it would hide everything else.
         with contextlib.suppress(UserError):
-            if clip.file is not None and clip.masks:
-                unmatched += [clip.masks.pop(index).name for index in sorted(clip.masks) if index >= clip.length]
-    return unmatched, doubtful
+            late = [index for index in sorted(clip.masks) if index >= clip.length] if clip.file is not None else []
+            names = [clip.masks.pop(index).name for index in late]
+            if names and clip.masks:
+                yield LateMasks(names, late[-1], clip.id, clip.length)
+            else:
+                unmatched += [f"{name} ({mends.length(clip.id, clip.length)})" for name in names]
 
 
 def _fitting(places: list[tuple[Clip, int]]) -> str:
