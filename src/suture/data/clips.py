@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import images_of, last_number, walk
+from suture.data.walk import images_of, last_number, masks_beside, walk
 from suture.errors import UserError
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
@@ -69,7 +69,10 @@ class Clip:
     images: Mapping[str, str]
     """The frames' files by their names without suffix."""
     file: VideoFile | None = None
+    beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The masks that lie among the frames: pattern → name of the frame → file."""
     masks: dict[int, Mask] = field(default_factory=dict)
+    """Those that were found for the frames."""
 
     @property
     def id(self) -> str:
@@ -98,10 +101,10 @@ class Clip:
 
 
 class Clips:
-    """All videos, and which of them a name means."""
+    """All videos, and which of them a name means; `pattern` is that of masks among the frames."""
 
-    def __init__(self, place: Path, skip: set[Path]) -> None:
-        self.all = list(_find_clips(place, skip))
+    def __init__(self, place: Path, skip: set[Path], pattern: str | None = None) -> None:
+        self.all = list(_find_clips(place, skip, pattern))
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
@@ -114,6 +117,15 @@ class Clips:
                 self._whole.setdefault(name, []).append(clip)
             for start in range(1, len(clip.parts)):
                 self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+
+    @property
+    def beside(self) -> dict[str, list[Path]]:
+        """The masks that lie among the frames of all videos, by their pattern."""
+        found: dict[str, list[Path]] = {}
+        for clip in self.all:
+            for pattern, files in clip.beside.items():
+                found.setdefault(pattern, []).extend(clip.folder / name for name in files.values())
+        return {pattern: found[pattern] for pattern in sorted(found)}
 
     def named(self, name: str) -> list[Clip]:
         """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
@@ -138,7 +150,7 @@ class Clips:
         """Each mask's name with the frames that it may mean, within one video or among all."""
         plain = {name for name in masks if "/" not in name}
         holding: dict[str, list[Clip]] = {}
-        for clip in self.all:
+        for clip in self.all if only is None else ():
             for name in clip.images.keys() & plain:
                 holding.setdefault(name, []).append(clip)
         for name in masks:
@@ -173,7 +185,7 @@ def is_prediction(folder: Path, files: Iterable[str]) -> bool:
     return RECORD in files or (folder / JOURNAL).exists()
 
 
-def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
+def _find_clips(place: Path, skip: set[Path], pattern: str | None) -> Iterator[Clip]:
     """Every video file and every folder that holds images."""
     if place.is_file():
         if place.suffix.lower() not in VIDEO_SUFFIXES:
@@ -191,8 +203,10 @@ def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
             continue
         folders[:] = [name for name in folders if folder / name not in skip]
         parts = folder.relative_to(place).parts
-        if images := images_of(folder, files):
-            yield Clip(parts or (place.resolve().name,), folder, images)
+        beside = masks_beside(files, pattern)
+        masks = {name for found in beside.values() for name in found.values()}
+        if images := images_of(folder, [name for name in files if name not in masks] if masks else files):
+            yield Clip(parts or (place.resolve().name,), folder, images, beside=beside)
         for name in files:
             if name.lower().endswith(endings):
                 yield Clip((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))

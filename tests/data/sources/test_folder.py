@@ -411,6 +411,10 @@ def test_two_masks_of_one_frame(tmp_path: Path) -> None:
         ({"classes": [{"name": "a", "value": 1, "merge": "b", "ignore": True}]}, "both merge and ignore"),
         ({"unpainted": "tisue", "classes": CLASSES}, r"unpainted is 'tisue', .*did you mean tissue"),
         ({"masks": "mask"}, "masks names .*mask, which does not exist"),
+        ({"masks": "*_mask.png"}, r"masks is '\*_mask\.png', but no image beside a frame is called like that"),
+        ({"masks": "masks/*_mask.png"}, r"one \* for the frame's name and no folder; .* name the folder"),
+        ({"masks": "*_*.png"}, r"one \* for the frame's name"),
+        ({"masks": {"clip_a": "*_mask.png"}}, "beside the frames of all videos"),
         ({"masks": "videos"}, "names masks but no classes"),
         ({"masks": "videos", "classes": [{"name": "a"}]}, "class a has no value"),
         ({"videos": "video"}, "video, the folder of the videos, does not exist"),
@@ -512,8 +516,78 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
 def test_frames_and_masks_in_one_folder(tmp_path: Path) -> None:
     write_image(tmp_path / "a" / "1.jpg")
     write_image(tmp_path / "a" / "1.png")
-    with pytest.raises(UserError, match=r"holds both 1\.jpg and 1\.png"):
+    with pytest.raises(UserError, match=r"holds both 1\.jpg and 1\.png.*`masks: \"\*\.png\"`"):
         load_dataset(tmp_path)
+
+
+def test_masks_among_the_frames(tmp_path: Path) -> None:
+    """As in CholecSeg8k."""
+    for number in (80, 81):
+        for suffix in ("", "_mask", "_color_mask", "_watershed_mask"):
+            write_image(tmp_path / f"video01/video01_00080/frame_{number}_endo{suffix}.png", 3)
+    dataset = load_dataset(tmp_path)
+    assert [(video.id, len(video)) for video in dataset] == [("video01_video01_00080", 2)]
+    assert not masks_of(dataset)
+    assert len(dataset.unread_masks) == 6
+    assert dataset.notes == [
+        "6 images beside frames passed over as masks by name (2 *_color_mask.png, 2 *_mask.png and 2 "
+        "*_watershed_mask.png): rename them if they are frames; the masks to read are named by `masks` in dataset.yaml."
+    ]
+    for suffix in ("_mask", "_watershed_mask"):
+        write_file(tmp_path, masks=f"*{suffix}.png", classes=CLASSES)
+        dataset = load_dataset(tmp_path)
+        assert masks_of(dataset) == {"video01_video01_00080": [0, 1]}
+        masks = dataset["video01_video01_00080"].masks.values()
+        assert [Path(mask.name).name for mask in masks] == [f"frame_{n}_endo{suffix}.png" for n in (80, 81)]
+        assert not dataset.unmatched_masks
+        assert len(dataset.unread_masks) == 4
+
+
+@pytest.mark.parametrize(
+    ("frame", "mask"),
+    [
+        ("1", "1.GT"),
+        ("f 1", "f 1 - Label"),
+        ("a-1", "a-1-inst-Segmentation"),
+        ("1", "1_annotations"),
+        ("a_seg", "a_seg_gt"),
+    ],
+)
+def test_names_that_say_mask(tmp_path: Path, frame: str, mask: str) -> None:
+    write_frames(tmp_path / "a", frame, mask)
+    dataset = load_dataset(tmp_path)
+    assert len(dataset["a"]) == 1
+    assert [Path(name).stem for name in dataset.unread_masks] == [mask]
+
+
+@pytest.mark.parametrize(
+    "names", [("1", "1mask"), ("1", "1_2_mask"), ("1", "2_mask"), ("1", "1_masked"), ("mask", "gt")]
+)
+def test_names_that_do_not_say_mask(tmp_path: Path, names: tuple[str, ...]) -> None:
+    write_frames(tmp_path / "a", *names)
+    dataset = load_dataset(tmp_path)
+    assert len(dataset["a"]) == 2
+    assert not dataset.unread_masks
+
+
+def test_a_pattern_of_masks_whose_names_say_nothing(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1", "2", "tools_1", "tools_9")
+    write_frames(tmp_path / "b", "tools_1")
+    write_file(tmp_path, masks="tools_*.png", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert {video.id: len(video) for video in dataset} == {"a": 2, "b": 1}  # b holds no frames that they lie beside
+    assert masks_of(dataset) == {"a": [0]}
+    assert [Path(name).name for name in dataset.unmatched_masks] == ["tools_9.png"]
+
+
+def test_a_pattern_of_masks_that_differ_in_the_suffix_only(tmp_path: Path) -> None:
+    write_image(tmp_path / "a" / "1.jpg")
+    write_image(tmp_path / "a" / "2.jpg")
+    write_image(tmp_path / "a" / "2.png")
+    write_file(tmp_path, masks="*.png", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert len(dataset["a"]) == 2
+    assert masks_of(dataset) == {"a": [1]}
 
 
 def test_one_name_for_two_videos(tmp_path: Path) -> None:

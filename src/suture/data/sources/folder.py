@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from suture.data.sources import source
 from suture.data.view import View
 from suture.data.walk import images_of, listing, walk
 from suture.errors import UserError
-from suture.words import listed
+from suture.words import listed, number
 
 VIDEO_FOLDERS = ("videos", "frames", "images", "img")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
@@ -40,11 +40,16 @@ def load(root: Path) -> Dataset:
         skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess(root)
-        if not any(any(listing(place)) for place in skip):  # of masks it is told with them: suture.data.problems
-            notes = [f"There is no dataset.yaml: `suture check {root} --write` drafts one."]
+    place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
+    clips = Clips(place, skip, file.mask_pattern)
+    unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
+    if unread:
+        notes.append(_passed_over(unread))
+    if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
+        # Of masks without a dataset.yaml it is told with them: suture.data.problems
+        notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
-    clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
@@ -56,9 +61,20 @@ def load(root: Path) -> Dataset:
         videos,
         protocol=file.protocol,
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
+        unread_masks=[str(mask) for files in unread.values() for mask in files],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         missing_videos=clips.missing,
+    )
+
+
+def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
+    """That images are no frames, which would be lost without a word if their names said mask by chance."""
+    count = number(sum(map(len, unread.values())), "image")
+    parts = listed([f"{len(files):,} {pattern}" for pattern, files in unread.items()], _SOME)
+    return (
+        f"{count} beside frames passed over as masks by name ({parts}): rename them if they are frames; the masks to "
+        "read are named by `masks` in dataset.yaml."
     )
 
 
@@ -94,8 +110,7 @@ def refuse_among_data(out: Path, *, pictures: bool = False) -> None:
             file = DatasetFile.read(path)
         except UserError:
             continue  # told to whoever reads that dataset
-        said = [file.masks] if isinstance(file.masks, str) else [*(file.masks or {}).values()]
-        taken = {"videos": [file.videos], "masks": said or [*MASK_FOLDERS]}
+        taken = {"videos": [file.videos], "masks": file.mask_places or [*MASK_FOLDERS]}
         for what, names in taken.items():
             for folder in (Path(os.path.realpath(root / name)) for name in names):
                 if place.is_relative_to(folder) and (pictures or folder != root):
@@ -132,8 +147,7 @@ class Masks:
 
 def mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
     """Where the file says that masks are."""
-    masks = file.masks
-    places = [root / masks] if isinstance(masks, str) else [root / place for place in (masks or {}).values()]
+    places = [root / place for place in file.mask_places]
     for place in places:
         if not place.exists():
             raise UserError(f"{path}: masks names {place}, which does not exist.")
@@ -149,7 +163,18 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
             if (clip := clips.find(video, f"{path}: masks")) is not None
             for masks in open_masks(root / place, clips, clip)
         ]
+    if file.mask_pattern:
+        return _masks_beside(file.mask_pattern, path, clips)
     return list(open_masks(root / file.masks, clips, None)) if file.masks else []
+
+
+def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
+    """The masks that lie among the frames of each video and fit the pattern."""
+    found = [Masks(ImageMasks(clip.folder, clip.beside[pattern]), clip) for clip in clips.all if pattern in clip.beside]
+    if not found:
+        beside = f" (found are {listed(list(clips.beside), _SOME)})" if clips.beside else ""
+        raise UserError(f"{path}: masks is {pattern!r}, but no image beside a frame is called like that{beside}.")
+    return found
 
 
 def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
