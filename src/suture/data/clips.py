@@ -117,6 +117,7 @@ class Clips:
                 self._whole.setdefault(name, []).append(clip)
             for start in range(1, len(clip.parts)):
                 self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+        self._words = {word for clip in self.all for word in (clip.id, *clip.parts)}
 
     @property
     def beside(self) -> dict[str, list[Path]]:
@@ -139,7 +140,8 @@ class Clips:
         """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else."""
         found = self.named(name)
         if not found:
-            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, self._whole)}")
+            ids = [clip.id for clip in self.all]
+            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, ids)}")
             return None
         if len(found) > 1:
             ids = " and ".join(clip.id for clip in found)
@@ -148,15 +150,31 @@ class Clips:
 
     def frames(self, masks: Sequence[str], only: Clip | None) -> Iterator[tuple[str, list[tuple[Clip, int]]]]:
         """Each mask's name with the frames that it may mean, within one video or among all."""
-        plain = {name for name in masks if "/" not in name}
+        if only is not None:
+            yield from ((name, self._frames(name, [only], only)) for name in masks)
+            return
+        named = {folder: self.named(folder) for folder in {name.rpartition("/")[0] for name in masks}}
+        # Where no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
+        foreign = not any(named.values())
+        plain = {last for folder, _, last in (name.rpartition("/") for name in masks) if foreign or not folder}
         holding: dict[str, list[Clip]] = {}
-        for clip in self.all if only is None else ():
+        for clip in self.all:
             for name in clip.images.keys() & plain:
                 holding.setdefault(name, []).append(clip)
         for name in masks:
-            folder = name.rpartition("/")[0]
-            clips = self.named(folder) if folder else [*holding.get(name, ()), *self._files]
-            yield name, self._frames(name, clips if only is None else [only], only)
+            folder, _, last = name.rpartition("/")
+            if not folder:
+                yield name, self._frames(name, [*holding.get(last, ()), *self._files], None)
+                continue
+            found = self._frames(name, named[folder], None)
+            if not found and foreign:
+                alone = self._frames(name, [*holding.get(last, ()), *self._files], None)
+                found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
+            yield name, found
+
+    def _contradicts(self, folder: str, clip: Clip) -> bool:
+        """Whether a mask's folder speaks of another video."""
+        return any(word in self._words and word not in (clip.id, *clip.parts) for word in folder.split("/"))
 
     def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
         last = name.rpartition("/")[2]

@@ -209,9 +209,15 @@ def parse(model: type[T], content: Any, path: Path) -> T:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)` where a name comes near a known one."""
-    close = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    """` (did you mean X?)` where a name is the beginning of a known one, or comes near it.
+
+    >>> nearest("video_1", ["video_1_left", "video_1_right", "video_10_left"]), nearest("tisue", ["tissue", "vessel"])
+    (' (did you mean video_1_left or video_1_right?)', ' (did you mean tissue?)')
+    """
+    known = list(known)
+    longer = [other for other in known if other.startswith(name) and not other[len(name) : len(name) + 1].isalnum()]
+    close = longer[:3] or get_close_matches(name, known, n=1)
+    return f" (did you mean {' or '.join(close)}?)" if name and close else ""
 
 
 class Exclusion(NamedTuple):

@@ -117,23 +117,21 @@ def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, d
     return found
 
 
-def says_mask(suffix: str) -> bool:
-    """Whether what a name has behind that of a frame says that it is a mask.
+def mask_suffixes(stem: str) -> Iterator[str]:
+    """The ends of a name that say mask, behind what may be the name of a frame; the shortest first.
 
-    >>> says_mask("_color_mask"), says_mask(".GT"), says_mask("mask"), says_mask("_2_mask")
-    (True, True, False, False)
+    >>> list(mask_suffixes("frame_80_color_mask")), list(mask_suffixes("80.GT")), list(mask_suffixes("80mask"))
+    (['_mask', '_color_mask'], ['.GT'], [])
     """
-    return _MASK_SUFFIX.fullmatch(suffix) is not None
+    if stem.lower().endswith(_MASK_WORDS):
+        ends = (stem[separator.start() :] for separator in reversed(list(_SEPARATOR.finditer(stem))))
+        yield from (end for end in ends if _MASK_SUFFIX.fullmatch(end))
 
 
 def _frame_of(stem: str, stems: Collection[str]) -> str:
     """The frame whose name an image has before a suffix that says mask, or nothing."""
-    if stem.lower().endswith(_MASK_WORDS):
-        for separator in reversed(list(_SEPARATOR.finditer(stem))):
-            frame, suffix = stem[: separator.start()], stem[separator.start() :]
-            if frame in stems and says_mask(suffix) and not _frame_of(frame, stems):
-                return frame
-    return ""
+    frames = (stem.removesuffix(suffix) for suffix in mask_suffixes(stem))
+    return next((frame for frame in frames if frame in stems and not _frame_of(frame, stems)), "")
 
 
 def _images(files: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -389,6 +389,44 @@ def test_a_path_that_names_another_video(tmp_path: Path) -> None:
     assert len(dataset.unmatched_masks) == 2
 
 
+def test_a_folder_that_names_no_video_does_not_hide_the_frame(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "train" / "5", "x1", "x2", "x3", "both")
+    write_frames(tmp_path / "videos" / "test" / "6", "y1", "both")
+    for name in ("foo/x1", "foo/bar/y1", "train/x2", "test/x3", "foo/both"):
+        write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"train_5": [1, 2], "test_6": [1]}
+    # test/ speaks of another video than x3 is in
+    assert sorted(Path(name).name for name in dataset.unmatched_masks) == ["both.png", "x3.png"]
+    assert dataset.notes == [
+        "2 masks found by file name alone, since no video is called like the folder before it (foo and foo/bar): "
+        "look whether they are of these frames."
+    ]
+
+
+def test_folders_of_some_videos_make_another_folder_that_of_a_missing_one(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1", "2")
+    for name in ("a/1", "b/2"):
+        write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"a": [0]}
+    assert len(dataset.unmatched_masks) == 1
+
+
+def test_masks_in_a_folder_of_their_own_with_a_suffix(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "f_1_endo", "f_2_endo")
+    write_video(tmp_path / "videos" / "film.mp4")
+    for name in ("a/f_1_endo", "f_2_endo", "film__frame_000003", "film/4"):
+        write_image(tmp_path / "masks" / f"{name}_watershed_mask.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    assert masks_of(load_dataset(tmp_path)) == {"a": [0, 1], "film": [3, 4]}
+    write_image(tmp_path / "masks" / "a" / "f_1_endo_mask.png", 0)  # which of the two kinds is meant?
+    dataset = load_dataset(tmp_path)
+    assert len(dataset.unmatched_masks) == 4
+
+
 def test_two_masks_of_one_frame(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos" / "a", "1")
     write_image(tmp_path / "masks" / "1.png", 0)
@@ -455,6 +493,10 @@ def test_mistakes_in_the_file(tmp_path: Path, content: dict[str, Any], message: 
         ({"view": {"clip_c": "auto"}}, "view names the video 'clip_c'"),
         ({"annotated": {"op9": ["tissue"]}, "classes": CLASSES}, "annotated names the video 'op9', which is not there"),
         ({"masks": {"op9": "masks"}, "classes": CLASSES}, "masks names the video 'op9'"),
+        (
+            {"masks": {"clip": "masks"}, "classes": CLASSES},
+            "masks names the video 'clip', which is not there (did you mean clip_a or clip_b?)",
+        ),
         ({"exclude": "exclude.csv"}, "line 2 names the video 'op9'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
-from suture.data.walk import images_of, listing, walk
+from suture.data.walk import images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -53,6 +54,11 @@ def load(root: Path) -> Dataset:
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
+    if strange := Counter(folder for found in masks for folder in _strange_folders(found, clips)):
+        notes.append(
+            f"{number(strange.total(), 'mask')} found by file name alone, since no video is called like the folder "
+            f"before it ({listed(list(strange), _SOME)}): look whether they are of these frames."
+        )
     videos = _videos(file, path, clips)
     return Dataset(
         file.name or _name(root),
@@ -194,7 +200,17 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         for export in exports:
             yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
     if images:
-        yield Masks(ImageMasks(place, images), only)
+        yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
+
+
+def _without_suffix(images: dict[str, str], clips: Clips, only: Clip | None) -> dict[str, str]:
+    """Masks by the names of their frames, where all of them have the same suffix behind it: frame_80_mask, 81_mask."""
+    suffixes = [end for end in mask_suffixes(next(iter(images))) if all(name.endswith(end) for name in images)]
+    for suffix in ("", *suffixes) if suffixes else ():
+        shorter = {name.removesuffix(suffix): file for name, file in images.items()}
+        if any(places for _, places in clips.frames(list(shorter), only)):
+            return shorter
+    return images
 
 
 def _named_after(export: Path, clips: Clips) -> Clip | None:
@@ -247,6 +263,16 @@ def _match(
             if clip.file is not None and clip.masks:
                 unmatched += [clip.masks.pop(index).name for index in sorted(clip.masks) if index >= clip.length]
     return unmatched, doubtful
+
+
+def _strange_folders(found: Masks, clips: Clips) -> Iterator[str]:
+    """The folder of each mask that has a frame although the folder is not its video's; images/ is no strange one."""
+    if found.only is None and any("/" in name for name in found.export.frames):
+        for name, places in clips.frames(found.export.frames, None):
+            folder = name.rpartition("/")[0]
+            alone = folder and len(places) == 1 and "__frame_" not in name and not clips.named(folder)
+            if alone and folder.rpartition("/")[2] not in (*VIDEO_FOLDERS, *MASK_FOLDERS, *places[0][0].parts):
+                yield folder
 
 
 def _fitting(places: list[tuple[Clip, int]]) -> str:
