@@ -80,6 +80,23 @@ def test_masks_among_the_frames(tmp_path: Path) -> None:
     assert "masks: '*_watershed_mask.png'  # guess, kept" in again
 
 
+def test_coco_among_the_frames(tmp_path: Path) -> None:
+    """As Endoscapes is downloaded."""
+    frames(tmp_path, "train", "test")
+    for video in ("train", "test"):
+        polygon = {"id": 1, "image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
+        image = {"id": 1, "file_name": "001.png", "width": WIDTH, "height": HEIGHT}
+        coco = {"images": [image], "categories": [{"id": 1, "name": "duct"}], "annotations": [polygon]}
+        (tmp_path / video / "annotation_coco.json").write_text(json.dumps(coco))
+    (tmp_path / "train" / "camera.json").write_text("{}")
+    content = yaml.safe_load(write_draft(tmp_path).read_text())
+    assert content["masks"] == {"train": "train/annotation_coco.json", "test": "test/annotation_coco.json"}
+    dataset = load_dataset(tmp_path)
+    assert [video.with_mask for video in dataset] == [[1], [1]]
+    assert len(dataset.notes) == 1
+    assert "1 JSON file among the frames not read (first: train/camera.json)" in dataset.notes[0]
+
+
 def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     videos = ("case1_1", "case1_2", "case2", "case3", "case4")
     frames(tmp_path / "videos", *videos)

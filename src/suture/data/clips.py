@@ -104,7 +104,8 @@ class Clips:
     """All videos, and which of them a name means; `pattern` is that of masks among the frames."""
 
     def __init__(self, place: Path, skip: set[Path], pattern: str | None = None) -> None:
-        self.all = list(_find_clips(place, skip, pattern))
+        self._json: list[Path] = []
+        self.all = list(_find_clips(place, skip, pattern, self._json))
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
@@ -128,6 +129,20 @@ class Clips:
                 found.setdefault(pattern, []).extend(clip.folder / name for name in files.values())
         return {pattern: found[pattern] for pattern in sorted(found)}
 
+    @cached_property
+    def json_of_frames(self) -> list[Path]:
+        """JSON files that are named after a frame each, as LabelMe (x.json) and Supervisely (x.png.json) do."""
+        frames = [clip.images for clip in self.all] if self._json else []
+        names = {name for images in frames for name in (*images, *images.values())}
+        return [path for path in self._json if path.stem in names]
+
+    @cached_property
+    def json_among_frames(self) -> dict[Path, Clip]:
+        """Other JSON files in a folder of frames, as COCO's may be, with its video."""
+        of_frames = set(self.json_of_frames)
+        folders = {clip.folder: clip for clip in self.all if clip.file is None}
+        return {p: folders[p.parent] for p in self._json if p.parent in folders and p not in of_frames}
+
     def named(self, name: str) -> list[Clip]:
         """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
         if name in self._whole or name in self._ends:
@@ -144,8 +159,8 @@ class Clips:
             self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, ids)}")
             return None
         if len(found) > 1:
-            ids = " and ".join(clip.id for clip in found)
-            raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
+            fitting = " and ".join(clip.id for clip in found)
+            raise UserError(f"{where} names the video {name!r}, which fits {fitting}: write one of these.")
         return found[0]
 
     def frames(self, masks: Sequence[str], only: Clip | None) -> Iterator[tuple[str, list[tuple[Clip, int]]]]:
@@ -203,8 +218,8 @@ def is_prediction(folder: Path, files: Iterable[str]) -> bool:
     return RECORD in files or (folder / JOURNAL).exists()
 
 
-def _find_clips(place: Path, skip: set[Path], pattern: str | None) -> Iterator[Clip]:
-    """Every video file and every folder that holds images."""
+def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[Clip]:
+    """Every video file and every folder that holds images; JSON files on the way are noted down."""
     if place.is_file():
         if place.suffix.lower() not in VIDEO_SUFFIXES:
             raise UserError(
@@ -220,6 +235,7 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None) -> Iterator[C
             folders.clear()
             continue
         folders[:] = [name for name in folders if folder / name not in skip]
+        json += [folder / name for name in files if name.lower().endswith(".json")]
         parts = folder.relative_to(place).parts
         beside = masks_beside(files, pattern)
         masks = {name for found in beside.values() for name in found.values()}

@@ -93,8 +93,9 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     skip = {Path(os.path.normpath(place)) for place in places}
     clips = Clips(Path(os.path.normpath(root / file.videos)), skip, file.mask_pattern)
     names = [place.name for place in candidates] or _plainest_first(clips.beside)
-    if names and "masks" not in said:
-        file = file.model_copy(update={"masks": names[0]})
+    among = {} if names else _exports_among(clips, root)
+    if "masks" not in said:
+        file = file.model_copy(update={"masks": names[0] if names else among or None})
     masks = find_masks(root, file, path, clips)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
@@ -107,7 +108,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *_HEAD,
             *section("name", lambda: [f"name: {_flow(root.resolve().name)}  # guess: the name of the folder"]),
             *section("videos", lambda: [f"videos: {_flow(file.videos)}  # guess"]),
-            *section("masks", lambda: _masks(names)),
+            *section("masks", lambda: _masks(names, among)),
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
@@ -278,7 +279,16 @@ def _plainest_first(beside: Mapping[str, Sequence[Path]]) -> list[str]:
     return sorted(beside, key=untidiness)
 
 
-def _masks(places: Sequence[str]) -> list[str]:
+def _exports_among(clips: Clips, root: Path) -> dict[str, str]:
+    """The COCO file among the frames of each video, where there is one."""
+    opening = {place: clip.id for place, clip in clips.json_among_frames.items() if _opens(place)}
+    counts = Counter(opening.values())
+    return {video: os.path.relpath(place, root) for place, video in opening.items() if counts[video] == 1}
+
+
+def _masks(places: Sequence[str], among: Mapping[str, str]) -> list[str]:
+    if among:
+        return ["masks:  # guess", *(f"  {_flow(video)}: {_flow(place)}  # guess" for video, place in among.items())]
     if not places:
         return ["# masks: masks  # question: no masks were found; where are they, or where will they be?"]
     others = f"; also found: {', '.join(places[1:])}" if len(places) > 1 else ""

@@ -632,6 +632,19 @@ def test_a_pattern_of_masks_that_differ_in_the_suffix_only(tmp_path: Path) -> No
     assert masks_of(dataset) == {"a": [1]}
 
 
+def test_labels_that_nobody_reads_are_told(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a" / "img", "1", "2")
+    for place in ("a/ann/1.png.json", "a/img/2.json", "a/meta.json", "a/img/annotation_coco.json", "runs/metrics.json"):
+        write_text(tmp_path / place, "{}")
+    write_file(tmp_path)
+    assert load_dataset(tmp_path).notes == [
+        "2 JSON files named after frames not read (first: a/ann/1.png.json): if they hold labels (LabelMe, "
+        "Supervisely), convert them to COCO or to PNG masks.",
+        "1 JSON file among the frames not read (first: a/img/annotation_coco.json): what is COCO can be named in "
+        "dataset.yaml, as `masks: {a_img: a/img/annotation_coco.json}`; convert other labels to COCO or to PNG masks.",
+    ]
+
+
 def test_one_name_for_two_videos(tmp_path: Path) -> None:
     write_video(tmp_path / "a.mp4")
     write_frames(tmp_path / "a", "1")

@@ -46,6 +46,7 @@ def load(root: Path) -> Dataset:
     unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
     if unread:
         notes.append(_passed_over(unread))
+    notes += _unread_json(root, file, clips)
     if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
         # Of masks without a dataset.yaml it is told with them: suture.data.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
@@ -82,6 +83,24 @@ def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
         f"{count} beside frames passed over as masks by name ({parts}): rename them if they are frames; the masks to "
         "read are named by `masks` in dataset.yaml."
     )
+
+
+def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
+    """That labels may lie among the frames which nobody reads."""
+    if found := clips.json_of_frames:
+        first = os.path.relpath(found[0], root)
+        yield (
+            f"{number(len(found), 'JSON file')} named after frames not read (first: {first}): if they hold labels "
+            "(LabelMe, Supervisely), convert them to COCO or to PNG masks."
+        )
+    read = {os.path.normpath(root / place) for place in file.mask_places}
+    others = {place: clip for place, clip in clips.json_among_frames.items() if os.path.normpath(place) not in read}
+    for place, clip in list(others.items())[:1]:
+        first = os.path.relpath(place, root)
+        yield (
+            f"{number(len(others), 'JSON file')} among the frames not read (first: {first}): what is COCO can be named "
+            f"in dataset.yaml, as `masks: {{{clip.id}: {first}}}`; convert other labels to COCO or to PNG masks."
+        )
 
 
 def _name(root: Path) -> str:
