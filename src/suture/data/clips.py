@@ -182,7 +182,8 @@ class Clips:
                 yield name, self._frames(name, [*holding.get(last, ()), *self._files], None)
                 continue
             found = self._frames(name, named[folder], None)
-            if not found and foreign:
+            # What a number means, only the folder can say, if there are several.
+            if not found and foreign and not (len(named) > 1 and _NUMBERED.fullmatch(last)):
                 alone = self._frames(name, [*holding.get(last, ()), *self._files], None)
                 found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
             yield name, found

@@ -206,7 +206,7 @@ class Dataset:
     notes: list[str] = field(default_factory=list)
     """What the source found and did, for the user to read."""
     unread_masks: list[str] = field(default_factory=list)
-    """Images beside frames that are masks by their names, and that nothing says to read."""
+    """Images beside frames that are masks by their names, where nothing says which masks to read."""
     unmatched_masks: list[str] = field(default_factory=list)
     """Masks whose names fit no frame."""
     doubtful_masks: list[DoubtfulMask] = field(default_factory=list)

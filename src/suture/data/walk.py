@@ -99,6 +99,9 @@ def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, d
     >>> masks_beside(["1.png", "1_mask.png", "2.png", "2_color_mask.png", "3_mask.png"])
     {'*_mask.png': {'1': '1_mask.png'}, '*_color_mask.png': {'2': '2_color_mask.png'}}
     """
+    text = "\n".join(files).lower()  # one look at all of them: there may be a million
+    if stated is None and not any(word in text for word in _MASK_WORDS):
+        return {}
     images = list(_images(files))
     stems = {stem for stem, _ in images}
     found: dict[str, dict[str, str]] = {}

@@ -52,7 +52,7 @@ def test_polygons(tmp_path: Path) -> None:
     assert (ids == expected).all()
 
 
-@pytest.mark.parametrize("folder", ["", "./", "images/", "/home/ann/export/images/", "C:\\\\data\\\\images\\\\"])
+@pytest.mark.parametrize("folder", ["", "./", "images/", "/home/ann/export/images/", "C:\\data\\images\\"])
 def test_whatever_folder_the_file_names_have(tmp_path: Path, folder: str) -> None:
     (tmp_path / "train/5").mkdir(parents=True)
     Image.new("RGB", (8, 6)).save(tmp_path / "train/5/x1.png")

@@ -68,7 +68,7 @@ def load(root: Path) -> Dataset:
         videos,
         protocol=file.protocol,
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
-        unread_masks=[str(mask) for files in unread.values() for mask in files],
+        unread_masks=[str(mask) for files in unread.values() for mask in files] if file.masks is None else [],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         missing_videos=clips.missing,
@@ -286,10 +286,11 @@ def _match(
 
 def _strange_folders(found: Masks, clips: Clips) -> Iterator[str]:
     """The folder of each mask that has a frame although the folder is not its video's; images/ is no strange one."""
-    if found.only is None and any("/" in name for name in found.export.frames):
+    folders = {name.rpartition("/")[0] for name in found.export.frames} - {""}
+    if found.only is None and folders and not any(map(clips.named, folders)):
         for name, places in clips.frames(found.export.frames, None):
             folder = name.rpartition("/")[0]
-            alone = folder and len(places) == 1 and "__frame_" not in name and not clips.named(folder)
+            alone = folder and len(places) == 1 and "__frame_" not in name
             if alone and folder.rpartition("/")[2] not in (*VIDEO_FOLDERS, *MASK_FOLDERS, *places[0][0].parts):
                 yield folder
 
