@@ -92,9 +92,10 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     places = mask_places(root, file, path) if "masks" in said else candidates
     skip = {Path(os.path.normpath(place)) for place in places}
     clips = Clips(Path(os.path.normpath(root / file.videos)), skip, file.mask_pattern)
-    names = [place.name for place in candidates] or _plainest_first(clips.beside)
-    among = {} if names else _exports_among(clips, root)
+    names, among = [place.name for place in candidates], dict[str, str]()
     if "masks" not in said:
+        names = names or _plainest_first(clips.beside)
+        among = {} if names else _exports_among(clips, root)
         file = file.model_copy(update={"masks": names[0] if names else among or None})
     masks = find_masks(root, file, path, clips)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)

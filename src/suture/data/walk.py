@@ -113,7 +113,8 @@ def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, d
             frames.append(name)
     if stated is not None:
         start, end = stated.split(STAR)
-        fitting = [name for name in frames if name.startswith(start) and name.endswith(end) and name != start + end]
+        least = len(start) + len(end)
+        fitting = [name for name in frames if name.startswith(start) and name.endswith(end) and len(name) > least]
         if 0 < len(fitting) < len(frames):  # else there is nothing that they lie beside
             of_frame = {name[len(start) : len(name) - len(end)]: name for name in fitting}
             found[stated] = found.get(stated, {}) | of_frame

@@ -636,6 +636,13 @@ def test_a_pattern_of_masks_whose_names_say_nothing(tmp_path: Path) -> None:
     assert [Path(name).name for name in dataset.unmatched_masks] == ["tools_9.png"]
 
 
+def test_a_pattern_that_no_mask_fits_names_those_that_are_there(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1", "1_mask", "m_")
+    write_file(tmp_path, masks="m_*_.png", classes=CLASSES)
+    with pytest.raises(UserError, match=r"masks is 'm_\*_\.png', but no image .*like that \(there are \*_mask\.png\)"):
+        load_dataset(tmp_path)
+
+
 def test_a_pattern_of_masks_that_differ_in_the_suffix_only(tmp_path: Path) -> None:
     write_image(tmp_path / "a" / "1.jpg")
     write_image(tmp_path / "a" / "2.jpg")

@@ -197,7 +197,7 @@ def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
     """The masks that lie among the frames of each video and fit the pattern."""
     found = [Masks(ImageMasks(clip.folder, clip.beside[pattern]), clip) for clip in clips.all if pattern in clip.beside]
     if not found:
-        beside = f" (found are {listed(list(clips.beside), _SOME)})" if clips.beside else ""
+        beside = f" (there are {listed(list(clips.beside), _SOME)})" if clips.beside else ""
         raise UserError(f"{path}: masks is {pattern!r}, but no image beside a frame is called like that{beside}.")
     return found
 
