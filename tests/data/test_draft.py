@@ -58,6 +58,45 @@ def test_a_mask_that_fits_two_videos_does_not_hinder_a_draft(tmp_path: Path) -> 
     assert [problem.code for problem in check(tmp_path, progress=False, workers=1).problems] == ["doubtful-mask"]
 
 
+def test_masks_among_the_frames(tmp_path: Path) -> None:
+    """As CholecSeg8k is downloaded: of three kinds of masks the draft takes the one of ids that paints every pixel."""
+    frames(tmp_path, "video01/video01_00080", "video01/video01_00160")
+    for frame in list(tmp_path.rglob("*.png")):
+        ids = np.full((HEIGHT, WIDTH), 50, np.uint8)
+        ids[10:20, 10:20] = 11
+        unsure = ids.copy()
+        unsure[ids == 11] = 0
+        write(frame.with_stem(f"{frame.stem}_color_mask"), np.stack([ids, ids // 2, ids], axis=2))
+        write(frame.with_stem(f"{frame.stem}_mask"), unsure)
+        write(frame.with_stem(f"{frame.stem}_watershed_mask"), np.stack([ids] * 3, axis=2))
+    found = check(tmp_path, progress=False, workers=1)
+    assert found.summary.frames == 6
+    assert [(problem.code, problem.count) for problem in found.problems] == [("no-dataset-file", 18)]
+    path = write_draft(tmp_path)
+    assert "masks: '*_watershed_mask.png'  # guess; also found: *_color_mask.png, *_mask.png" in path.read_text()
+    report = check(tmp_path, progress=False, workers=1)
+    assert (report.summary.frames, report.summary.labelled, report.fatal) == (6, 6, False)
+    again = draft_dataset_file(tmp_path)
+    assert "masks: '*_watershed_mask.png'  # guess, kept" in again
+
+
+def test_coco_among_the_frames(tmp_path: Path) -> None:
+    """As Endoscapes is downloaded."""
+    frames(tmp_path, "train", "test")
+    for video in ("train", "test"):
+        polygon = {"id": 1, "image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
+        image = {"id": 1, "file_name": "001.png", "width": WIDTH, "height": HEIGHT}
+        coco = {"images": [image], "categories": [{"id": 1, "name": "duct"}], "annotations": [polygon]}
+        (tmp_path / video / "annotation_coco.json").write_text(json.dumps(coco))
+    (tmp_path / "train" / "camera.json").write_text("{}")
+    content = yaml.safe_load(write_draft(tmp_path).read_text())
+    assert content["masks"] == {"train": "train/annotation_coco.json", "test": "test/annotation_coco.json"}
+    dataset = load_dataset(tmp_path)
+    assert [video.with_mask for video in dataset] == [[1], [1]]
+    assert len(dataset.notes) == 1
+    assert "1 JSON file among the frames not read (first: train/camera.json)" in dataset.notes[0]
+
+
 def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     videos = ("case1_1", "case1_2", "case2", "case3", "case4")
     frames(tmp_path / "videos", *videos)

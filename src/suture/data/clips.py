@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import images_of, last_number, walk
+from suture.data.walk import images_of, last_number, masks_beside, walk
 from suture.errors import UserError
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
@@ -69,7 +69,10 @@ class Clip:
     images: Mapping[str, str]
     """The frames' files by their names without suffix."""
     file: VideoFile | None = None
+    beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The masks that lie among the frames: pattern → name of the frame → file."""
     masks: dict[int, Mask] = field(default_factory=dict)
+    """Those that were found for the frames."""
 
     @property
     def id(self) -> str:
@@ -98,10 +101,11 @@ class Clip:
 
 
 class Clips:
-    """All videos, and which of them a name means."""
+    """All videos, and which of them a name means; `pattern` is that of masks among the frames."""
 
-    def __init__(self, place: Path, skip: set[Path]) -> None:
-        self.all = list(_find_clips(place, skip))
+    def __init__(self, place: Path, skip: set[Path], pattern: str | None = None) -> None:
+        self._json: list[Path] = []
+        self.all = list(_find_clips(place, skip, pattern, self._json))
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
@@ -114,6 +118,30 @@ class Clips:
                 self._whole.setdefault(name, []).append(clip)
             for start in range(1, len(clip.parts)):
                 self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+        self._words = {word for clip in self.all for word in (clip.id, *clip.parts)}
+
+    @property
+    def beside(self) -> dict[str, list[Path]]:
+        """The masks that lie among the frames of all videos, by their pattern."""
+        found: dict[str, list[Path]] = {}
+        for clip in self.all:
+            for pattern, files in clip.beside.items():
+                found.setdefault(pattern, []).extend(clip.folder / name for name in files.values())
+        return {pattern: found[pattern] for pattern in sorted(found)}
+
+    @cached_property
+    def json_of_frames(self) -> list[Path]:
+        """JSON files that are named after a frame each, as LabelMe (x.json) and Supervisely (x.png.json) do."""
+        frames = [clip.images for clip in self.all] if self._json else []
+        names = {name for images in frames for name in (*images, *images.values())}
+        return [path for path in self._json if path.stem in names]
+
+    @cached_property
+    def json_among_frames(self) -> dict[Path, Clip]:
+        """Other JSON files in a folder of frames, as COCO's may be, with its video."""
+        of_frames = set(self.json_of_frames)
+        folders = {clip.folder: clip for clip in self.all if clip.file is None}
+        return {p: folders[p.parent] for p in self._json if p.parent in folders and p not in of_frames}
 
     def named(self, name: str) -> list[Clip]:
         """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
@@ -127,24 +155,42 @@ class Clips:
         """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else."""
         found = self.named(name)
         if not found:
-            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, self._whole)}")
+            ids = [clip.id for clip in self.all]
+            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, ids)}")
             return None
         if len(found) > 1:
-            ids = " and ".join(clip.id for clip in found)
-            raise UserError(f"{where} names the video {name!r}, which fits {ids}: write one of these.")
+            fitting = " and ".join(clip.id for clip in found)
+            raise UserError(f"{where} names the video {name!r}, which fits {fitting}: write one of these.")
         return found[0]
 
     def frames(self, masks: Sequence[str], only: Clip | None) -> Iterator[tuple[str, list[tuple[Clip, int]]]]:
         """Each mask's name with the frames that it may mean, within one video or among all."""
-        plain = {name for name in masks if "/" not in name}
+        if only is not None:
+            yield from ((name, self._frames(name, [only], only)) for name in masks)
+            return
+        named = {folder: self.named(folder) for folder in {name.rpartition("/")[0] for name in masks}}
+        # Where no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
+        foreign = not any(named.values())
+        plain = {last for folder, _, last in (name.rpartition("/") for name in masks) if foreign or not folder}
         holding: dict[str, list[Clip]] = {}
         for clip in self.all:
             for name in clip.images.keys() & plain:
                 holding.setdefault(name, []).append(clip)
         for name in masks:
-            folder = name.rpartition("/")[0]
-            clips = self.named(folder) if folder else [*holding.get(name, ()), *self._files]
-            yield name, self._frames(name, clips if only is None else [only], only)
+            folder, _, last = name.rpartition("/")
+            if not folder:
+                yield name, self._frames(name, [*holding.get(last, ()), *self._files], None)
+                continue
+            found = self._frames(name, named[folder], None)
+            # What a number means, only the folder can say, if there are several.
+            if not found and foreign and not (len(named) > 1 and _NUMBERED.fullmatch(last)):
+                alone = self._frames(name, [*holding.get(last, ()), *self._files], None)
+                found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
+            yield name, found
+
+    def _contradicts(self, folder: str, clip: Clip) -> bool:
+        """Whether a mask's folder speaks of another video."""
+        return any(word in self._words and word not in (clip.id, *clip.parts) for word in folder.split("/"))
 
     def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
         last = name.rpartition("/")[2]
@@ -173,8 +219,8 @@ def is_prediction(folder: Path, files: Iterable[str]) -> bool:
     return RECORD in files or (folder / JOURNAL).exists()
 
 
-def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
-    """Every video file and every folder that holds images."""
+def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[Clip]:
+    """Every video file and every folder that holds images; JSON files on the way are noted down."""
     if place.is_file():
         if place.suffix.lower() not in VIDEO_SUFFIXES:
             raise UserError(
@@ -190,9 +236,12 @@ def _find_clips(place: Path, skip: set[Path]) -> Iterator[Clip]:
             folders.clear()
             continue
         folders[:] = [name for name in folders if folder / name not in skip]
+        json += [folder / name for name in files if name.lower().endswith(".json")]
         parts = folder.relative_to(place).parts
-        if images := images_of(folder, files):
-            yield Clip(parts or (place.resolve().name,), folder, images)
+        beside = masks_beside(files, pattern)
+        masks = {name for found in beside.values() for name in found.values()}
+        if images := images_of(folder, [name for name in files if name not in masks] if masks else files):
+            yield Clip(parts or (place.resolve().name,), folder, images, beside=beside)
         for name in files:
             if name.lower().endswith(endings):
                 yield Clip((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))

@@ -7,11 +7,21 @@ from inspect import isclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
 from suture.data.dataset import FORMAT, Split
+from suture.data.walk import STAR
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
 from suture.settings import Settings
@@ -43,6 +53,16 @@ def _is_number(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
+def _masks(value: Any) -> Any:
+    text = value if isinstance(value, str) else "".join((value or {}).values())
+    if STAR in text and (not isinstance(value, str) or text.count(STAR) > 1 or "/" in text):
+        raise ValueError(
+            f"a pattern is for masks beside the frames of all videos, with one {STAR} for the frame's name and no "
+            "folder; of masks in a folder of their own, name the folder"
+        )
+    return value
+
+
 ColorField = Annotated[Color, BeforeValidator(_color)]
 
 
@@ -69,8 +89,9 @@ class DatasetFile(Settings):
     format: StrictInt = FORMAT
     name: StrictStr | None = None
     videos: StrictStr = "."
-    masks: StrictStr | dict[StrictStr, StrictStr] | None = None
-    """A folder of masks or an annotation tool's export; or one of these for each video."""
+    masks: Annotated[StrictStr | dict[StrictStr, StrictStr] | None, AfterValidator(_masks)] = None
+    """A folder of masks or an annotation tool's export, or one of these for each video; or a pattern of masks that lie
+    beside their frames."""
     classes: list[ClassEntry] = Field(default_factory=list)
     unpainted: StrictStr | None = None
     """`background`, `ignore` or a class; None: nobody has said it."""
@@ -88,6 +109,18 @@ class DatasetFile(Settings):
         content = read_yaml(path)
         check_format(path, content.get("format", 1), FORMAT)
         return parse(DatasetFile, content, path)
+
+    @property
+    def mask_pattern(self) -> str | None:
+        """The pattern of masks that lie beside their frames, if it is that."""
+        return self.masks if isinstance(self.masks, str) and STAR in self.masks else None
+
+    @property
+    def mask_places(self) -> list[str]:
+        """The folders and exports of masks."""
+        if self.masks is None or self.mask_pattern:
+            return []
+        return [self.masks] if isinstance(self.masks, str) else list(self.masks.values())
 
     def target_of(self, name: str) -> str:
         """The class that the pixels of an entry count as."""
@@ -176,9 +209,15 @@ def parse(model: type[T], content: Any, path: Path) -> T:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)` where a name comes near a known one."""
-    close = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    """` (did you mean X?)` where a name is the beginning of a known one, or comes near it.
+
+    >>> nearest("video_1", ["video_1_left", "video_1_right", "video_10_left"]), nearest("tisue", ["tissue", "vessel"])
+    (' (did you mean video_1_left or video_1_right?)', ' (did you mean tissue?)')
+    """
+    known = list(known)
+    longer = [other for other in known if other.startswith(name) and not other[len(name) : len(name) + 1].isalnum()]
+    close = longer[:3] or get_close_matches(name, known, n=1)
+    return f" (did you mean {' or '.join(close)}?)" if name and close else ""
 
 
 class Exclusion(NamedTuple):

@@ -84,10 +84,15 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     said = _said(path) if path.exists() else {}
     guesses = _unanswered(path.read_text(encoding="utf-8-sig")) if said else set()
     candidates = _mask_places(root)
-    guessed = {"videos": guess(root)[0].videos, "masks": candidates[0].name if candidates else None}
-    file = parse(DatasetFile, guessed | said, path)
+    file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
-    clips = Clips(Path(os.path.normpath(root / file.videos)), {Path(os.path.normpath(place)) for place in places})
+    skip = {Path(os.path.normpath(place)) for place in places}
+    clips = Clips(Path(os.path.normpath(root / file.videos)), skip, file.mask_pattern)
+    names, among = [place.name for place in candidates], dict[str, str]()
+    if "masks" not in said:
+        names = names or _plainest_first(clips.beside)
+        among = {} if names else _exports_among(clips, root)
+        file = file.model_copy(update={"masks": names[0] if names else among or None})
     masks = find_masks(root, file, path, clips)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
@@ -100,7 +105,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *_HEAD,
             *section("name", lambda: [f"name: {_flow(root.resolve().name)}  # guess: the name of the folder"]),
             *section("videos", lambda: [f"videos: {_flow(file.videos)}  # guess"]),
-            *section("masks", lambda: _masks(candidates)),
+            *section("masks", lambda: _masks(names, among)),
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
@@ -265,11 +270,31 @@ def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
     return Counter(places[0][0].id for places in found if len(places) == 1)
 
 
-def _masks(places: Sequence[Path]) -> list[str]:
+def _plainest_first(beside: Mapping[str, Sequence[Path]]) -> list[str]:
+    """The patterns of masks beside frames: first those of few values, painted all over, and of ids, by a few masks."""
+
+    def untidiness(pattern: str) -> tuple[int, int, bool]:
+        files = beside[pattern]
+        found = _read_values([files[0], files[len(files) // 2], files[-1]], 1, by_color=False).pixels
+        return len(found), found[0] + found[0, 0, 0], any(isinstance(value, tuple) for value in found)
+
+    return sorted(beside, key=untidiness)
+
+
+def _exports_among(clips: Clips, root: Path) -> dict[str, str]:
+    """The COCO file among the frames of each video, where there is one."""
+    opening = {place: clip.id for place, clip in clips.json_among_frames.items() if _opens(place)}
+    counts = Counter(opening.values())
+    return {video: os.path.relpath(place, root) for place, video in opening.items() if counts[video] == 1}
+
+
+def _masks(places: Sequence[str], among: Mapping[str, str]) -> list[str]:
+    if among:
+        return ["masks:  # guess", *(f"  {_flow(video)}: {_flow(place)}  # guess" for video, place in among.items())]
     if not places:
         return ["# masks: masks  # question: no masks were found; where are they, or where will they be?"]
-    others = f"; also found: {', '.join(place.name for place in places[1:])}" if len(places) > 1 else ""
-    return [f"masks: {_flow(places[0].name)}  # guess{others}"]
+    others = f"; also found: {', '.join(places[1:])}" if len(places) > 1 else ""
+    return [f"masks: {_flow(places[0])}  # guess{others}"]
 
 
 def _classes(

@@ -215,7 +215,7 @@ def unexplained_masks(evidence: Evidence) -> Iterator[Problem]:
     placed = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if placed or not dataset.root.is_dir():
         return
-    places = sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place)))
+    places = sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place))) or dataset.unread_masks
     there = (dataset.root / FILE_NAME).exists()
     again = " --force" if there else ""
     mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from suture.data.images import IMAGE_SUFFIXES
@@ -10,6 +10,11 @@ from suture.errors import UserError
 
 _DIGITS = re.compile(r"([0-9]+)")
 _ZEROS = str.maketrans("123456789", "0" * 9)
+_MASK_WORDS = ("mask", "masks", "seg", "segmentation", "label", "labels", "annot", "annotation", "annotations", "gt")
+_MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)})", re.IGNORECASE)
+_SEPARATOR = re.compile("[ _.-]+")
+STAR = "*"
+"""What stands for the frame's name in a pattern of masks."""
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
@@ -76,14 +81,69 @@ def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[st
 def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str]:
     """The image files of a folder in natural order: name without suffix → name."""
     found: dict[str, str] = {}
-    for name in listing(folder)[1] if files is None else files:
-        stem, _, suffix = name.rpartition(".")
-        if stem and f".{suffix.lower()}" in IMAGE_SUFFIXES and found.setdefault(stem, name) != name:
+    for stem, name in _images(listing(folder)[1] if files is None else files):
+        if found.setdefault(stem, name) != name:
             raise UserError(
                 f"{folder} holds both {found[stem]} and {name}, expected one image per name: "
-                "keep frames and masks in folders of their own."
+                "keep frames and masks in folders of their own, or say which are masks in dataset.yaml, "
+                f'such as `masks: "{STAR}{os.path.splitext(name)[1]}"`.'
             )
     return found
+
+
+def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, dict[str, str]]:
+    """The masks among the frames of a folder: pattern → name of the frame → file.
+
+    They are images that have the name of another one and a suffix that says mask, and those of the `stated` pattern.
+
+    >>> masks_beside(["1.png", "1_mask.png", "2.png", "2_color_mask.png", "3_mask.png"])
+    {'*_mask.png': {'1': '1_mask.png'}, '*_color_mask.png': {'2': '2_color_mask.png'}}
+    """
+    text = "\n".join(files).lower()  # one look at all of them: there may be a million
+    if stated is None and not any(word in text for word in _MASK_WORDS):
+        return {}
+    images = list(_images(files))
+    stems = {stem for stem, _ in images}
+    found: dict[str, dict[str, str]] = {}
+    frames = []
+    for stem, name in images:
+        if frame := _frame_of(stem, stems):
+            found.setdefault(STAR + name[len(frame) :], {})[frame] = name
+        else:
+            frames.append(name)
+    if stated is not None:
+        start, end = stated.split(STAR)
+        least = len(start) + len(end)
+        fitting = [name for name in frames if name.startswith(start) and name.endswith(end) and len(name) > least]
+        if 0 < len(fitting) < len(frames):  # else there is nothing that they lie beside
+            of_frame = {name[len(start) : len(name) - len(end)]: name for name in fitting}
+            found[stated] = found.get(stated, {}) | of_frame
+    return found
+
+
+def mask_suffixes(stem: str) -> Iterator[str]:
+    """The ends of a name that say mask, behind what may be the name of a frame; the shortest first.
+
+    >>> list(mask_suffixes("frame_80_color_mask")), list(mask_suffixes("80.GT")), list(mask_suffixes("80mask"))
+    (['_mask', '_color_mask'], ['.GT'], [])
+    """
+    if stem.lower().endswith(_MASK_WORDS):
+        ends = (stem[separator.start() :] for separator in reversed(list(_SEPARATOR.finditer(stem))))
+        yield from (end for end in ends if _MASK_SUFFIX.fullmatch(end))
+
+
+def _frame_of(stem: str, stems: Collection[str]) -> str:
+    """The frame whose name an image has before a suffix that says mask, or nothing."""
+    frames = (stem.removesuffix(suffix) for suffix in mask_suffixes(stem))
+    return next((frame for frame in frames if frame in stems and not _frame_of(frame, stems)), "")
+
+
+def _images(files: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The images among files: name without suffix, and name."""
+    for name in files:
+        stem, _, suffix = name.rpartition(".")
+        if stem and f".{suffix.lower()}" in IMAGE_SUFFIXES:
+            yield stem, name
 
 
 def _identity(folder: Path) -> tuple[int, int]:

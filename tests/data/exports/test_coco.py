@@ -53,6 +53,17 @@ def test_polygons(tmp_path: Path) -> None:
     assert (ids == expected).all()
 
 
+@pytest.mark.parametrize("folder", ["", "./", "images/", "/home/ann/export/images/", "C:\\data\\images\\"])
+def test_whatever_folder_the_file_names_have(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "train/5").mkdir(parents=True)
+    Image.new("RGB", (8, 6)).save(tmp_path / "train/5/x1.png")
+    write(tmp_path / "masks.json", content(("grasper", SQUARE), name=f"{folder}x1.jpg"))
+    write(tmp_path / "dataset.yaml", {"masks": "masks.json", "classes": [{"name": "grasper"}]})
+    dataset = load_dataset(tmp_path)
+    assert dataset["train_5"].with_mask == [0]
+    assert not dataset.notes
+
+
 def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
     whole = [[0, 0, 8, 0, 8, 6, 0, 6]]
     assert set(np.unique(read(write(tmp_path / "a.json", content(("grasper", SQUARE), ("clip", whole)))))) == {2}

@@ -412,6 +412,55 @@ def test_a_path_that_names_another_video(tmp_path: Path) -> None:
     assert len(dataset.unmatched_masks) == 2
 
 
+def test_a_folder_that_names_no_video_does_not_hide_the_frame(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "train" / "5", "x1", "x2", "x3", "both")
+    write_frames(tmp_path / "videos" / "test" / "6", "y1", "both")
+    for name in ("foo/x1", "foo/bar/y1", "train/x2", "test/x3", "foo/both"):
+        write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"train_5": [1, 2], "test_6": [1]}
+    # test/ speaks of another video than x3 is in
+    assert sorted(Path(name).name for name in dataset.unmatched_masks) == ["both.png", "x3.png"]
+    assert dataset.notes == [
+        "2 masks found by file name alone, since no video is called like the folder before it (foo and foo/bar): "
+        "look whether they are of these frames."
+    ]
+
+
+def test_folders_of_some_videos_make_another_folder_that_of_a_missing_one(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "1", "2")
+    for name in ("a/1", "b/2"):
+        write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"a": [0]}
+    assert len(dataset.unmatched_masks) == 1
+
+
+@pytest.mark.parametrize(("folders", "found"), [(["op1"], [1]), (["op1", "op2"], [])])
+def test_numbers_in_folders_that_name_no_video(tmp_path: Path, folders: list[str], found: list[int]) -> None:
+    write_video(tmp_path / "videos" / "film.mp4")
+    for number, folder in enumerate(folders, start=1):
+        write_image(tmp_path / "masks" / folder / f"{number:06}.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert dataset["film"].with_mask == found
+    assert len(dataset.unmatched_masks) == len(folders) - len(found)
+
+
+def test_masks_in_a_folder_of_their_own_with_a_suffix(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos" / "a", "f_1_endo", "f_2_endo")
+    write_video(tmp_path / "videos" / "film.mp4")
+    for name in ("a/f_1_endo", "f_2_endo", "film__frame_000003", "film/4"):
+        write_image(tmp_path / "masks" / f"{name}_watershed_mask.png", 0)
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
+    assert masks_of(load_dataset(tmp_path)) == {"a": [0, 1], "film": [3, 4]}
+    write_image(tmp_path / "masks" / "a" / "f_1_endo_mask.png", 0)  # which of the two kinds is meant?
+    dataset = load_dataset(tmp_path)
+    assert len(dataset.unmatched_masks) == 4
+
+
 def test_two_masks_of_one_frame(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos" / "a", "1")
     write_image(tmp_path / "masks" / "1.png", 0)
@@ -434,6 +483,10 @@ def test_two_masks_of_one_frame(tmp_path: Path) -> None:
         ({"classes": [{"name": "a", "value": 1, "merge": "b", "ignore": True}]}, "both merge and ignore"),
         ({"unpainted": "tisue", "classes": CLASSES}, r"unpainted is 'tisue', .*did you mean tissue"),
         ({"masks": "mask"}, "masks names .*mask, which does not exist"),
+        ({"masks": "*_mask.png"}, r"masks is '\*_mask\.png', but no image beside a frame is called like that"),
+        ({"masks": "masks/*_mask.png"}, r"one \* for the frame's name and no folder; .* name the folder"),
+        ({"masks": "*_*.png"}, r"one \* for the frame's name"),
+        ({"masks": {"clip_a": "*_mask.png"}}, "beside the frames of all videos"),
         ({"masks": "videos"}, "names masks but no classes"),
         ({"masks": "videos", "classes": [{"name": "a"}]}, "class a has no value"),
         ({"videos": "video"}, "video, the folder of the videos, does not exist"),
@@ -474,6 +527,10 @@ def test_mistakes_in_the_file(tmp_path: Path, content: dict[str, Any], message: 
         ({"view": {"clip_c": "auto"}}, "view names the video 'clip_c'"),
         ({"annotated": {"op9": ["tissue"]}, "classes": CLASSES}, "annotated names the video 'op9', which is not there"),
         ({"masks": {"op9": "masks"}, "classes": CLASSES}, "masks names the video 'op9'"),
+        (
+            {"masks": {"clip": "masks"}, "classes": CLASSES},
+            "masks names the video 'clip', which is not there (did you mean clip_a or clip_b?)",
+        ),
         ({"exclude": "exclude.csv"}, "line 2 names the video 'op9'"),
     ],
 )
@@ -535,8 +592,101 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
 def test_frames_and_masks_in_one_folder(tmp_path: Path) -> None:
     write_image(tmp_path / "a" / "1.jpg")
     write_image(tmp_path / "a" / "1.png")
-    with pytest.raises(UserError, match=r"holds both 1\.jpg and 1\.png"):
+    with pytest.raises(UserError, match=r"holds both 1\.jpg and 1\.png.*`masks: \"\*\.png\"`"):
         load_dataset(tmp_path)
+
+
+def test_masks_among_the_frames(tmp_path: Path) -> None:
+    """As in CholecSeg8k."""
+    for number in (80, 81):
+        for suffix in ("", "_mask", "_color_mask", "_watershed_mask"):
+            write_image(tmp_path / f"video01/video01_00080/frame_{number}_endo{suffix}.png", 3)
+    dataset = load_dataset(tmp_path)
+    assert [(video.id, len(video)) for video in dataset] == [("video01_video01_00080", 2)]
+    assert not masks_of(dataset)
+    assert len(dataset.unread_masks) == 6
+    assert dataset.notes == [
+        "6 images beside frames passed over as masks by name (2 *_color_mask.png, 2 *_mask.png and 2 "
+        "*_watershed_mask.png): rename them if they are frames; the masks to read are named by `masks` in dataset.yaml."
+    ]
+    for suffix in ("_mask", "_watershed_mask"):
+        write_file(tmp_path, masks=f"*{suffix}.png", classes=CLASSES)
+        dataset = load_dataset(tmp_path)
+        assert masks_of(dataset) == {"video01_video01_00080": [0, 1]}
+        masks = dataset["video01_video01_00080"].masks.values()
+        assert [Path(mask.name).name for mask in masks] == [f"frame_{n}_endo{suffix}.png" for n in (80, 81)]
+        assert not dataset.unmatched_masks
+        assert not dataset.unread_masks
+        assert dataset.notes[0].startswith(
+            "4 images beside frames passed over as masks by name (2 *_color_mask.png and"
+        )
+
+
+@pytest.mark.parametrize(
+    ("frame", "mask"),
+    [
+        ("1", "1.GT"),
+        ("f 1", "f 1 - Label"),
+        ("a-1", "a-1-inst-Segmentation"),
+        ("1", "1_annotations"),
+        ("a_seg", "a_seg_gt"),
+    ],
+)
+def test_names_that_say_mask(tmp_path: Path, frame: str, mask: str) -> None:
+    write_frames(tmp_path / "a", frame, mask)
+    dataset = load_dataset(tmp_path)
+    assert len(dataset["a"]) == 1
+    assert [Path(name).stem for name in dataset.unread_masks] == [mask]
+
+
+@pytest.mark.parametrize(
+    "names", [("1", "1mask"), ("1", "1_2_mask"), ("1", "2_mask"), ("1", "1_masked"), ("mask", "gt")]
+)
+def test_names_that_do_not_say_mask(tmp_path: Path, names: tuple[str, ...]) -> None:
+    write_frames(tmp_path / "a", *names)
+    dataset = load_dataset(tmp_path)
+    assert len(dataset["a"]) == 2
+    assert not dataset.unread_masks
+
+
+def test_a_pattern_of_masks_whose_names_say_nothing(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1", "2", "tools_1", "tools_9")
+    write_frames(tmp_path / "b", "tools_1")
+    write_file(tmp_path, masks="tools_*.png", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert {video.id: len(video) for video in dataset} == {"a": 2, "b": 1}  # b holds no frames that they lie beside
+    assert masks_of(dataset) == {"a": [0]}
+    assert [Path(name).name for name in dataset.unmatched_masks] == ["tools_9.png"]
+
+
+def test_a_pattern_that_no_mask_fits_names_those_that_are_there(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a", "1", "1_mask", "m_")
+    write_file(tmp_path, masks="m_*_.png", classes=CLASSES)
+    with pytest.raises(UserError, match=r"masks is 'm_\*_\.png', but no image .*like that \(there are \*_mask\.png\)"):
+        load_dataset(tmp_path)
+
+
+def test_a_pattern_of_masks_that_differ_in_the_suffix_only(tmp_path: Path) -> None:
+    write_image(tmp_path / "a" / "1.jpg")
+    write_image(tmp_path / "a" / "2.jpg")
+    write_image(tmp_path / "a" / "2.png")
+    write_file(tmp_path, masks="*.png", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert len(dataset["a"]) == 2
+    assert masks_of(dataset) == {"a": [1]}
+
+
+def test_labels_that_nobody_reads_are_told(tmp_path: Path) -> None:
+    write_frames(tmp_path / "a" / "img", "1", "2")
+    for place in ("a/ann/1.png.json", "a/img/2.json", "a/meta.json", "a/img/annotation_coco.json", "runs/metrics.json"):
+        write_text(tmp_path / place, "{}")
+    write_file(tmp_path)
+    assert load_dataset(tmp_path).notes == [
+        "2 JSON files named after frames not read (first: a/ann/1.png.json): if they hold labels (LabelMe, "
+        "Supervisely), convert them to COCO or to PNG masks.",
+        "1 JSON file among the frames not read (first: a/img/annotation_coco.json): what is COCO can be named in "
+        "dataset.yaml, as `masks: {a_img: a/img/annotation_coco.json}`; convert other labels to COCO or to PNG masks.",
+    ]
 
 
 def test_one_name_for_two_videos(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-import os
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,7 +168,7 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, _Image
                 without += 1
         images: dict[str, _Image] = {}
         for entry in data["images"]:
-            frame = os.path.splitext(str(entry["file_name"]).replace("\\", "/"))[0]
+            frame = posixpath.splitext(posixpath.normpath(str(entry["file_name"]).replace("\\", "/")))[0]
             if frame in images:
                 raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
             images[frame] = _Image(int(entry["width"]), int(entry["height"]), tuple(shapes.pop(entry["id"], ())))

@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +18,9 @@ from suture.data.exports.coco import CocoExport
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
-from suture.data.walk import images_of, listing, walk
+from suture.data.walk import images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
-from suture.words import listed
+from suture.words import listed, number
 
 VIDEO_FOLDERS = ("videos", "frames", "images", "img")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
@@ -42,15 +43,26 @@ def load(root: Path) -> Dataset:
         skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess(root)
-        if not any(any(listing(place)) for place in skip):  # of masks it is told with them: suture.data.problems
-            notes = [f"There is no dataset.yaml: `suture check {root} --write` drafts one."]
+    place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
+    clips = Clips(place, skip, file.mask_pattern)
+    unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
+    if unread:
+        notes.append(_passed_over(unread))
+    notes += _unread_json(root, file, clips)
+    if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
+        # Of masks without a dataset.yaml it is told with them: suture.data.problems
+        notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
-    clips = Clips(root if root.is_file() else Path(os.path.normpath(root / file.videos)), skip)
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
     late = list(_take_late(clips, unmatched))
+    if strange := Counter(folder for found in masks for folder in _strange_folders(found, clips)):
+        notes.append(
+            f"{number(strange.total(), 'mask')} found by file name alone, since no video is called like the folder "
+            f"before it ({listed(list(strange), _SOME)}): look whether they are of these frames."
+        )
     videos = _videos(file, path, clips)
     return Dataset(
         file.name or _name(root),
@@ -59,12 +71,41 @@ def load(root: Path) -> Dataset:
         videos,
         protocol=file.protocol,
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
+        unread_masks=[str(mask) for files in unread.values() for mask in files] if file.masks is None else [],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         late_masks=late,
         boxes=[boxes for found in masks if isinstance(found.export, CocoExport) for boxes in found.export.boxes],
         missing_videos=clips.missing,
     )
+
+
+def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
+    """That images are no frames, which would be lost without a word if their names said mask by chance."""
+    count = number(sum(map(len, unread.values())), "image")
+    parts = listed([f"{len(files):,} {pattern}" for pattern, files in unread.items()], _SOME)
+    return (
+        f"{count} beside frames passed over as masks by name ({parts}): rename them if they are frames; the masks to "
+        "read are named by `masks` in dataset.yaml."
+    )
+
+
+def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
+    """That labels may lie among the frames which nobody reads."""
+    if found := clips.json_of_frames:
+        first = os.path.relpath(found[0], root)
+        yield (
+            f"{number(len(found), 'JSON file')} named after frames not read (first: {first}): if they hold labels "
+            "(LabelMe, Supervisely), convert them to COCO or to PNG masks."
+        )
+    read = {os.path.normpath(root / place) for place in file.mask_places}
+    others = {place: clip for place, clip in clips.json_among_frames.items() if os.path.normpath(place) not in read}
+    for place, clip in list(others.items())[:1]:
+        first = os.path.relpath(place, root)
+        yield (
+            f"{number(len(others), 'JSON file')} among the frames not read (first: {first}): what is COCO can be named "
+            f"in dataset.yaml, as `masks: {{{clip.id}: {first}}}`; convert other labels to COCO or to PNG masks."
+        )
 
 
 def _name(root: Path) -> str:
@@ -99,8 +140,7 @@ def refuse_among_data(out: Path, *, pictures: bool = False) -> None:
             file = DatasetFile.read(path)
         except UserError:
             continue  # told to whoever reads that dataset
-        said = [file.masks] if isinstance(file.masks, str) else [*(file.masks or {}).values()]
-        taken = {"videos": [file.videos], "masks": said or [*MASK_FOLDERS]}
+        taken = {"videos": [file.videos], "masks": file.mask_places or [*MASK_FOLDERS]}
         for what, names in taken.items():
             for folder in (Path(os.path.realpath(root / name)) for name in names):
                 if place.is_relative_to(folder) and (pictures or folder != root):
@@ -137,8 +177,7 @@ class Masks:
 
 def mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
     """Where the file says that masks are."""
-    masks = file.masks
-    places = [root / masks] if isinstance(masks, str) else [root / place for place in (masks or {}).values()]
+    places = [root / place for place in file.mask_places]
     for place in places:
         if not place.exists():
             raise UserError(f"{path}: masks names {place}, which does not exist.")
@@ -154,7 +193,18 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
             if (clip := clips.find(video, f"{path}: masks")) is not None
             for masks in open_masks(root / place, clips, clip)
         ]
+    if file.mask_pattern:
+        return _masks_beside(file.mask_pattern, path, clips)
     return list(open_masks(root / file.masks, clips, None)) if file.masks else []
+
+
+def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
+    """The masks that lie among the frames of each video and fit the pattern."""
+    found = [Masks(ImageMasks(clip.folder, clip.beside[pattern]), clip) for clip in clips.all if pattern in clip.beside]
+    if not found:
+        beside = f" (there are {listed(list(clips.beside), _SOME)})" if clips.beside else ""
+        raise UserError(f"{path}: masks is {pattern!r}, but no image beside a frame is called like that{beside}.")
+    return found
 
 
 def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
@@ -174,7 +224,17 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         for export in exports:
             yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
     if images:
-        yield Masks(ImageMasks(place, images), only)
+        yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
+
+
+def _without_suffix(images: dict[str, str], clips: Clips, only: Clip | None) -> dict[str, str]:
+    """Masks by the names of their frames, where all of them have the same suffix behind it: frame_80_mask, 81_mask."""
+    suffixes = [end for end in mask_suffixes(next(iter(images))) if all(name.endswith(end) for name in images)]
+    for suffix in ("", *suffixes) if suffixes else ():
+        shorter = {name.removesuffix(suffix): file for name, file in images.items()}
+        if any(places for _, places in clips.frames(list(shorter), only)):
+            return shorter
+    return images
 
 
 def _named_after(export: Path, clips: Clips) -> Clip | None:
@@ -235,6 +295,17 @@ def _take_late(clips: Clips, unmatched: list[str]) -> Iterator[LateMasks]:
                 yield LateMasks(names, late[-1], clip.id, clip.length)
             else:
                 unmatched += [f"{name} ({mends.length(clip.id, clip.length)})" for name in names]
+
+
+def _strange_folders(found: Masks, clips: Clips) -> Iterator[str]:
+    """The folder of each mask that has a frame although the folder is not its video's; images/ is no strange one."""
+    folders = {name.rpartition("/")[0] for name in found.export.frames} - {""}
+    if found.only is None and folders and not any(map(clips.named, folders)):
+        for name, places in clips.frames(found.export.frames, None):
+            folder = name.rpartition("/")[0]
+            alone = folder and len(places) == 1 and "__frame_" not in name
+            if alone and folder.rpartition("/")[2] not in (*VIDEO_FOLDERS, *MASK_FOLDERS, *places[0][0].parts):
+                yield folder
 
 
 def _fitting(places: list[tuple[Clip, int]]) -> str:
