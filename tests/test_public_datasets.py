@@ -1,0 +1,162 @@
+"""The lines of docs/public-datasets.md bring generated files of those layouts in as they should be."""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from suture.data.check import check
+from suture.data.dataset import said_splits
+from suture.data.draft import draft_dataset_file, write_draft
+from suture.data.sources import load_dataset
+
+NUMBERS = itertools.count()
+PAGE = Path(__file__).parents[1] / "docs/public-datasets.md"
+
+
+def lines_of(title: str) -> tuple[str, str]:
+    """The language and the text of the code that stands under a heading."""
+    section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = next(part for part in section if part.startswith(title))
+    language, code = re.findall(r"^```(sh|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    return language, code
+
+
+def scene(size: tuple[int, int] = (48, 64)) -> np.ndarray:
+    """A frame like no other, and no flat picture, as masks are."""
+    return np.random.default_rng(next(NUMBERS)).integers(40, 216, (*size, 3), dtype=np.uint8)
+
+
+def mask(value: int, size: tuple[int, int] = (48, 64), around: int = 0) -> np.ndarray:
+    image = np.full(size, around, np.uint8)
+    image[10:30, 20:40] = value
+    return image
+
+
+def write(path: Path, image: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(path), image)
+
+
+def write_video(path: Path, frames: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 60, (64, 48))
+    for _ in range(frames):
+        writer.write(scene())
+    writer.release()
+
+
+def cholecseg8k(root: Path) -> None:
+    for clip in ("video01_00080", "video01_00160", "video09_00100", "video12_15750"):
+        for number in range(3):
+            frame = root / clip.split("_")[0] / clip / f"frame_{number + 80}_endo"
+            write(frame.with_suffix(".png"), scene())
+            write(frame.with_name(f"{frame.name}_watershed_mask.png"), mask(31, around=11))
+            write(frame.with_name(f"{frame.name}_mask.png"), np.dstack([mask(3, around=7), mask(4), mask(5)]))
+
+
+def endoscapes(root: Path) -> None:
+    categories = [{"id": 1, "name": "gallbladder"}, {"id": 2, "name": "tool"}]
+    for split, videos in {"train": (1, 2), "val": (60,), "test": (70, 71)}.items():
+        names = [f"{video}_{moment}.jpg" for video in videos for moment in (25, 50, 75)]
+        for name in names:
+            write(root / split / name, scene())
+        images = [{"id": i, "file_name": name, "height": 48, "width": 64} for i, name in enumerate(names[::3])]
+        shapes = [
+            {
+                "id": 2 * i + k,
+                "image_id": i,
+                "category_id": k + 1,
+                "segmentation": [[5 + 20 * k, 5, 20 + 20 * k, 5, 9, 30]],
+            }
+            for i in range(len(images))
+            for k in range(2)
+        ]
+        said = {"images": images, "annotations": shapes, "categories": categories}
+        (root / f"{split}_seg").mkdir()
+        (root / f"{split}_seg" / "annotation_coco.json").write_text(json.dumps(said))
+
+
+def sar_rarp50(root: Path) -> None:
+    for video in ("train1/video_01", "train1/video_02", "train2/video_21", "test/video_41"):
+        write_video(root / video / "video_left.avi", 130)
+        for second in range(3):
+            write(root / video / f"segmentation/{60 * second:09d}.png", mask(1))
+
+
+def kvasir_instrument(root: Path) -> None:
+    for split, names in {"train": "abcd", "test": "ef"}.items():
+        (root / f"{split}.txt").write_text("".join(f"{name}0\n" for name in names))
+        for number, name in enumerate(names):
+            size = (48 + 2 * number, 64)
+            write(root / f"images/{name}0.jpg", scene(size))
+            write(root / f"masks/{name}0.png", mask(255, size))
+
+
+def robust_mis(root: Path) -> None:
+    for clip in ("Proctocolectomy/1/100", "Proctocolectomy/1/200", "Rectal resection/2/300", "Rectal resection/3/400"):
+        folder = root / "Training" / clip
+        write_video(folder / "10s_video.avi", 25)
+        write(folder / "raw.png", scene())
+        write(folder / "instrument_instances.png", mask(1))
+
+
+@pytest.mark.parametrize(
+    ("title", "make", "cases", "labelled"),
+    [
+        ("CholecSeg8k", cholecseg8k, {"video01": 2, "video09_video09_00100": 1, "video12_video12_15750": 1}, 12),
+        ("Endoscapes", endoscapes, {"train_1": 1, "train_2": 1, "val_60": 1, "test_70": 1, "test_71": 1}, 5),
+        (
+            "SAR-RARP50",
+            sar_rarp50,
+            {"train1_video_01": 1, "train1_video_02": 1, "train2_video_21": 1, "test_video_41": 1},
+            12,
+        ),
+        (
+            "Kvasir-Instrument",
+            kvasir_instrument,
+            {f"train_{name}0": 1 for name in "abcd"} | {"test_e0": 1, "test_f0": 1},
+            6,
+        ),
+        (
+            "ROBUST-MIS",
+            robust_mis,
+            {"Proctocolectomy_1": 2, "Rectal-resection_2_300": 1, "Rectal-resection_3_400": 1},
+            4,
+        ),
+    ],
+)
+def test_a_download_becomes_a_dataset(
+    title: str, make: Callable[[Path], None], cases: dict[str, int], labelled: int, tmp_path: Path
+) -> None:
+    make(tmp_path)
+    language, code = lines_of(title)
+    command = ["bash", "-ec", code] if language == "sh" else [sys.executable, "-c", code]
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PATH": path})
+    assert "rror" not in done.stderr, done.stderr
+    file = tmp_path / "dataset.yaml"
+    text = file.read_text() if file.exists() else draft_dataset_file(tmp_path)
+    file.write_text(text.replace("# unpainted: background", "unpainted: background"))
+    dataset = load_dataset(tmp_path)
+    assert {case: len(videos) for case, videos in dataset.cases.items()} == cases
+    assert sum(len(video.masks) for video in dataset) == labelled
+    said = said_splits({case: case for case in dataset.cases})
+    assert all(videos[0].split == said.get(case, videos[0].split) for case, videos in dataset.cases.items())
+    fatal = [problem for problem in check(dataset).problems if problem.severity == "fatal"]
+    assert not fatal
+
+
+def test_masks_lie_on_the_frames_whose_numbers_they_have(tmp_path: Path) -> None:
+    sar_rarp50(tmp_path)
+    subprocess.run(["bash", "-ec", lines_of("SAR-RARP50")[1].replace("suture check", "true")], cwd=tmp_path, check=True)
+    write_draft(tmp_path)
+    assert all(sorted(video.masks) == [0, 60, 120] for video in load_dataset(tmp_path))
