@@ -37,6 +37,6 @@ def test_types_are_looked_at_beside_the_tests_and_both_count(types: int, tests: 
     assert (done.returncode == 0) == (types == 0 and tests == 0), done.stdout + done.stderr
     if types:
         assert "\none wrong type\nin all\n" in done.stdout
-        assert "..\n4 passed\n" in done.stdout
+        assert "4 passed\n" in done.stdout  # wherever mypy's lines came
     else:
         assert done.stdout == "....\n4 passed\n"

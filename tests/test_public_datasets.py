@@ -26,7 +26,7 @@ def lines_of(title: str) -> tuple[str, str]:
     """The language and the text of the code that stands under a heading."""
     section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     text = next(part for part in section if part.startswith(title))
-    language, code = re.findall(r"^```(sh|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    language, code = re.findall(r"^```(bash|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
     return language, code
 
 
@@ -94,7 +94,7 @@ def sar_rarp50(root: Path) -> None:
 
 def kvasir_instrument(root: Path) -> None:
     for split, names in {"train": "abcd", "test": "ef"}.items():
-        (root / f"{split}.txt").write_text("".join(f"{name}0\n" for name in names))
+        (root / f"{split}.txt").write_text("\n".join(f"{name}0" for name in names))
         for number, name in enumerate(names):
             size = (48 + 2 * number, 64)
             write(root / f"images/{name}0.jpg", scene(size))
@@ -117,7 +117,7 @@ def robust_mis(root: Path) -> None:
         (
             "SAR-RARP50",
             sar_rarp50,
-            {"train1_video_01": 1, "train1_video_02": 1, "train2_video_21": 1, "test_video_41": 1},
+            {"train_video_01": 1, "train_video_02": 1, "train_video_21": 1, "test_video_41": 1},
             12,
         ),
         (
@@ -139,7 +139,7 @@ def test_a_download_becomes_a_dataset(
 ) -> None:
     make(tmp_path)
     language, code = lines_of(title)
-    command = ["bash", "-ec", code] if language == "sh" else [sys.executable, "-c", code]
+    command = ["bash", "-ec", code] if language == "bash" else [sys.executable, "-c", code]
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PATH": path})
     assert "rror" not in done.stderr, done.stderr

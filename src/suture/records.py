@@ -150,6 +150,7 @@ class StageRecord(BaseModel):
     """Null where it is not known."""
     steps: StrictInt = 0
     batch: StrictInt = 0
+    lr: Number | None = None
     unlabelled_batch: StrictInt = 0
     supervised_steps: StrictInt = 0
     frames: StrictInt = 0

@@ -18,7 +18,14 @@ from PIL import Image
 from rich.console import Console
 
 from suture.data import mends
-from suture.data.check import IGNORED, CheckReport, check, refuse_unlabelled, refuse_wrong_masks
+from suture.data.check import (
+    IGNORED,
+    CheckReport,
+    check,
+    refuse_nothing_to_learn,
+    refuse_unlabelled,
+    refuse_wrong_masks,
+)
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.facts import between_share, in_parallel, is_combed, painted_levels
@@ -142,7 +149,7 @@ def test_a_name_that_says_another_split(misnamed: Path) -> None:
     problem = only(misnamed, "misnamed-split")
     assert (problem.severity, problem.count) == ("warning", 2)
     assert problem.places == ("test_1 in train", "train in test")
-    assert problem.what == "2 cases in another split than the name or folder says"
+    assert problem.what == "2 videos in another split than the name or folder says"
     describe(misnamed, split={"train": ["train"], "val": ["val"], "test": ["test_1"]})
     assert run(misnamed).problems == []
 
@@ -150,19 +157,12 @@ def test_a_name_that_says_another_split(misnamed: Path) -> None:
 def test_the_name_of_a_case_counts_before_those_of_its_videos(misnamed: Path) -> None:
     cases = {"train_of_fold_2": ["test_1"], "ann": ["train"]}
     describe(misnamed, cases=cases, split={"train": ["train_of_fold_2", "val"], "test": ["ann"]})
-    assert only(misnamed, "misnamed-split").places == ("ann in test",)
+    assert only(misnamed, "misnamed-split").places == ("train in test",)
 
 
-def test_a_case_says_what_one_of_its_videos_says(misnamed: Path) -> None:
-    (misnamed / "videos/val").rename(misnamed / "videos/extra")
-    (misnamed / "masks/val").rename(misnamed / "masks/extra")
-    describe(misnamed, cases={"ann": ["test_1", "extra"]}, split={"train": ["ann"], "test": ["train"]})
-    assert only(misnamed, "misnamed-split").places == ("ann in train", "train in test")
-
-
-def test_a_case_whose_videos_say_two_splits_says_none(misnamed: Path) -> None:
+def test_one_of_the_videos_of_a_case_may_say_it(misnamed: Path) -> None:
     describe(misnamed, cases={"ann": ["test_1", "train"]}, split={"train": ["ann"], "test": ["val"]})
-    assert run(misnamed).problems == []
+    assert only(misnamed, "misnamed-split").places == ("test_1 in train",)
 
 
 def test_unknown_ids(root: Path) -> None:
@@ -336,9 +336,12 @@ def test_masks_numbered_past_the_end_of_a_video(root: Path) -> None:
     encode(root / "videos/eva.mp4", [picture("eva", index) for index in range(10)])
     for index in (0, 6, 12, 18):
         write(root / f"masks/eva/{index:09}.png", ids(0))
+    assert find(run(root), "mask-past-end").severity == "warning"  # it is in no split: nobody reads it
+    load_dataset(root).refuse_doubtful_masks()
+    describe(root, split={"train": ["ann", "eva"], "val": ["bob"], "test": ["cid"]})
     problem = only(root, "mask-past-end")
-    assert (problem.severity, problem.count) == ("fatal", 2)
-    assert problem.what == "2 masks past the end of their video, whose other masks may be on wrong frames too"
+    assert (problem.severity, problem.count) == ("fatal", 1)
+    assert problem.what == "1 video with masks past the end, whose other masks may be on wrong frames too"
     assert problem.first == "masks up to frame 18, but eva has 10 frames, 0–9 (another frame rate?)"
     for index in (0, 6, 12):
         (root / f"masks/eva/{index:09}.png").unlink()
@@ -523,6 +526,8 @@ def test_frames_that_change_size_within_a_video(root: Path) -> None:
     problem = only(root, "size-change")
     assert (problem.severity, problem.count, problem.mend) == ("fatal", 1, mends.ONE_SIZE)
     assert problem.first == "videos/bob/006.png (80×48, not 64×48)"
+    describe(root, split={"train": ["ann"], "test": ["cid"]})
+    assert find(run(root), "size-change").severity == "warning"
 
 
 def test_a_first_frame_of_another_size_may_be_excluded(root: Path) -> None:
@@ -700,3 +705,12 @@ def test_of_masks_that_are_only_scored_a_bounded_number_is_looked_at(monkeypatch
     refuse_wrong_masks(dataset, [("v", 3), ("v", 5)])
     refuse_wrong_masks(dataset, [])
     assert read == [3, 5]
+
+
+def test_a_choice_of_frames_that_show_one_class_is_no_fault_of_the_masks(root: Path) -> None:
+    dataset = load_dataset(root)
+    with pytest.raises(UserError, match=r"no class but tissue.*choose more of .*data\.labelling leaves 4 out"):
+        refuse_nothing_to_learn(dataset, ["tissue"], 2)
+    with pytest.raises(UserError, match=r"no class but tissue.*name the others in the class table"):
+        refuse_nothing_to_learn(dataset, ["tissue"], 6)
+    refuse_nothing_to_learn(dataset, ["tissue", "tool"], 2)

@@ -354,6 +354,8 @@ def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
             {"train1_op_1_left": 1, "train1_op_2_left": 1, "train2_op_1": 2, "test_op_1_left": 1},
         ),
         (("ann/train", "ann/test", "bob/train", "bob/test"), {"ann": 2, "bob": 2}),
+        (("train1/left", "train1/right", "test1/left", "test1/right"), {"train1": 2, "test1": 2}),
+        (("center1_001", "center1_002", "center2_001"), {"center1_001": 1, "center1_002": 1, "center2_001": 1}),
         (("video01_00080", "video01_00160", "video17_01563"), {"video01": 2, "video17_01563": 1}),
         (("op1 clip-0001", "op1 clip-0300", "op2"), {"op1 clip": 2, "op2": 1}),
         (("video01", "video01_00160", "video17_01563"), {"video01": 2, "video17_01563": 1}),

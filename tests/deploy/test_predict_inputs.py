@@ -57,6 +57,10 @@ def test_images_by_name_are_one_clip(tree: Path) -> None:
 def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:
     write_images(tree / "masks")
     assert "masks" not in names(find_clips([tree]))
+    before = [len(clip.images) for clip in find_clips([tree])]
+    for image in [*tree.rglob("*.png"), *tree.rglob("*.jpg")]:
+        (image.parent / f"{image.stem}_mask.png").write_bytes(b"")  # beside its frame
+    assert [len(clip.images) for clip in find_clips([tree])] == before
     assert "frames" not in names(find_clips([tree], leave_out=tree / "frames"))
     assert names(find_clips([tree / "masks"])) == ["masks"]
     (tree / "c/prediction.json").write_text("{}")  # an earlier output folder among the videos

@@ -47,7 +47,7 @@ def test_overfits_a_few_frames_or_all_of_them(every: int, tiny_job: Callable[...
         ("deeplabv3", "resnet18", {}, 3e-4),
         ("segformer", "mit_b0", {}, 1e-4),
         ("segformer", "mit_b0", {"lr": 5e-5}, 5e-5),
-        ("segformer", "mit_b0", {"layer_norm_lr": None}, 3e-4),
+        ("segformer", "mit_b0", {"lr": 3e-4}, 3e-4),
         ("segformer", "mit_b0", {"kind": "sgd", "lr": 0.01}, 0.01),
     ],
 )

@@ -245,7 +245,7 @@ def test_a_run_of_an_earlier_format_goes_on_as_it_began(method: str, tmp_path: P
     said["format"] = 1
     write_text(tmp_path / "config.yaml", yaml.safe_dump(said))
     for config in (Run(tmp_path).config, load_config(tmp_path / "config.yaml")):
-        assert config.format == 2
+        assert config.format == 3
         assert [config.method["train"][view]["tilt"] for view in views] == [0, 0]
     asked = load_config(tmp_path / "config.yaml", overrides=["method.train.strong.tilt=15"])
     assert [asked.method["train"][view]["tilt"] for view in views] == [0, 15]
@@ -253,6 +253,24 @@ def test_a_run_of_an_earlier_format_goes_on_as_it_began(method: str, tmp_path: P
     config = parse_config(said, "here")
     assert [config.method["train"][view]["tilt"] for view in views] == [20, 20]
     assert "doubt" not in config.method["train"]
+
+
+@pytest.mark.parametrize("method", ["strong", "stitch"])
+@pytest.mark.parametrize(
+    ("encoder", "lr", "expected"), [("resnet50", 3e-4, None), ("resnet50", 1e-4, 1e-4), ("mit_b0", 3e-4, 3e-4)]
+)
+def test_a_run_keeps_the_rate_that_was_a_default(method: str, encoder: str, lr: float, expected: float | None) -> None:
+    """Null, which is the default since, means 3e-4 for ResNets and less for transformers."""
+    asked = {"data": {"root": "data"}, "method": method, "model": {"encoder": encoder}}
+    said = parse_config(asked, "here").model_dump(mode="json")
+    assert said["method"]["train"]["optimizer"]["lr"] is None
+    said["method"]["train"]["optimizer"]["lr"] = lr
+    assert parse_config(said | {"format": 2}, "here").method["train"]["optimizer"]["lr"] == expected
+    assert parse_config(said, "here").method["train"]["optimizer"]["lr"] == lr  # what is said now is meant
+
+
+def test_a_rate_by_the_encoder_is_known_for_adamw_alone() -> None:
+    assert "lr is needed with sgd" in refused(method={"name": "stitch", "train": {"optimizer": {"kind": "sgd"}}})
 
 
 @pytest.mark.parametrize("method", [{}, {"method": None}, {"method": {"train": {"batch": 4}}}, {"method": "stitch"}])
@@ -272,8 +290,8 @@ def test_no_dataset_at_all_is_refused() -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("format: 3\ndata: {root: d}\n")
-    with pytest.raises(UserError, match=r"c\.yaml has format 3, but this version of Suture reads up to 2"):
+    file.write_text("format: 4\ndata: {root: d}\n")
+    with pytest.raises(UserError, match=r"c\.yaml has format 4, but this version of Suture reads up to 3"):
         load_config(file)
 
 

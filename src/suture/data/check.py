@@ -210,10 +210,12 @@ def refuse_unlabelled(dataset: Dataset) -> None:
             raise _refusal(dataset, problem)
 
 
-def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str]) -> None:
-    """Where the labels show no class, or a single one, a training would end with perfect scores of nothing."""
+def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str], labelled: int) -> None:
+    """Where so many labels show no class, or a single one, a training would end with perfect scores of nothing."""
     if problem := nothing_to_learn(shown):
-        raise _refusal(dataset, problem)
+        others = all_masks(dataset).count - labelled
+        choose = f"choose more of the frames that have masks (data.labelling leaves {others} out)"
+        raise _refusal(dataset, replace(problem, mend=choose) if others > 0 else problem)
 
 
 def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:

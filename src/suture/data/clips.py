@@ -21,6 +21,10 @@ RECORD = "prediction.json"
 """What a folder of a prediction's results holds when it is done."""
 JOURNAL = ".journal.jsonl"
 """What it holds from its first file on until then."""
+VIDEO_FOLDERS = ("videos", "frames", "images", "img")
+MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
+COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
+"""They hold what their name says, of whatever video."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
 
 
@@ -182,8 +186,9 @@ class Clips:
                 yield name, self._frames(name, [*holding.get(last, ()), *self._files], None)
                 continue
             found = self._frames(name, named[folder], None)
-            # What a number means, only the folder can say, if there are several.
-            if not found and foreign and not (len(named) > 1 and _NUMBERED.fullmatch(last)):
+            # Of whom a bare number is, only the folder can say, unless it is called like any.
+            common = folder.rpartition("/")[2] in COMMON_FOLDERS and len(named) == 1
+            if not found and foreign and (common or not _NUMBERED.fullmatch(last)):
                 alone = self._frames(name, [*holding.get(last, ()), *self._files], None)
                 found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
             yield name, found

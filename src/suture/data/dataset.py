@@ -47,6 +47,11 @@ def said_splits(names: Mapping[str, str]) -> dict[str, Split]:
     return said if len(set(said.values())) > 1 else {}
 
 
+def is_split_word(name: str) -> bool:
+    """Whether a name says a split and nothing else: train, Validation; not train1."""
+    return _SPLIT_WORD.fullmatch(name) is not None
+
+
 class WrongMask(UserError):
     """A mask that cannot be used, and whose it is; it comes back whole from other processes."""
 
@@ -314,7 +319,7 @@ class Dataset:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
         for mask in self.doubtful_masks:
             raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
-        for late in self.late_masks:
+        for late in (found for found in self.late_masks if self[found.video].split is not None):
             raise UserError(f"{self.root}: {late.in_words()}: {mends.NUMBERS}.")
         for boxes in self.boxes:
             if not boxes.shapes:

@@ -14,15 +14,14 @@ import yaml
 
 from suture.data.check import Summary
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
-from suture.data.clips import Clip, Clips
-from suture.data.dataset import FORMAT, SPLITS, Split, Video, said_splits
+from suture.data.clips import MASK_FOLDERS, Clip, Clips
+from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
 from suture.data.exports import is_export, open_export
 from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
 from suture.data.sources import sources
 from suture.data.sources.folder import (
-    MASK_FOLDERS,
     ImageMasks,
     Masks,
     case_of_videos,
@@ -47,8 +46,8 @@ _VALIDATED = 5
 _PART = re.compile(r"(.+?)[ _.-]*(?:part|pt|teil|chunk|segment|disc|cd)[ _.-]*([0-9]+)", re.IGNORECASE)
 _COUNTED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]{1,2})|(?<=[0-9])[ _.-]?([a-h]))")
 """A number in the name and a count behind it: case07_2, case07b. In video_2 the only number tells videos apart."""
-_STAMPED = re.compile(r"(.*[0-9].*?)[ _.-]+[0-9]{3,}")
-"""A number in the name and that of a frame behind it: video01_00080."""
+_STAMPED = re.compile(r"(.*[0-9].*?)[ _.-]+([0-9]{3,})")
+"""A number in the name and that of a frame behind it: video01_00080. Where they count 001, 002, they are none."""
 
 _HEAD = (
     "# Drafted by `suture check --write`. Whatever is marked as a guess or asked as a question is yours to decide:",
@@ -192,15 +191,23 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
     paths = _without_shared({clip.id: clip.parts for clip in clips})
-    # seq_1 of a folder train and seq_1 of a folder test are two operations.
-    folders = {video: paths[video][0] for video in _said_splits(clips) if len(paths[video]) > 1}
+    # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.
+    folders = {
+        video: paths[video][0]
+        for video in _said_splits(clips)
+        if len(paths[video]) > 2 or (len(paths[video]) == 2 and is_split_word(paths[video][0]))
+    }
     paths = _without_shared({video: path[1:] if video in folders else path for video, path in paths.items()})
     names = {path[0] for path in paths.values() if len(path) == 1}
     counted: dict[str, set[int]] = defaultdict(set)
     for name in names:
         if match := _COUNTED.fullmatch(name):
             counted[match[1]].add(int(match[2]) if match[2] else ord(match[3]) - ord("a"))
-    stems = {name: match[1] for name in names if (match := _STAMPED.fullmatch(name))}
+    stamped = {name: match for name in names if (match := _STAMPED.fullmatch(name))}
+    moments: dict[str, set[int]] = defaultdict(set)
+    for match in stamped.values():
+        moments[match[1]].add(int(match[2]))
+    stems = {name: match[1] for name, match in stamped.items() if not _is_chopped(moments[match[1]], False)}
     if len({stems.get(path[0], path[0]) for path in paths.values()}) == 1:
         stems = {}
     cases: dict[str, list[str]] = defaultdict(list)

@@ -141,16 +141,14 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
 
 
 def misnamed_splits(evidence: Evidence) -> Iterator[Problem]:
-    """A case that says test in train, or one that says train in test; its own name counts before those of videos."""
-    word_of = said_splits({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
-    places = []
-    for case, videos in evidence.dataset.cases.items():
-        said = {word_of[video.id] for video in videos if video.id in word_of}
-        if (said, {video.split for video in videos}) in (({"test"}, {"train"}), ({"train"}, {"test"})):
-            places.append(f"{case} in {videos[0].split}")
-    what = f"{number(len(places), 'case')} in another split than the name or folder says"
+    """A video that says test in train, or one that says train in test; its case's name counts before its own."""
+    said = said_splits({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
+    turned = {("test", "train"), ("train", "test")}
+    places = [f"{v.id} in {v.split}" for v in evidence.dataset if (said.get(v.id), v.split) in turned]
+    what = f"{number(len(places), 'video')} in another split than the name or folder says"
     mend = (
-        "move it under `split` in dataset.yaml, or leave it if it is meant; scores are then not of the official split"
+        "move the case under `split` in dataset.yaml, or leave it if it is meant; scores are then not of the official "
+        "split"
     )
     yield from evidence.problem("misnamed-split", "warning", what, places, mend)
 
@@ -233,10 +231,9 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.problem("mask-without-frame", "warning", what, names, mends.NAME)
     else:
         yield from evidence.problem("no-mask-fits", "fatal", f"{what}, and none with one", names, mends.NAME)
-    late = [name for found in dataset.late_masks for name in found.names]
-    what = f"{number(len(late), 'mask')} past the end of their video, whose other masks may be on wrong frames too"
-    places = [found.in_words() for found in dataset.late_masks]
-    yield from evidence.problem("mask-past-end", "fatal", what, places, mends.NUMBERS, count=len(late))
+    late = {found.video: found.in_words() for found in dataset.late_masks}
+    what = "{} with masks past the end, whose other masks may be on wrong frames too"
+    yield from _of_videos(evidence, "mask-past-end", what, late, mends.NUMBERS)
     places = [mask.in_words(evidence.relative) for mask in dataset.doubtful_masks]
     what = f"{number(len(places), 'mask')} left out: the name fits several frames, or one that has a mask already"
     yield from evidence.problem("doubtful-mask", "fatal", what, places, mends.DOUBTFUL)
@@ -299,29 +296,36 @@ def sizes(evidence: Evidence) -> Iterator[Problem]:
 
 def changing_sizes(evidence: Evidence) -> Iterator[Problem]:
     """Frames that change size within a video: one view is used for all of them."""
-    places = []
-    for frames in evidence.facts.values():
+    places: dict[str, str] = {}
+    for video, frames in evidence.facts.items():
         sized = [(frame, "×".join(map(str, frame.size))) for frame in frames if frame.size]
-        differing = [
-            f"{evidence.place(frame)} ({size}, not {sized[0][1]})" for frame, size in sized if size != sized[0][1]
-        ]
-        places += differing[:1]
-    what = f"{number(len(places), 'video')} whose frames change size"
-    yield from evidence.problem("size-change", "fatal", what, places, mends.ONE_SIZE)
+        for frame, size in sized:
+            if size != sized[0][1]:
+                places.setdefault(video, f"{evidence.place(frame)} ({size}, not {sized[0][1]})")
+    what = "{} whose frames change size"
+    yield from _of_videos(evidence, "size-change", what, places, mends.ONE_SIZE)
 
 
 def views(evidence: Evidence) -> Iterator[Problem]:
     """Views that were stated for other frames: they show nothing of these."""
-    wrong = []
+    wrong: dict[str, str] = {}
     for video in evidence.dataset:
         size = next((frame.size for frame in evidence.facts[video.id] if frame.size), None)
         if size and isinstance(video.view_setting, View):
             try:
                 video.view_setting.within(*size, video.id)
             except UserError as error:
-                wrong.append(str(error).removesuffix("."))
-    what = f"{number(len(wrong), 'video')} with a `view` that shows nothing of the frames"
-    yield from evidence.problem("view", "fatal", what, wrong, "state `view` in pixels of these frames, or as auto")
+                wrong[video.id] = str(error).removesuffix(".")
+    what = "{} with a `view` that shows nothing of the frames"
+    yield from _of_videos(evidence, "view", what, wrong, "state `view` in pixels of these frames, or as auto")
+
+
+def _of_videos(evidence: Evidence, code: str, what: str, places: Mapping[str, str], mend: str) -> Iterator[Problem]:
+    """What a training would refuse; of videos in no split, which it never reads, a warning."""
+    kinds: tuple[tuple[Severity, bool], ...] = (("fatal", True), ("warning", False))
+    for severity, used in kinds:
+        found = [place for video, place in places.items() if (evidence.dataset[video].split is not None) == used]
+        yield from evidence.problem(code, severity, what.format(number(len(found), "video")), found, mend)
 
 
 def mask_values(evidence: Evidence) -> Iterator[Problem]:

@@ -9,7 +9,15 @@ from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SCORES, SETS
 from suture.models.weights import DESCRIPTION
-from suture.records import ConfigRecord, DataRecord, EnvironmentRecord, MetricsRecord, ModelRecord, read_record
+from suture.records import (
+    ConfigRecord,
+    DataRecord,
+    EnvironmentRecord,
+    MetricsRecord,
+    ModelRecord,
+    StageRecord,
+    read_record,
+)
 from suture.words import number
 
 WEAK = 0.5
@@ -37,6 +45,8 @@ class Papers:
     """Empty where the run was not evaluated."""
     environment: dict[str, Any]
     """Of the latest start."""
+    rates: dict[str, float]
+    """The learning rates that stages had, as far as they say so."""
 
     @staticmethod
     def read(folder: Path) -> "Papers":
@@ -57,6 +67,11 @@ class Papers:
             read_record(folder / "data.json", DataRecord),
             read_record(metrics, MetricsRecord) if metrics.exists() else {},
             read_record(folder / "environment.json", EnvironmentRecord)["starts"][-1],
+            {
+                path.parent.name.partition("-")[2]: done["lr"]
+                for path in sorted(folder.glob("stages/*/done.json"))
+                if "lr" in (done := read_record(path, StageRecord))
+            },
         )
 
     @property
@@ -149,10 +164,8 @@ def _training(papers: Papers) -> Iterator[str]:
         if isinstance(stage, Mapping) and "optimizer" in stage:
             length = f"{stage['steps']} steps" if stage["steps"] else f"{stage['epochs']} epochs"
             optimizer = stage["optimizer"]
-            rate, bound = f"{optimizer['lr']:g}", optimizer.get("layer_norm_lr")
-            if bound and bound < optimizer["lr"]:
-                rate += f"; of an encoder with layer norms {bound:g}"
-            rows.append((name, length, stage["batch"], optimizer["kind"], rate))
+            rate = optimizer["lr"] or papers.rates.get(name)
+            rows.append((name, length, stage["batch"], optimizer["kind"], f"{rate:g}" if rate else "–"))
     yield "## Training"
     yield ""
     yield f"Method: {method['name']}, its stages in this order; the run's `config.yaml` has every setting."

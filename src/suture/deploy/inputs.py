@@ -13,14 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from suture.data.clips import is_prediction
+from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import Video
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.planes import Colours, frame_size
-from suture.data.sources.folder import MASK_FOLDERS
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view
-from suture.data.walk import images_of, natural, walk
+from suture.data.walk import images_of, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 
@@ -285,7 +284,9 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
             folders.clear()
             continue
         folders[:] = [name for name in folders if name not in MASK_FOLDERS and (inside / name).resolve() != out]
-        yield from (inside / name for name in files if _suffix(name) in VIDEO_SUFFIXES | IMAGE_SUFFIXES)
+        masks = {mask for of_frame in masks_beside(files).values() for mask in of_frame.values()}
+        kinds = VIDEO_SUFFIXES | IMAGE_SUFFIXES
+        yield from (inside / name for name in files if name not in masks and _suffix(name) in kinds)
 
 
 def _named(clips: list[Clip]) -> list[Clip]:

@@ -37,9 +37,8 @@ class OptimizerSettings(Settings):
     """How weights move. The default is AdamW, which converges in far fewer steps than the paper's SGD."""
 
     kind: Literal["sgd", "adamw", "lars"] = "adamw"
-    lr: float = Field(1e-4, gt=0)
-    layer_norm_lr: float | None = Field(None, gt=0)
-    """The most that AdamW's `lr` is taken for where the encoder has layer norms, as transformers do."""
+    lr: float | None = Field(1e-4, gt=0)
+    """None: what suits the encoder, with AdamW."""
     head_factor: float = Field(5.0, gt=0)
     """The classifier's learning rate over the backbone's."""
     momentum: float = Field(0.9, ge=0, lt=1)
@@ -48,6 +47,16 @@ class OptimizerSettings(Settings):
     warmup_epochs: float = Field(0, ge=0)
     clip: float | None = Field(None, gt=0)
     """Largest norm of the gradient."""
+
+    @model_validator(mode="after")
+    def _known_rate(self) -> "OptimizerSettings":
+        if self.lr is None and self.kind != "adamw":
+            raise ValueError(f"lr is needed with {self.kind}: what suits the encoder is known for adamw alone")
+        return self
+
+    def rate(self, segmenter: Segmenter) -> float:
+        """The learning rate at its highest: far too high for transformers, which have layer norms, is 3e-4."""
+        return self.lr or (1e-4 if segmenter.has_layer_norms else 3e-4)
 
 
 class TrainingSettings(Settings):
@@ -194,6 +203,7 @@ class Stage(L.LightningModule, ABC):
         self.segmenter = job.segmenter
         self.segmenter.requires_grad_(True)
         self.segmenter.train()
+        self.lr = self.settings.optimizer.rate(self.segmenter)
         self.epoch_frames = self.prepare()
         self.total_steps = self.settings.total_steps(self.epoch_frames)
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
@@ -216,14 +226,6 @@ class Stage(L.LightningModule, ABC):
         forget_compiled(self)
 
     @property
-    def lr(self) -> float:
-        """The learning rate at its highest, given what the encoder is."""
-        s = self.settings.optimizer
-        if s.kind != "adamw" or s.layer_norm_lr is None or not self.segmenter.has_layer_norms:
-            return s.lr
-        return min(s.lr, s.layer_norm_lr)
-
-    @property
     def average_momentum(self) -> float:
         """Of the average after a step: it looks back on a part of the steps so far, until `ema` is reached."""
         return min(1 - 1 / (1 + self.settings.look_back * (self.global_step - 1)), self.settings.ema or 0)
@@ -233,11 +235,11 @@ class Stage(L.LightningModule, ABC):
         return self.average.module if self.average is not None else self.segmenter  # type: ignore[return-value]
 
     def facts(self) -> dict[str, Any]:
-        """What `done.json` says of the stage's length, for whoever compares runs.
+        """What `done.json` says of the stage's length and rate, for whoever compares runs.
 
         `supervised_steps` beside it says how many of the steps taught the final model from labels, where not all did.
         """
-        return {"steps": self.total_steps, "batch": self.settings.batch}
+        return {"steps": self.total_steps, "batch": self.settings.batch, "lr": self.lr}
 
     def rng(self, step: int, place: int | str) -> Any:
         """The generator of one place in the global batch of a step."""

@@ -41,7 +41,7 @@ class StrongSettings(TrainingSettings):
     """As many steps as the baseline; a share of 0 switches its part off."""
 
     steps: int | None = Field(2000, ge=1)
-    optimizer: OptimizerSettings = OptimizerSettings(lr=3e-4, layer_norm_lr=1e-4)
+    optimizer: OptimizerSettings = OptimizerSettings(lr=None)
     ema: float = Field(0.996, gt=0, lt=1)
     augment: Augment = Augment(tilt=30)
     strong: Augment = Augment(tilt=30, color=COLORS["strong"])

@@ -24,7 +24,7 @@ from suture.words import reason
 if TYPE_CHECKING:
     from suture.methods.method import Method
 
-FORMAT = 2
+FORMAT = 3
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
@@ -243,20 +243,24 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     """What a config of an earlier format says, in the words of this one, so that a run keeps its settings.
 
     In format 1 no view was tilted, or, towards its end, all of a stage by one setting; `doubt` was a weight of stitch.
+    Until format 2 the rate of 3e-4 was the default for every encoder; null, the default now, means it for ResNets.
     """
-    if said.get("format") != 1:
+    before, method = said.get("format"), said.get("method") or {}
+    if before not in (1, 2) or not isinstance(method, Mapping):  # mistakes are told with all others
         return said
     said = said | {"format": FORMAT}
-    method = said.get("method") or {}
-    train = (method.get("train") or {}) if isinstance(method, Mapping) else None
-    if not isinstance(train, Mapping):  # which is told with all other mistakes
+    name, train = method.get("name", DEFAULT_METHOD), method.get("train") or {}
+    if name not in ("strong", "stitch") or not isinstance(train, Mapping):
         return said
-    name = method.get("name", DEFAULT_METHOD)
-    if name not in ("strong", "stitch"):
-        return said
-    kept = {key: value for key, value in train.items() if key != "tilt" and (key, value) != ("doubt", 0)}
-    views = {view: {"tilt": train.get("tilt", 0)} for view in ("augment", "strong")}
-    return merge({"methods": {name: {"train": views}}}, said | {"method": {**method, "train": kept}})
+    if before == 1:
+        views = {view: {"tilt": train.get("tilt", 0)} for view in ("augment", "strong")}
+        said = merge({"methods": {name: {"train": views}}}, said)
+        train = {key: value for key, value in train.items() if key != "tilt" and (key, value) != ("doubt", 0)}
+    optimizer, model = train.get("optimizer"), said.get("model")
+    residual = isinstance(model, Mapping) and str(model.get("encoder")).startswith("resnet")
+    if residual and isinstance(optimizer, Mapping) and optimizer.get("lr") == 3e-4:
+        train = {**train, "optimizer": {**optimizer, "lr": None}}
+    return said | {"method": {**method, "train": train}}
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

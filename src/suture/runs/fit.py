@@ -109,7 +109,8 @@ def _say_unseen(session: Session, frames: TrainingFrames) -> None:
         seen.update(frames.shows(number))
         if len(seen) == len(names):
             break
-    refuse_nothing_to_learn(session.opened.dataset, [names[position] for position in sorted(seen)])
+    shown = [names[position] for position in sorted(seen)]
+    refuse_nothing_to_learn(session.opened.dataset, shown, len(frames.labelled))
     unseen = [name for position, name in enumerate(names) if position not in seen]
     if not unseen:
         return
@@ -258,7 +259,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
             write_json(folder / "done.json", stage.facts() | outcome)
             checkpoint.unlink(missing_ok=True)
         processes.wait()
-    if (asked := saving.heard()) > LATE:  # in the last step
+        asked = saving.heard()
+    if asked > LATE:  # in the last step
         _say_end(session, title, stage.total_steps)
         raise ended_by(asked)
 

@@ -155,7 +155,15 @@ class Processes:
 @cache
 def _on_cpu() -> Any:
     """The group of all processes, as those that talk by way of their CPUs; made when all of them first do."""
-    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo", timeout=PATIENCE)
+    if dist.get_backend() == "gloo":
+        return None
+    try:
+        return dist.new_group(backend="gloo", timeout=PATIENCE)
+    except RuntimeError as error:
+        raise UserError(
+            f"The processes cannot meet through gloo ({error}): set GLOO_SOCKET_IFNAME to the network interface by "
+            "which the nodes reach each other, such as eth0."
+        ) from error
 
 
 def _take_over_slurm() -> None:

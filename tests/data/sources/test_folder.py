@@ -438,7 +438,7 @@ def test_folders_of_some_videos_make_another_folder_that_of_a_missing_one(tmp_pa
     assert len(dataset.unmatched_masks) == 1
 
 
-@pytest.mark.parametrize(("folders", "found"), [(["op1"], [1]), (["op1", "op2"], [])])
+@pytest.mark.parametrize(("folders", "found"), [(["op1"], []), (["op1", "op2"], []), (["images"], [1])])
 def test_numbers_in_folders_that_name_no_video(tmp_path: Path, folders: list[str], found: list[int]) -> None:
     write_video(tmp_path / "videos" / "film.mp4")
     for number, folder in enumerate(folders, start=1):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw
-from suture.data.clips import Clip, Clips
+from suture.data.clips import COMMON_FOLDERS, MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
@@ -22,8 +22,6 @@ from suture.data.walk import images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
-VIDEO_FOLDERS = ("videos", "frames", "images", "img")
-MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
 """Where videos and masks usually lie, for folders without `dataset.yaml`."""
 _SOME = 3
 """Frames that are named of those that a mask fits."""
@@ -304,7 +302,7 @@ def _strange_folders(found: Masks, clips: Clips) -> Iterator[str]:
         for name, places in clips.frames(found.export.frames, None):
             folder = name.rpartition("/")[0]
             alone = folder and len(places) == 1 and "__frame_" not in name
-            if alone and folder.rpartition("/")[2] not in (*VIDEO_FOLDERS, *MASK_FOLDERS, *places[0][0].parts):
+            if alone and folder.rpartition("/")[2] not in (*COMMON_FOLDERS, *places[0][0].parts):
                 yield folder
 
 
