@@ -267,7 +267,7 @@ def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, fini
         evaluate_run(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 2), ("model.json", '"format": ', 1)])
+@pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 3), ("model.json", '"format": ', 1)])
 def test_newer_formats_are_refused(name: str, key: str, newest: int, finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     file = tmp_path / "run" / name

@@ -214,8 +214,8 @@ def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str], labelled: in
     """Where so many labels show no class, or a single one, a training would end with perfect scores of nothing."""
     if problem := nothing_to_learn(shown):
         others = all_masks(dataset).count - labelled
-        choose = f"choose more of the frames that have masks (data.labelling leaves {others} out)"
-        raise _refusal(dataset, replace(problem, mend=choose) if others > 0 else problem)
+        choose = f"; or choose more of the frames that have masks (data.labelling leaves {others} out)"
+        raise _refusal(dataset, replace(problem, mend=problem.mend + choose) if others > 0 else problem)
 
 
 def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:

@@ -193,6 +193,11 @@ class Clips:
                 found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
             yield name, found
 
+    def is_strange(self, folder: str, clip: Clip) -> bool:
+        """Whether a mask's folder says nothing of the video whose frame it found; images/ is no strange one."""
+        last = folder.rpartition("/")[2]
+        return bool(folder) and not self.named(folder) and last not in COMMON_FOLDERS and last not in clip.parts
+
     def _contradicts(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder speaks of another video."""
         return any(word in self._words and word not in (clip.id, *clip.parts) for word in folder.split("/"))

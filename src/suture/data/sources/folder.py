@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw
-from suture.data.clips import COMMON_FOLDERS, MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
+from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
@@ -54,9 +54,9 @@ def load(root: Path) -> Dataset:
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
     masks = find_masks(root, file, path, clips)
     table = _class_table(file, path, masks)
-    unmatched, doubtful = _match(masks, clips, table, _annotated(file, path, clips, table))
+    unmatched, doubtful, strange = _match(masks, clips, table, _annotated(file, path, clips, table))
     late = list(_take_late(clips, unmatched))
-    if strange := Counter(folder for found in masks for folder in _strange_folders(found, clips)):
+    if strange:
         notes.append(
             f"{number(strange.total(), 'mask')} found by file name alone, since no video is called like the folder "
             f"before it ({listed(list(strange), _SOME)}): look whether they are of these frames."
@@ -260,10 +260,15 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTabl
 
 def _match(
     masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
-) -> tuple[list[str], list[DoubtfulMask]]:
-    """Give each frame its mask; returns the masks that have no frame, and those that may have another one."""
+) -> tuple[list[str], list[DoubtfulMask], Counter[str]]:
+    """Give each frame its mask.
+
+    Returns the masks that have no frame, those that may have another one, and the folders, with how many masks in them
+    found a frame although it is not their video's.
+    """
     unmatched: list[str] = []
     doubtful: list[DoubtfulMask] = []
+    strange: Counter[str] = Counter()
     for found in masks:
         for name, places in clips.frames(found.export.frames, found.only):
             if len(places) != 1:
@@ -279,7 +284,10 @@ def _match(
                 doubtful.append(DoubtfulMask(mask.name, _fitting(places), other.name))
                 continue
             clip.masks[index] = mask
-    return unmatched, doubtful
+            folder = name.rpartition("/")[0]
+            if found.only is None and "__frame_" not in name and clips.is_strange(folder, clip):
+                strange[folder] += 1
+    return unmatched, doubtful, strange
 
 
 def _take_late(clips: Clips, unmatched: list[str]) -> Iterator[LateMasks]:
@@ -293,17 +301,6 @@ def _take_late(clips: Clips, unmatched: list[str]) -> Iterator[LateMasks]:
                 yield LateMasks(names, late[-1], clip.id, clip.length)
             else:
                 unmatched += [f"{name} ({mends.length(clip.id, clip.length)})" for name in names]
-
-
-def _strange_folders(found: Masks, clips: Clips) -> Iterator[str]:
-    """The folder of each mask that has a frame although the folder is not its video's; images/ is no strange one."""
-    folders = {name.rpartition("/")[0] for name in found.export.frames} - {""}
-    if found.only is None and folders and not any(map(clips.named, folders)):
-        for name, places in clips.frames(found.export.frames, None):
-            folder = name.rpartition("/")[0]
-            alone = folder and len(places) == 1 and "__frame_" not in name
-            if alone and folder.rpartition("/")[2] not in (*COMMON_FOLDERS, *places[0][0].parts):
-                yield folder
 
 
 def _fitting(places: list[tuple[Clip, int]]) -> str:
