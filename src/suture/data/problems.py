@@ -298,10 +298,10 @@ def changing_sizes(evidence: Evidence) -> Iterator[Problem]:
     """Frames that change size within a video: one view is used for all of them."""
     places: dict[str, str] = {}
     for video, frames in evidence.facts.items():
-        sized = [(frame, "×".join(map(str, frame.size))) for frame in frames if frame.size]
-        for frame, size in sized:
-            if size != sized[0][1]:
-                places.setdefault(video, f"{evidence.place(frame)} ({size}, not {sized[0][1]})")
+        sized = [frame for frame in frames if frame.size]
+        if other := next((frame for frame in sized if frame.size != sized[0].size), None):
+            size, first = ("×".join(map(str, frame.size or ())) for frame in (other, sized[0]))
+            places[video] = f"{evidence.place(other)} ({size}, not {first})"
     what = "{} whose frames change size"
     yield from _of_videos(evidence, "size-change", what, places, mends.ONE_SIZE)
 
