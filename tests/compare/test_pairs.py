@@ -14,12 +14,25 @@ from suture.compare.results import mean_and_deviation, read_results
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "docs/results/vocalfolds"
-PATIENTS = "docs/results/vocalfolds-patients"
+SECTIONS = {
+    "Stitch on the test sequences": FOLDER,
+    "A new patient": "docs/results/vocalfolds-patients",
+    "With SAM 2's encoder": "docs/results/vocalfolds-sam2",
+    "At 384×384": "docs/results/vocalfolds-384",
+}
+"""Whose runs the tables of docs/results.md are of."""
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
 PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
 WHERE = r"(?: (patient \d) \|)? (every 20th|every 10th|both|all)"
 """The new patient, in the table of patients, and the labelling."""
 ROW = re.compile(rf"^\| (\S+) − (\S+) \|{WHERE} \| (.*) \|$", re.MULTILINE)
+
+
+def sections() -> list[tuple[str, str]]:
+    """Each folder of runs with what the page says of it, bold or not."""
+    text = (ROOT / "docs/results.md").read_text(encoding="utf-8").replace("**", "")
+    said = dict(part.split("\n", 1) for part in text.split("\n## "))
+    return [(folder, said[title]) for title, folder in SECTIONS.items()]
 
 
 SCRIPT = runpy.run_path(str(ROOT / "docs/results/pairs.py"))
@@ -33,11 +46,10 @@ def pairs(method: str, other: str, folder: str = FOLDER) -> str:
 
 
 def test_the_stated_differences_are_those_of_the_runs() -> None:
-    rows = ROW.findall((ROOT / "docs/results.md").read_text(encoding="utf-8"))
-    assert len(rows) > 5
-    assert {patient for _, _, patient, _, _ in rows} == {"", "patient 1", "patient 2"}
-    for method, other, patient, place, stated in rows:
-        printed = pairs(method, other, PATIENTS if patient else FOLDER)
+    rows = [(folder, *row) for folder, text in sections() for row in ROW.findall(text)]
+    assert {folder for folder, *_ in rows} == set(SECTIONS.values())
+    for folder, method, other, patient, place, stated in rows:
+        printed = pairs(method, other, folder)
         head = f"{patient.replace(' ', '-')}: {method} − {other}" if patient else f"{method} − {other}"
         for score, cell in zip(SCORES, stated.split(" | "), strict=True):
             found = re.search(rf"^{head}: {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE)
@@ -50,13 +62,12 @@ SETS = [(which, key) for which in ("test", "completion") for key in ("miou", "mi
 
 
 def test_the_stated_scores_are_those_of_the_runs() -> None:
-    text = (ROOT / "docs/results.md").read_text(encoding="utf-8")
-    rows = SCORED.findall(text.replace("**", ""))
-    assert len(rows) > 10
-    assert {patient for _, patient, _, _, _ in rows} == {"", "patient 1", "patient 2"}
-    for method, patient, place, seeds, stated in rows:
+    rows = [(folder, *row) for folder, text in sections() for row in SCORED.findall(text)]
+    assert {folder for folder, *_ in rows} == set(SECTIONS.values())
+    for folder, method, patient, place, seeds, stated in rows:
+        dataset = patient.replace(" ", "-") or "sequences"
         for (which, key), cell in zip(SETS, stated.split(" | "), strict=True):
-            values = scores(method, PLACES.get(place, place), which, key, patient.replace(" ", "-") or "sequences")
+            values = scores(method, PLACES.get(place, place), which, key, dataset, folder)
             assert cell == mean_and_spread(values), (method, place, which, key)
             assert len(values) in (int(seeds), 0)
 
@@ -87,18 +98,17 @@ def test_so_are_those_of_the_readme() -> None:
 
 
 @cache
-def committed() -> list[dict[str, str]]:
-    rows = []
-    for folder in (FOLDER, PATIENTS):
-        with (ROOT / folder / "runs.csv").open(newline="") as file:
-            rows += list(csv.DictReader(file))
-    return rows
+def committed(folder: str) -> list[dict[str, str]]:
+    with (ROOT / folder / "runs.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def scores(method: str, labelling: str, which: str, key: str, dataset: str = "sequences") -> list[float]:
+def scores(
+    method: str, labelling: str, which: str, key: str, dataset: str = "sequences", folder: str = FOLDER
+) -> list[float]:
     """Of each seed, in per cent: from the committed CSV, which is held against the runs elsewhere."""
     wanted = {"dataset": dataset, "method": method, "labelling": labelling, "set": which}
-    return [100 * float(run[key]) for run in committed() if wanted.items() <= run.items()]
+    return [100 * float(run[key]) for run in committed(folder) if wanted.items() <= run.items()]
 
 
 def mean_and_spread(values: list[float]) -> str:
