@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SWEPT, BESIDE = "#0072b2", "#9aa6b1"
-LABELLINGS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#9aa6b1", "D"))
+LABELLINGS = (("#d55e00", "s"), ("#009e73", "^"), ("#0072b2", "o"))
 """Colour and shape; more labellings than that begin anew."""
+ALL_LABELS = ("#5b6770", "D")
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,9 @@ def _scores(board: Board, sets: Sequence[str]) -> bytes:
 def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> None:
     step = 0.75 / len(board.groups)
     rows = {name: [row for row in board.rows if row.place.method == name] for name in methods}
-    for number, group in enumerate(board.groups):
-        color, shape = LABELLINGS[number % len(LABELLINGS)]
+    styles = cycle(LABELLINGS)
+    for group in board.groups:
+        color, shape = ALL_LABELS if group.labelling == "all" else next(styles)
         axes.plot([], [], shape, color=color, markersize=4, label=f"{group.labelling} ({group.rows[0].labelled})")
         for row in group.rows:
             values = [100 * value for value in row.values(which, OVERALL, board.primary).values()]
