@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from suture.data.classes import Raw
-from suture.data.dataset import Mask
+from suture.data.dataset import Boxes, Mask
 from suture.data.exports.archive import Archive
 from suture.data.exports.coco import CocoExport
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
@@ -32,6 +32,10 @@ class Export(Protocol):
     @property
     def notes(self) -> list[str]:
         """What the user should know of it."""
+
+    @property
+    def boxes(self) -> list[Boxes]:
+        """Its files of which annotations are left out because they have no shape."""
 
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> Mask:
         """The mask of a frame; `label_ids` are the class table's ids of the labels."""
