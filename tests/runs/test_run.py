@@ -180,14 +180,15 @@ def test_labels_that_are_ignored_throughout_are_refused(
 def test_labels_that_show_a_single_class_are_refused(
     dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The scores would be perfect, of nothing."""
-    root = tmp_path / "mine"
+    """The scores would be perfect, of nothing; all frames would have been stored for it."""
+    root, cache = tmp_path / "mine", tmp_path / "cache"
     shutil.copytree(dataset, root)
     for path in (root / "masks").glob("*__frame_*[048].png"):  # of which every fourth is labelled
         cv2.imwrite(str(path), np.full((64, 64), 2, np.uint8))
     with pytest.raises(UserError, match="show no class but fat: there is nothing to tell apart; a train") as caught:
-        train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
+        train_quietly(supervised(f"data.root={root}", f"data.cache={cache}"), tmp_path / "run")
     assert f"; {mends.ONE_CLASS}; or choose more of the frames that have masks" in str(caught.value)
+    assert not list(cache.glob("frames/*"))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
 from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
-from suture.runs.fit import AnyStage, logger_class, make_job, run_stages, starting_segmenter
+from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, run_stages, starting_segmenter
 from suture.runs.folder import Run
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
@@ -85,6 +85,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         )
         session = Session(run, config, opened, processes, _console(console, processes))
         _announce(session, stages)
+        processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
         run_stages(session, job, stages)
         if processes.first:
