@@ -16,7 +16,7 @@ from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError, is_full, what_failed
-from suture.files import refuse_file
+from suture.files import refuse_file, suffix_of
 from suture.runs.presets import presets
 from suture.runs.signals import end, hearing
 from suture.words import number, reason
@@ -324,7 +324,8 @@ def export(
     size = _numbers("--frame", frame, "1920x1080") if frame else None
     rect = _numbers("--view", view, "420,0,1080,1080") if view else None
     output = output or run / "model.onnx"
-    if output.suffix != ".md":
+    card_alone = suffix_of(output) == ".md"
+    if not card_alone:
         from suture.data.view import View
         from suture.deploy.asked import refuse_export
 
@@ -334,7 +335,7 @@ def export(
     with _waiting():
         from suture.deploy.export import export_run, write_card
 
-    if output.suffix == ".md":
+    if card_alone:
         write_card(run, output, force=force)
         _say(out, f"Card: {output}")
         return

@@ -10,6 +10,7 @@ from suture.data.exports.archive import Archive
 from suture.data.exports.coco import CocoExport
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
 from suture.errors import UserError
+from suture.files import suffix_of
 
 EXPORT_SUFFIXES = (".zip", ".json")
 
@@ -48,7 +49,7 @@ def is_export(path: Path) -> bool:
 
 def open_export(path: Path) -> Export:
     """Read an export: CVAT's as zip or folder, COCO's as JSON file or zip."""
-    if path.suffix.lower() == ".json":
+    if suffix_of(path) == ".json":
         return CocoExport.read(path, [(str(path), Archive(path.parent).read(path.name))])
     archive = Archive(path)
     names = archive.names()
