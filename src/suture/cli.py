@@ -16,10 +16,10 @@ from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError, is_full, what_failed
-from suture.files import refuse_file
+from suture.files import refuse_file, suffix_of
 from suture.runs.presets import presets
 from suture.runs.signals import end, hearing
-from suture.words import number, reason
+from suture.words import listed, number, reason
 
 # OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
 # times slower. This has to be said before torch is imported, which the commands do themselves.
@@ -324,7 +324,8 @@ def export(
     size = _numbers("--frame", frame, "1920x1080") if frame else None
     rect = _numbers("--view", view, "420,0,1080,1080") if view else None
     output = output or run / "model.onnx"
-    if output.suffix != ".md":
+    card_alone = suffix_of(output) == ".md"
+    if not card_alone:
         from suture.data.view import View
         from suture.deploy.asked import refuse_export
 
@@ -334,7 +335,7 @@ def export(
     with _waiting():
         from suture.deploy.export import export_run, write_card
 
-    if output.suffix == ".md":
+    if card_alone:
         write_card(run, output, force=force)
         _say(out, f"Card: {output}")
         return
@@ -442,8 +443,15 @@ def compare(
     """Train datasets × labellings × methods × seeds, going on where it was, and write the tables."""
     if list and file.is_dir():
         raise UserError(f"{file} is a folder, but --list tells of a comparison file: give that, with -o {file}.")
-    if only and not list and (tables or file.is_dir()):
+    only_tables = tables or file.is_dir()
+    if only and not list and only_tables:
         raise UserError(f"--only is {', '.join(only)}, but tables are of all methods: leave it out.")
+    if list or only_tables:
+        given = {"--devices": devices is not None, "--jobs": jobs > 1, "--minutes": minutes is not None}
+        if list:
+            given |= {"--tables": tables, "--collect": collect is not None}
+        if unused := [option for option, said in given.items() if said]:
+            _say(err, f"{'--list' if list else 'The writing of tables'} takes no notice of {listed(unused)}.")
     with _waiting():
         from suture.compare import compare as comparisons
         from suture.compare.collect import collect as collect_runs
@@ -453,7 +461,6 @@ def compare(
     if list:
         out.print(comparisons.listing(read_plan(file).only(only or ()), folder))
         return
-    only_tables = tables or file.is_dir()
     outcome = None
     if not only_tables:
         outcome = comparisons.compare(file, output, devices, jobs, minutes, only or (), collect, err)

@@ -39,6 +39,15 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def suffix_of(path: str | Path) -> str:
+    """The suffix by which a file's kind is told, in small letters: some systems write CARD.MD.
+
+    >>> suffix_of("CARD.MD")
+    '.md'
+    """
+    return os.path.splitext(path)[1].lower()
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that killed processes left below a folder, where nobody else writes now."""
     for path in folder.rglob(".*"):

@@ -220,7 +220,7 @@ def test_each_run_is_kept_as_it_finishes(begun: Path, tmp_path: Path, monkeypatc
     both = [f"made__every-4__supervised__seed-{seed}" for seed in (0, 1)]
     assert [path.parent.name for path in finished(tmp_path / "kept")] == both
     assert (tmp_path / "kept" / "plan.json").exists()
-    assert list(json.loads((tmp_path / "kept" / "times.json").read_text())) == both[1:]
+    assert list(json.loads((tmp_path / "kept" / "times.json").read_text())) == both
 
     (tmp_path / "file").write_text("")
     outcome = compare(begun, tmp_path, devices="cpu", only=["dmt"], kept=tmp_path / "file", console=console)
@@ -265,8 +265,9 @@ def test_the_command_with_only(
     whole = (str(begun), "-o", str(tmp_path), "--devices", "cpu")
     assert suture(*whole, "--only", "dmt", "--minutes", "0") == 1
     assert suture(*whole, "--only", "dmt") == 0, "all that was asked for is there"
-    assert suture(*whole, "--only", "dmt", "--only", "unimatch", "--list") == 0
-    listed = capsys.readouterr().out
+    assert suture(*whole, "--only", "dmt", "--only", "unimatch", "--list", "--minutes", "0", "--tables") == 0
+    listed, told = capsys.readouterr()
+    assert told.endswith("--list takes no notice of --devices, --minutes and --tables.\n")
     assert "4 runs, 2 finished" in listed
     assert re.findall(r"__(\w+)__seed-(\d) *│ (\S+)", listed) == [
         ("dmt", "0", "finished"),
@@ -275,6 +276,9 @@ def test_the_command_with_only(
         ("unimatch", "1", "–"),
     ]
     for words in ((*whole, "--tables"), (str(tmp_path),)):
+        assert suture(*words, "--jobs", "2") == 0
+        unused = "--devices and --jobs" if "--devices" in words else "--jobs"
+        assert f"The writing of tables takes no notice of {unused}.\n" in capsys.readouterr().err
         assert suture(*words, "--only", "dmt") == 2
         assert capsys.readouterr().err == "error: --only is dmt, but tables are of all methods: leave it out.\n"
 

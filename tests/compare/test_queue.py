@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from suture.errors import UserError
 
 
 def test_a_run_is_expected_to_take_what_its_like_took(tmp_path: Path) -> None:
-    times = Times(tmp_path / "times.json")
+    times = Times(tmp_path)
     place = Place("a", "every-10", "pgvcl", "", 5)
     assert times.expected(place) is None
     for name, seconds in {
@@ -25,11 +26,48 @@ def test_a_run_is_expected_to_take_what_its_like_took(tmp_path: Path) -> None:
         "b__every-10__dmt__seed-0": 70,
     }.items():
         times.add(name, seconds)
-    times = Times(tmp_path / "times.json")
+    times = Times(tmp_path)
     assert times.expected(place) == 15
     assert times.expected(place._replace(labelling="all")) == 110
     assert times.expected(place._replace(method="dmt")) == 70
     assert times.expected(place._replace(method="uamt")) == 100
+
+
+def test_of_runs_that_no_start_saw_from_end_to_end_the_stages_tell(tmp_path: Path, write_run: Any) -> None:
+    names = [f"a__every-10__pgvcl__seed-{seed}" for seed in range(4)]
+    stages = {"pretrain": {"seconds": 20.0}, "finetune": {"seconds": 30.0}}
+    write_run(names[0], {}, stages=stages)
+    write_run(names[1], {}, stages=stages | {"finetune": {"seconds": None}})
+    times = Times(tmp_path)
+    assert times.seconds == {names[0]: 50}
+    write_run(names[2], {}, stages=stages)
+    times.add(names[2], None)
+    times.add(names[3], 70)
+    assert Times(tmp_path).seconds == {names[0]: 50, names[2]: 50, names[3]: 70}
+
+
+@pytest.mark.parametrize(("method", "starts"), [("pgvcl", False), ("dmt", True)])
+def test_no_run_is_started_whose_like_has_been_running_for_longer(method: str, starts: bool, tmp_path: Path) -> None:
+    """Whatever the quick ones took that are finished."""
+    slow, waiting = (
+        SimpleNamespace(name=name, place=Place("a", "all", name, "", seed))
+        for seed, name in enumerate(("pgvcl", method))
+    )
+    times = Times(tmp_path)
+    times.add("a__all__supervised__seed-0", 1)
+    now = time.monotonic()
+    state: Any = SimpleNamespace(
+        waiting=[waiting],
+        running=[SimpleNamespace(run=slow, began=now - 100)],
+        times=times,
+        free=["cpu"],
+        left=[],
+        ends=now + 60,
+        _start=lambda run, _: SimpleNamespace(run=run),
+    )
+    state._expected = lambda place: queue.Queue._expected(state, place)
+    queue.Queue._start_what_fits(state)
+    assert (len(state.running) == 2, state.left == [method]) == (starts, not starts)
 
 
 @pytest.mark.parametrize(

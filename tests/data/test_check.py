@@ -332,6 +332,18 @@ def test_masks_of_which_none_fits_a_frame(root: Path) -> None:
         refuse_unlabelled(load_dataset(root))
 
 
+def test_masks_of_several_endings_of_which_none_fits_a_frame(root: Path) -> None:
+    """One ending is left out to find the frame; of two kinds, nobody knows whether they mean the same."""
+    (root / "masks").rename(root / "old")
+    for index in range(3):
+        write(root / f"masks/ann/{index:03}_{'color_mask' if index else 'label'}.png", ids(0))
+    problem = only(root, "no-mask-fits")
+    assert problem.what == "3 masks without a frame, and none with one; names end in _label (1) and _color_mask (2)"
+    assert problem.mend == f"{mends.ENDS}, or {mends.NAME}"
+    (root / "masks/ann/000_label.png").unlink()
+    assert load_dataset(root)["ann"].with_mask == [1, 2]
+
+
 def test_masks_numbered_past_the_end_of_a_video(root: Path) -> None:
     encode(root / "videos/eva.mp4", [picture("eva", index) for index in range(10)])
     for index in (0, 6, 12, 18):

@@ -259,8 +259,9 @@ def test_mistakes_on_the_command_line(finished: Path, arguments: list[str], said
     assert said in str(result.exception)
 
 
-def test_the_card_alone(finished: Path, tmp_path: Path) -> None:
-    card = tmp_path / "card.md"
+@pytest.mark.parametrize("name", ["card.md", "CARD.MD"])
+def test_the_card_alone(name: str, finished: Path, tmp_path: Path) -> None:
+    card = tmp_path / name
     assert CliRunner().invoke(app, ["export", str(finished), "-o", str(card)]).exit_code == 0
     assert card.read_text().startswith("# Model card: tiny")
 

@@ -109,7 +109,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
 def test_files_and_names_are_told_apart() -> None:
     for name in ("imagenet", "imagenet+5k", "noisy-student"):
         assert not is_file(name)
-    for file in ("resnet50.pth", "weights/resnet50", Path("resnet50"), "r.safetensors"):
+    for file in ("resnet50.pth", "weights/resnet50", Path("resnet50"), "r.safetensors", "R.PTH"):
         assert is_file(file)
 
 

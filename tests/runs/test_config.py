@@ -119,8 +119,9 @@ def test_a_length_in_steps_replaces_one_in_epochs_and_a_labelling_another() -> N
     assert (config.data.labelling.ratio, config.data.labelling.every) == (0.1, None)
 
 
-def test_overrides_are_yaml_and_go_over_preset_and_file(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
+@pytest.mark.parametrize("name", ["c.yaml", "C.YML"])
+def test_overrides_are_yaml_and_go_over_preset_and_file(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
     file.write_text("preset: demo\nseed: 1\nmethod: supervised\ndata: {root: d, size: 64}\n")
     demo = load_config(Path("x"), "demo", ["method=supervised"])
     assert demo.data.size != 64

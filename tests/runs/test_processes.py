@@ -25,6 +25,7 @@ from suture.runs import processes
 from suture.runs.callbacks import read_curve
 from suture.runs.config import ComputeSettings, Config
 from suture.runs.processes import Processes, memory_limits
+from suture.runs.record import RUNS_AT_A_TIME
 from suture.runs.run import train
 
 QUIET = Console(quiet=True)
@@ -260,6 +261,16 @@ def test_a_container_limits_the_memory(
     here = Processes.start(ComputeSettings(accelerator="cpu")).memory
     monkeypatch.setattr(processes, "memory_limits", lambda: expected)
     assert Processes.start(ComputeSettings(accelerator="cpu")).memory == min([here, *expected])
+
+
+@pytest.mark.parametrize(("device", "runs", "sharing"), [("cpu", None, 2), ("cpu", "3", 6), ("cuda", "3", 3)])
+def test_how_many_processes_share_the_memory(
+    device: str, runs: str | None, sharing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(RUNS_AT_A_TIME, raising=False)
+    if runs:
+        monkeypatch.setenv(RUNS_AT_A_TIME, runs)
+    assert Processes(0, 4, 0, 2, torch.device(device)).sharing == sharing
 
 
 def test_where_there_are_no_control_groups_the_memory_is_the_machines(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
 
+import inspect
 import io
 import itertools
 import os
@@ -11,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import lightning as L
 import psutil
 import pytest
 import torch
 import yaml
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.utilities import CombinedLoader
 from resume_tester import begin, begin_command, same
 from rich.console import Console
@@ -25,6 +28,7 @@ from suture.methods.pseudo import PseudoLabels
 from suture.models.weights import save_model
 from suture.runs.callbacks import Bar, Checkpoint, read_curve
 from suture.runs.config import Config
+from suture.runs.fit import _Trainer
 from suture.runs.run import train
 
 EITHER_SIGNAL = pytest.mark.parametrize(
@@ -164,6 +168,13 @@ def test_a_checkpoint_holds_momentum_copy_bank_and_average_as_plain_tensors(
     names = {name.split(".")[0] for name in saved["state_dict"]}
     assert names == {"segmenter", "online", "momentum", "bank", "average"}
     assert saved["state_dict"]["bank.visited"].any()
+
+
+def test_lightning_still_asks_the_private_hooks_that_are_replaced() -> None:
+    """If not, a signal is no longer heard by `Checkpoint` alone: look where Lightning hears it now, for `_Trainer`."""
+    assert "self._signal_connector.register_signal_handlers()" in inspect.getsource(L.Trainer._run)
+    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(_TrainingEpochLoop.advance)
+    assert isinstance(_Trainer(accelerator="cpu", logger=False).fit_loop.epoch_loop, _TrainingEpochLoop)
 
 
 def test_ctrl_c_is_an_interrupt_and_not_an_exit(

@@ -180,14 +180,15 @@ def test_labels_that_are_ignored_throughout_are_refused(
 def test_labels_that_show_a_single_class_are_refused(
     dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The scores would be perfect, of nothing."""
-    root = tmp_path / "mine"
+    """The scores would be perfect, of nothing; all frames would have been stored for it."""
+    root, cache = tmp_path / "mine", tmp_path / "cache"
     shutil.copytree(dataset, root)
     for path in (root / "masks").glob("*__frame_*[048].png"):  # of which every fourth is labelled
         cv2.imwrite(str(path), np.full((64, 64), 2, np.uint8))
     with pytest.raises(UserError, match="show no class but fat: there is nothing to tell apart; a train") as caught:
-        train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
+        train_quietly(supervised(f"data.root={root}", f"data.cache={cache}"), tmp_path / "run")
     assert f"; {mends.ONE_CLASS}; or choose more of the frames that have masks" in str(caught.value)
+    assert not list(cache.glob("frames/*"))
 
 
 @pytest.mark.parametrize(
@@ -224,25 +225,29 @@ def test_a_mask_is_told_of_before_the_training_and_with_the_mend_of_check(
 
 
 @pytest.mark.parametrize(
-    ("size", "settings", "memory", "fits"),
+    ("size", "settings", "memory", "sharing", "fits"),
     [
-        ("100000", (), 64 * 2**30, False),
-        ("[16, 100000]", (), 64 * 2**30, True),
-        ("1000", (), 200 * 4 * 1000 * 1000, True),
-        ("1000", (), 200 * 4 * 1000 * 1000 - 1, False),
-        ("1000", ("method.train.accumulate=2",), 200 * 2 * 1000 * 1000, True),
+        ("100000", (), 64 * 2**30, 1, False),
+        ("[16, 100000]", (), 64 * 2**30, 1, True),
+        ("1000", (), 200 * 4 * 1000 * 1000, 1, True),
+        ("1000", (), 200 * 4 * 1000 * 1000 - 1, 1, False),
+        ("1000", (), 200 * 4 * 1000 * 1000, 2, False),
+        ("1000", ("method.train.accumulate=2",), 200 * 2 * 1000 * 1000, 1, True),
+        ("1000", ("method.train.accumulate=2",), 200 * 4 * 1000 * 1000, 2, True),
     ],
 )
 def test_a_size_that_cannot_fit_into_the_memory_is_refused(
-    size: str, settings: tuple[str, ...], memory: int, fits: bool, supervised: Callable[..., Config]
+    size: str, settings: tuple[str, ...], memory: int, sharing: int, fits: bool, supervised: Callable[..., Config]
 ) -> None:
     config = supervised(f"data.size={size}", *settings)
     stages = list(config.build_method().stages())
     if fits:
-        refuse_too_large(config, stages, memory)
+        refuse_too_large(config, stages, memory, sharing=sharing)
         return
-    with pytest.raises(UserError, match=r"data\.size is \d+×\d+: .* lower data\.size or method\.train\.batch"):
-        refuse_too_large(config, stages, memory)
+    shared = ", shared by 2 processes: let fewer share it," if sharing == 2 else ":"
+    expected = rf"data\.size is \d+×\d+: .* GiB{shared} lower data\.size or method\.train\.batch"
+    with pytest.raises(UserError, match=expected):
+        refuse_too_large(config, stages, memory, sharing=sharing)
 
 
 @pytest.mark.parametrize("method", ["stitch", "uamt", "unimatch"])

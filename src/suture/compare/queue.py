@@ -27,14 +27,14 @@ from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.files import write_json, write_text
-from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, read_record
+from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, StageRecord, read_record
 from suture.runs.config import relocated
 from suture.runs.record import RUNS_AT_A_TIME
 from suture.runs.signals import end, hearing
 from suture.words import listed
 
 TIMES = "times.json"
-"""How long each finished run took from start to end, in seconds: what the time left is estimated from."""
+"""How long each finished run took, in seconds: what the time left is estimated from."""
 PAUSE = 0.2
 """Seconds between two looks at the processes."""
 MARGIN = 1.1
@@ -138,7 +138,7 @@ class Queue:
         self.slots = len(self.free)
         self.runs_at_a_time = min(jobs, math.ceil(len(self.waiting) / len(devices)))
         """On one device, at most."""
-        self.times = Times(out / TIMES)
+        self.times = Times(out)
         self.reasons: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
         self.console = console
 
@@ -193,11 +193,16 @@ class Queue:
     def _start_what_fits(self) -> None:
         while self.free and self.waiting:
             run = self.waiting.pop(0)
-            expected = self.times.expected(run.place)
-            if self.ends is not None and time.monotonic() + MARGIN * (expected or 0) > self.ends:
+            if self.ends is not None and time.monotonic() + MARGIN * self._expected(run.place) > self.ends:
                 self.left.append(run.name)
                 continue
             self.running.append(self._start(run, self.free.pop(0)))
+
+    def _expected(self, place: Place) -> float:
+        """The seconds that a run will take, and no fewer than its like have been running by now; 0 if nobody knows."""
+        now, kind = time.monotonic(), (place.dataset, place.method)
+        like = [now - one.began for one in self.running if (one.run.place.dataset, one.run.place.method) == kind]
+        return max([self.times.expected(place) or 0, *like])
 
     def _start(self, run: Planned, device: Device) -> _Process:
         if self.reasons.pop(run.name, None):
@@ -236,8 +241,7 @@ class Queue:
             name, seconds = process.run.name, time.monotonic() - process.began
             if process.handle.returncode == 0 and is_finished(self.out, name):
                 self.finished.append(name)
-                if process.fresh:
-                    self.times.add(name, seconds)
+                self.times.add(name, seconds if process.fresh else None)
                 self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
                 self.keep(name)
             else:
@@ -275,15 +279,32 @@ class Queue:
 
 
 class Times:
-    """What finished runs took."""
+    """What the finished runs of a folder took from start to end.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Of those that were stopped in between, or came here without `times.json`, what their stages took.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        path = out / TIMES
         self.seconds: dict[str, float] = read_record(path, SecondsRecord) if path.exists() else {}
+        for run in sorted(out.glob("runs/*/metrics.json")):
+            if run.parent.name not in self.seconds:
+                self._take_stages(run.parent.name)
 
-    def add(self, name: str, seconds: float) -> None:
-        self.seconds[name] = round(seconds, 1)
-        write_json(self.path, self.seconds)
+    def add(self, name: str, seconds: float | None) -> None:
+        """Take down a run that is finished; None where it was not trained in one go."""
+        if seconds is None:
+            self._take_stages(name)
+        else:
+            self.seconds[name] = round(seconds, 1)
+        write_json(self.out / TIMES, self.seconds)
+
+    def _take_stages(self, name: str) -> None:
+        done = (self.out / "runs" / name).glob("stages/*/done.json")
+        seconds = [read_record(path, StageRecord)["seconds"] for path in done]
+        if seconds and None not in seconds:
+            self.seconds[name] = round(sum(seconds), 1)
 
     def expected(self, place: Place) -> float | None:
         """The mean of the runs that are most like this one; None where there is none at all."""

@@ -13,6 +13,7 @@ from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.data.walk import images_of, last_number, masks_beside, walk
 from suture.errors import UserError
+from suture.files import suffix_of
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
@@ -232,7 +233,7 @@ def is_prediction(folder: Path, files: Iterable[str]) -> bool:
 def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[Clip]:
     """Every video file and every folder that holds images; JSON files on the way are noted down."""
     if place.is_file():
-        if place.suffix.lower() not in VIDEO_SUFFIXES:
+        if suffix_of(place) not in VIDEO_SUFFIXES:
             raise UserError(
                 f"{place} is not a video: expected a folder, or one of {', '.join(sorted(VIDEO_SUFFIXES))}."
             )

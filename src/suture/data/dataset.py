@@ -77,6 +77,9 @@ class Mask(Protocol):
     def read(self, by_color: bool) -> np.ndarray:
         """The raw values: H W 3 colours if `by_color`, else H W ids (`UNPAINTED` where there is no label)."""
 
+    def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
+        """What `read` gives, and how many shapes left nothing in it: later ones of other classes cover them."""
+
     def content(self) -> bytes:
         """What a fingerprint of this mask is taken of."""
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues
 from suture.data.dataset import Frame, Mask, Video
-from suture.data.exports.coco import CocoMask
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
@@ -140,7 +139,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     """Read one mask and say what is in it."""
     facts = MaskFacts(mask.name)
     try:
-        raw = mask.read(classes.by_color)
+        raw, facts.covered = mask.examine(classes.by_color)
     except UnknownValues as error:  # readers of annotation tools' exports know their labels themselves
         facts.take_unknown(error, classes)
         return facts
@@ -153,7 +152,6 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     facts.size = (raw.shape[1], raw.shape[0])
     facts.has_zero = bool((raw == 0).any()) if raw.ndim == 2 else not raw.any(axis=2).all()
     facts.between = between_share(raw)
-    facts.covered = mask.covered(raw) if isinstance(mask, CocoMask) else 0
     if facts.colored:
         return facts
     ids = _encode(raw, classes, facts)

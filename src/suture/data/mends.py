@@ -6,6 +6,7 @@ NAME = (
     "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
     "or remove it"
 )
+ENDS = "keep the masks of one kind, with one ending behind the frames' names"
 DOUBTFUL = (
     "say in the mask's name which video it is of (VIDEO__frame_000120.png for frame 120, or the frame's own name in a "
     "folder VIDEO), and keep one mask of each frame"

@@ -16,7 +16,7 @@ from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
 from suture.data.view import View
-from suture.data.walk import listing
+from suture.data.walk import listing, mask_suffixes
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -25,7 +25,7 @@ SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
 _PLACES = 50
 """Places that a problem names; its count says how many there are."""
 _NAMED = 6
-"""Classes that a sentence names."""
+"""Classes, or endings of names, that a sentence names."""
 
 BLACK = 24
 """The brightest spot of a black frame's thumbnail, in grey levels."""
@@ -230,7 +230,13 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     if any(video.with_mask for video in dataset):
         yield from evidence.problem("mask-without-frame", "warning", what, names, mends.NAME)
     else:
-        yield from evidence.problem("no-mask-fits", "fatal", f"{what}, and none with one", names, mends.NAME)
+        # What stands behind a frame's name is left out only where it is the same in all: others may be of other kinds.
+        ends = Counter(end for name in names for end in [*mask_suffixes(os.path.splitext(name)[0])][-1:])
+        what, mend = f"{what}, and none with one", mends.NAME
+        if 1 < len(ends) <= _NAMED:
+            what += f"; names end in {listed([f'{end} ({count:,})' for end, count in ends.items()])}"
+            mend = f"{mends.ENDS}, or {mend}"
+        yield from evidence.problem("no-mask-fits", "fatal", what, names, mend)
     late = {found.video: found.in_words() for found in dataset.late_masks}
     what = "{} with masks past the end, whose other masks may be on wrong frames too"
     yield from _of_videos(evidence, "mask-past-end", what, late, mends.NUMBERS)

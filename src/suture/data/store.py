@@ -35,7 +35,7 @@ from suture.data.view import View
 from suture.data.workers import cores, start_in_pool
 from suture.errors import UserError
 from suture.files import check_format, read_json, write_json
-from suture.words import number
+from suture.words import listed, number
 
 FORMAT = 1
 """The newest store this version reads."""
@@ -327,7 +327,8 @@ def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console
     videos = len({part.video for part in missing})
     free = shutil.disk_usage(cache).free
     masks = sum(len(part.indices) for part in missing) - frames
-    what = f"{number(frames, 'frame')} and {number(masks, 'mask')} of {number(videos, 'video')}"
+    parts = [number(count, noun) for count, noun in ((frames, "frame"), (masks, "mask")) if count]
+    what = f"{listed(parts)} of {number(videos, 'video')}"
     console.print(f"Frame store: {what} need {_size(needed)} in {cache} ({_size(free)} free).", highlight=False)
     if needed > 0.95 * free:
         raise UserError(

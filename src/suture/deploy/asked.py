@@ -9,7 +9,7 @@ from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
 from suture.deploy.outputs import Masks, Table
 from suture.errors import UserError
-from suture.files import refuse_file
+from suture.files import refuse_file, suffix_of
 
 ViewSetting = View | Literal["trained", "auto"] | None
 _SCALES = 0.25, 4
@@ -72,7 +72,7 @@ def refuse_export(
     output: Path, frame: tuple[int, int] | None, view: View | None, *, dynamic: bool, force: bool
 ) -> None:
     """An ONNX file that cannot be, or cannot be written there."""
-    if output.suffix.lower() != ".onnx":
+    if suffix_of(output) != ".onnx":
         raise UserError(f"--output is {output}, expected a name that ends in .onnx, or in .md for the card alone.")
     if dynamic and (frame or view):
         raise UserError("--dynamic leaves the size of the frames open: leave --frame and --view out.")

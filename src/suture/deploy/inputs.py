@@ -22,6 +22,7 @@ from suture.data.view import View, find_view
 from suture.data.walk import images_of, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
+from suture.files import suffix_of
 
 AS_TRAINED = "as in training"
 _SAMPLES, _SAMPLE = 4, 65_536
@@ -239,7 +240,7 @@ def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> l
             else:
                 found = [path]
             for file in found:
-                if file.suffix.lower() in IMAGE_SUFFIXES:
+                if suffix_of(file) in IMAGE_SUFFIXES:
                     images.setdefault(file.parent, []).append(file)
                 else:
                     videos.append(file)
@@ -286,7 +287,7 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
         folders[:] = [name for name in folders if name not in MASK_FOLDERS and (inside / name).resolve() != out]
         masks = {mask for of_frame in masks_beside(files).values() for mask in of_frame.values()}
         kinds = VIDEO_SUFFIXES | IMAGE_SUFFIXES
-        yield from (inside / name for name in files if name not in masks and _suffix(name) in kinds)
+        yield from (inside / name for name in files if name not in masks and suffix_of(name) in kinds)
 
 
 def _named(clips: list[Clip]) -> list[Clip]:
@@ -310,10 +311,6 @@ def _named(clips: list[Clip]) -> list[Clip]:
     for clip, name in zip(clips, names, strict=True):
         clip.name = name
     return clips
-
-
-def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1].lower()
 
 
 def _known() -> str:

@@ -16,7 +16,7 @@ from suture.data.classes import IGNORE, ClassTable
 from suture.data.view import View
 from suture.deploy.inputs import ClipView, read_training_view
 from suture.errors import UserError
-from suture.files import check_format
+from suture.files import check_format, suffix_of
 from suture.models.folded import fold_batch_norms
 from suture.models.weights import DESCRIPTION, WEIGHTS, Model, fingerprint
 
@@ -56,9 +56,9 @@ def open_network(path: Path, device: str = "auto") -> Network:
     """The network of a run folder, of a `model.safetensors` with its `model.json`, or of an ONNX file."""
     if not path.exists():
         raise UserError(f"The model {path} does not exist: give a run folder, a {WEIGHTS} or an ONNX file.")
-    if path.suffix.lower() == ".onnx":
+    if suffix_of(path) == ".onnx":
         return _open_onnx(path, device)
-    if not path.is_dir() and path.suffix.lower() != ".safetensors":
+    if not path.is_dir() and suffix_of(path) != ".safetensors":
         raise UserError(
             f"{path} is no model that Suture knows: give a run folder, a {WEIGHTS} with its {DESCRIPTION} beside it, "
             "or an ONNX file."

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from suture.errors import UserError
+from suture.files import suffix_of
 from suture.models.weight_files import FILE_SUFFIXES
 
 Layout = Literal["torchvision", "caffe"]
@@ -82,7 +83,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"weights: {path} is not there; give the path of a file ({', '.join(FILE_SUFFIXES)}).")
     content: Any
     try:
-        if path.suffix == ".safetensors":
+        if suffix_of(path) == ".safetensors":
             content = load_file(path)
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)

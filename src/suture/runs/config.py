@@ -14,7 +14,7 @@ from suture.data.dataset_file import FILE_NAME as DATASET_FILE
 from suture.data.dataset_file import nearest
 from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
-from suture.files import check_format, read_yaml
+from suture.files import check_format, read_yaml, suffix_of
 from suture.models.weight_files import is_file
 from suture.runs.overrides import set_value
 from suture.runs.presets import preset_text, presets
@@ -181,7 +181,12 @@ def load_config(
     """
     said: dict[str, Any] = {}
     where = origin
-    if target is not None and target.suffix in (".yaml", ".yml") and target.is_file() and target.name != DATASET_FILE:
+    if (
+        target is not None
+        and suffix_of(target) in (".yaml", ".yml")
+        and target.is_file()
+        and target.name != DATASET_FILE
+    ):
         said, where = read_yaml(target), str(target)
         check_format(target, said.get("format", FORMAT), FORMAT)
         stated = said.pop("preset", None)

@@ -86,24 +86,26 @@ def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter)
     )
 
 
-def _frames(session: Session, stages: Sequence[AnyStage]) -> TrainingFrames:
+def _frames(session: Session, stages: Sequence[AnyStage], *, masks_alone: bool = False) -> TrainingFrames:
     data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
     smallest = min(stage.settings.smallest_crop for stage in stages if isinstance(stage, Stage))
     size = data.store_size or storage_size(min(data.height_width), smallest)
     videos = dataset.split("train")
-    usable = {video.id: video.usable for video in videos}
+    usable = {} if masks_alone else {video.id: video.usable for video in videos}
     labelled = {video.id: labelling[video.id] for video in videos}
     try:
         store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
     except WrongMask as error:
         raise as_check_says(dataset, list(labelling), error) from error
-    frames = TrainingFrames(dataset, labelling, store)
-    _say_unseen(session, frames)
-    return frames
+    return TrainingFrames(dataset, labelling, store)
 
 
-def _say_unseen(session: Session, frames: TrainingFrames) -> None:
-    """Name the classes that no labelled frame shows; refuse to learn from frames that show none or one."""
+def look_at_labels(session: Session, stages: Sequence[AnyStage]) -> None:
+    """Name the classes that no labelled frame shows; refuse to learn from frames that show none or one.
+
+    The masks alone are stored for it: all frames take long.
+    """
+    frames = _frames(session, stages, masks_alone=True)
     names, seen = frames.classes.names, set[int]()
     for number in frames.labelled.tolist():
         seen.update(frames.shows(number))

@@ -18,6 +18,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from suture.errors import UserError
 from suture.runs.callbacks import PlainCheckpoints
 from suture.runs.config import ComputeSettings
+from suture.runs.record import runs_at_a_time
 
 T = TypeVar("T")
 PATIENCE = timedelta(hours=12)
@@ -79,6 +80,11 @@ class Processes:
         if self.device.type == "cuda":
             return int(torch.cuda.get_device_properties(self.device).total_memory)
         return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *memory_limits()])
+
+    @property
+    def sharing(self) -> int:
+        """How many processes share that memory: the runs of a comparison, and without a GPU each all its processes."""
+        return (runs_at_a_time() or 1) * (1 if self.device.type == "cuda" else self.local_world)
 
     def wait(self) -> None:
         """Wait until all processes are here."""

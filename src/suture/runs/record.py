@@ -34,6 +34,12 @@ RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
 """The environment variable in which `suture compare` tells a run how many at most share its device."""
 
 
+def runs_at_a_time() -> int | None:
+    """How many runs share the device at most, as far as that is known."""
+    said = os.environ.get(RUNS_AT_A_TIME)
+    return int(said) if said else None
+
+
 def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "Segmenter") -> dict[str, Any]:
     """Every video with case, split, frame count, view and SHA-256, every labelled frame with its mask's; no paths.
 
@@ -83,7 +89,6 @@ def environment(device: "torch.device", precision: str) -> dict[str, Any]:
     """Versions, commit and device, and how many runs share it, as far as that is known."""
     import torch
 
-    sharing = os.environ.get(RUNS_AT_A_TIME)
     return {
         "suture": suture.__version__,
         "commit": commit(),
@@ -92,7 +97,7 @@ def environment(device: "torch.device", precision: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) + (" with MPS" if _mps() else "")
         if device.type == "cuda"
         else f"{device.type} ({platform.machine()})",
-        "runs_at_a_time": int(sharing) if sharing else None,
+        "runs_at_a_time": runs_at_a_time(),
         "threads": torch.get_num_threads(),
         "precision": precision,
     }

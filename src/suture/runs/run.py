@@ -28,7 +28,7 @@ from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
 from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
-from suture.runs.fit import AnyStage, logger_class, make_job, run_stages, starting_segmenter
+from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, run_stages, starting_segmenter
 from suture.runs.folder import Run
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
@@ -62,7 +62,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     run = Run(folder)
     stages = list(config.build_method().stages())
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
-    processes.first_only(lambda: refuse_too_large(config, stages, processes.memory, processes.world))
+    processes.first_only(lambda: refuse_too_large(config, stages, processes.memory, processes.world, processes.sharing))
     if not run.begun:
         processes.first_only(lambda: refuse_among_data(run.folder))
     with _locked(run, processes), explained(run.folder):
@@ -85,6 +85,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         )
         session = Session(run, config, opened, processes, _console(console, processes))
         _announce(session, stages)
+        processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
         run_stages(session, job, stages)
         if processes.first:
@@ -197,18 +198,20 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
                 )
 
 
-def refuse_too_large(config: Config, stages: Sequence[AnyStage], memory: int, world: int = 1) -> None:
-    """A step that cannot fit into so many bytes of memory: the system would end it without a word."""
+def refuse_too_large(config: Config, stages: Sequence[AnyStage], memory: int, world: int = 1, sharing: int = 1) -> None:
+    """A step that cannot fit into its part of so many bytes of memory: the system would end it without a word."""
     height, width = config.data.height_width
     for stage in stages:
         if isinstance(stage, Stage):
             frames = stage.settings.batch // (stage.settings.accumulate * world)
             needed = frames * height * width * KEPT
-            if needed > memory:
+            if needed * sharing > memory:
+                shared = f", shared by {sharing} processes: let fewer share it," if sharing > 1 else ":"
                 raise UserError(
                     f"data.size is {height}×{width}: in the stage {stage.name}, {number(frames, 'frame')} of that size "
                     f"at a time need more than {needed / 2**30:,.0f} GiB, and the memory here is "
-                    f"{memory / 2**30:,.0f} GiB: lower data.size or {stage.key}.batch, or raise {stage.key}.accumulate."
+                    f"{memory / 2**30:,.0f} GiB{shared} lower data.size or {stage.key}.batch, or raise "
+                    f"{stage.key}.accumulate."
                 )
 
 

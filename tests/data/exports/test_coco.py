@@ -73,6 +73,25 @@ def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
 masks = hnp.arrays(bool, hnp.array_shapes(min_dims=2, max_dims=2, max_side=40))
 
 
+@given(st.lists(st.tuples(st.sampled_from("ab"), hnp.arrays(bool, (3, 4))), max_size=5))
+def test_shapes_are_painted_in_order_and_the_covered_ones_counted(drawn: list[tuple[str, np.ndarray]]) -> None:
+    label_ids = {"a": 1, "b": 2}
+    expected = np.full((3, 4), UNPAINTED)
+    for label, inside in drawn:
+        expected[inside] = label_ids[label]
+    covered = sum(bool(inside.any()) and label_ids[label] not in expected[inside] for label, inside in drawn)
+    shapes = [(label, {"size": [3, 4], "counts": runs(inside)}) for label, inside in drawn]
+    ids, found = CocoMask("mask", _Image(4, 3, shapes), label_ids).examine(by_color=False)
+    assert (ids == expected).all()
+    assert found == covered
+
+
+def runs(mask: np.ndarray) -> list[int]:
+    """Run lengths as COCO counts them: down the columns, the first of what is not set."""
+    edges = np.flatnonzero(np.diff(mask.T.ravel(), prepend=False))
+    return np.diff([0, *edges, mask.size]).tolist()
+
+
 @given(masks, st.booleans())
 def test_run_lengths_are_what_pycocotools_wrote(mask: np.ndarray, packed: bool) -> None:
     height, width = mask.shape
@@ -80,9 +99,7 @@ def test_run_lengths_are_what_pycocotools_wrote(mask: np.ndarray, packed: bool) 
     if packed:
         segmentation["counts"] = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
     else:
-        values = mask.T.ravel()
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], values]))).tolist()
-        segmentation["counts"] = np.diff([0, *edges, mask.size]).tolist()
+        segmentation["counts"] = runs(mask)
     drawn = CocoMask("mask", _Image(width, height, [("a", segmentation)]), {"a": 1}).read(by_color=False)
     assert ((drawn == 1) == mask).all()
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Protocol
 
 from suture.data.classes import Raw
-from suture.data.dataset import Mask
+from suture.data.dataset import Boxes, Mask
 from suture.data.exports.archive import Archive
 from suture.data.exports.coco import CocoExport
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
 from suture.errors import UserError
+from suture.files import suffix_of
 
 EXPORT_SUFFIXES = (".zip", ".json")
 
@@ -33,6 +34,10 @@ class Export(Protocol):
     def notes(self) -> list[str]:
         """What the user should know of it."""
 
+    @property
+    def boxes(self) -> list[Boxes]:
+        """Its files of which annotations are left out because they have no shape."""
+
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> Mask:
         """The mask of a frame; `label_ids` are the class table's ids of the labels."""
 
@@ -44,7 +49,7 @@ def is_export(path: Path) -> bool:
 
 def open_export(path: Path) -> Export:
     """Read an export: CVAT's as zip or folder, COCO's as JSON file or zip."""
-    if path.suffix.lower() == ".json":
+    if suffix_of(path) == ".json":
         return CocoExport.read(path, [(str(path), Archive(path.parent).read(path.name))])
     archive = Archive(path)
     names = archive.names()

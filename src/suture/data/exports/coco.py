@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from pycocotools import mask as coco
 
@@ -78,22 +79,25 @@ class CocoMask:
 
     def read(self, by_color: bool) -> np.ndarray:
         """The labels as the class table's ids, H W, whatever `by_color` says: there are no colours here."""
-        ids = np.full((self.image.height, self.image.width), UNPAINTED, np.int32)
+        return self.examine(by_color)[0]
+
+    def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
+        """What `read` gives, and how many shapes have none of their pixels left in it."""
+        ids = np.full((self.image.height, self.image.width), UNPAINTED, np.int32, order="F")  # as shapes are drawn
+        covered = 0
         unknown: dict[Raw, int] = {}
-        for label, segmentation in self.image.shapes:
+        # From the top down: what a shape finds painted stays so, hence each is drawn once.
+        for label, segmentation in reversed(self.image.shapes):
             inside = self._draw(segmentation)
             if label in self.label_ids:
-                ids[inside] = self.label_ids[label]
+                seen = inside & (ids == UNPAINTED)
+                ids[seen] = self.label_ids[label]
+                covered += bool(inside.any()) and not seen.any() and self.label_ids[label] not in ids[inside]
             else:
                 unknown[label] = unknown.get(label, 0) + int(inside.sum())
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
-        return ids
-
-    def covered(self, ids: np.ndarray) -> int:
-        """How many shapes have none of their pixels left in the mask as it was read: later ones cover them."""
-        drawn = ((self.label_ids[label], ids[self._draw(segmentation)]) for label, segmentation in self.image.shapes)
-        return sum(bool(found.size) and label not in found for label, found in drawn)
+        return cv2.transpose(ids.T), covered  # in the usual order, ten times faster than numpy brings it there
 
     def content(self) -> bytes:
         return json.dumps([self.image.width, self.image.height, list(self.image.shapes)], sort_keys=True).encode()

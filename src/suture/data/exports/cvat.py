@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from suture.data.classes import UNPAINTED, Color, Raw, UnknownValues
+from suture.data.dataset import Boxes
 from suture.data.exports.archive import Archive
 from suture.data.images import IMAGE_SUFFIXES, open_image, raw_mask
 from suture.errors import UserError
@@ -27,6 +28,7 @@ class CvatExport:
     members: Mapping[str, str]
     """The files of the masks by the names of their frames."""
     notes: list[str] = field(default_factory=list)
+    boxes: list[Boxes] = field(default_factory=list)
 
     @property
     def frames(self) -> list[str]:
@@ -84,6 +86,9 @@ class CvatMask:
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
         return ids[place].reshape(packed.shape)
+
+    def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
+        return self.read(by_color), 0
 
     def content(self) -> bytes:
         return repr(sorted(self.export.labels.items())).encode() + self._bytes()

@@ -10,6 +10,7 @@ from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.walk import images_of, last_number, walk
 from suture.errors import UserError
+from suture.files import suffix_of
 
 SPLIT: dict[Split, tuple[int, ...]] = {
     "train": (1, 3, 4, 6, 8, 9, 10, 11, 13, 14, 15, 17, 18, 19, 20, 21, 23, 24, 25),
@@ -137,7 +138,7 @@ def _listed(path: Path) -> dict[tuple[int, int], int]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"leave_out: {path} cannot be read ({error}): expected a CSV or text file.") from error
     frames: dict[tuple[int, int], int] = {}
-    if path.suffix.lower() == ".csv":
+    if suffix_of(path) == ".csv":
         rows = csv.reader(lines)
         header = [name.strip() for name in next(rows, [])]
         if header != ["video", "frame"]:

@@ -11,10 +11,9 @@ from typing import Any, Literal
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw
 from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
-from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
+from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
-from suture.data.exports.coco import CocoExport
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
@@ -22,7 +21,6 @@ from suture.data.walk import images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
-"""Where videos and masks usually lie, for folders without `dataset.yaml`."""
 _SOME = 3
 """Frames that are named of those that a mask fits."""
 
@@ -73,7 +71,7 @@ def load(root: Path) -> Dataset:
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         late_masks=late,
-        boxes=[boxes for found in masks if isinstance(found.export, CocoExport) for boxes in found.export.boxes],
+        boxes=[boxes for found in masks for boxes in found.export.boxes],
         missing_videos=clips.missing,
     )
 
@@ -156,6 +154,7 @@ class ImageMasks:
     files: Mapping[str, str]
     labels: Mapping[str, Raw] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    boxes: list[Boxes] = field(default_factory=list)
 
     @property
     def frames(self) -> list[str]:
