@@ -14,7 +14,7 @@ import numpy as np
 
 from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues
 from suture.data.dataset import Frame, Mask, Video
-from suture.data.exports.coco import CocoMask
+from suture.data.exports.shapes import ShapeMask
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
@@ -153,7 +153,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     facts.size = (raw.shape[1], raw.shape[0])
     facts.has_zero = bool((raw == 0).any()) if raw.ndim == 2 else not raw.any(axis=2).all()
     facts.between = between_share(raw)
-    facts.covered = mask.covered(raw) if isinstance(mask, CocoMask) else 0
+    facts.covered = mask.covered(raw) if isinstance(mask, ShapeMask) else 0
     if facts.colored:
         return facts
     ids = _encode(raw, classes, facts)

@@ -17,7 +17,7 @@ from pycocotools import mask as coco
 from suture.data.check import check
 from suture.data.classes import UNPAINTED
 from suture.data.exports import open_export
-from suture.data.exports.coco import CocoMask, _Image
+from suture.data.exports.shapes import DrawnImage, ShapeMask
 from suture.data.sources import load_dataset
 from suture.errors import UserError
 
@@ -83,13 +83,13 @@ def test_run_lengths_are_what_pycocotools_wrote(mask: np.ndarray, packed: bool) 
         values = mask.T.ravel()
         edges = np.flatnonzero(np.diff(np.concatenate([[False], values]))).tolist()
         segmentation["counts"] = np.diff([0, *edges, mask.size]).tolist()
-    drawn = CocoMask("mask", _Image(width, height, [("a", segmentation)]), {"a": 1}).read(by_color=False)
+    drawn = ShapeMask("mask", DrawnImage(width, height, [("a", segmentation)]), {"a": 1}).read(by_color=False)
     assert ((drawn == 1) == mask).all()
 
 
 @given(st.text(max_size=20) | st.lists(st.integers(-5, 60), max_size=6))
 def test_any_run_lengths_are_drawn_or_refused(counts: Any) -> None:
-    mask = CocoMask("mask of a.json", _Image(8, 6, [("a", {"size": [6, 8], "counts": counts})]), {"a": 1})
+    mask = ShapeMask("mask of a.json", DrawnImage(8, 6, [("a", {"size": [6, 8], "counts": counts})]), {"a": 1})
     with contextlib.suppress(UserError):
         assert set(np.unique(mask.read(by_color=False))) <= {1, UNPAINTED}
 

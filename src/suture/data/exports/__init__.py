@@ -7,7 +7,7 @@ from typing import Protocol
 from suture.data.classes import Raw
 from suture.data.dataset import Mask
 from suture.data.exports.archive import Archive
-from suture.data.exports.coco import CocoExport
+from suture.data.exports.coco import read_coco
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
 from suture.errors import UserError
 
@@ -45,11 +45,11 @@ def is_export(path: Path) -> bool:
 def open_export(path: Path) -> Export:
     """Read an export: CVAT's as zip or folder, COCO's as JSON file or zip."""
     if path.suffix.lower() == ".json":
-        return CocoExport.read(path, [(str(path), Archive(path.parent).read(path.name))])
+        return read_coco(path, [(str(path), Archive(path.parent).read(path.name))])
     archive = Archive(path)
     names = archive.names()
     if any(name.rpartition("/")[2] == LABEL_MAP for name in names):
         return CvatExport.read(path, names)
     if annotations := [name for name in names if name.lower().endswith(".json")]:
-        return CocoExport.read(path, ((f"{path}: {name}", archive.read(name)) for name in annotations))
+        return read_coco(path, ((f"{path}: {name}", archive.read(name)) for name in annotations))
     raise UserError(f"{path} is neither a CVAT export (no {LABEL_MAP}) nor a COCO one (no .json): export it again.")

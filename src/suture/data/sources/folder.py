@@ -14,7 +14,7 @@ from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
-from suture.data.exports.coco import CocoExport
+from suture.data.exports.shapes import ShapeExport
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
@@ -73,7 +73,7 @@ def load(root: Path) -> Dataset:
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         late_masks=late,
-        boxes=[boxes for found in masks if isinstance(found.export, CocoExport) for boxes in found.export.boxes],
+        boxes=[boxes for found in masks if isinstance(found.export, ShapeExport) for boxes in found.export.boxes],
         missing_videos=clips.missing,
     )
 
