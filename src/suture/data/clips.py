@@ -108,6 +108,7 @@ class Clips:
     """All videos, and which of them a name means; `pattern` is that of masks among the frames."""
 
     def __init__(self, place: Path, skip: set[Path], pattern: str | None = None) -> None:
+        self.place = place
         self._json: list[Path] = []
         self.all = list(_find_clips(place, skip, pattern, self._json))
         if not self.all:
@@ -117,11 +118,14 @@ class Clips:
         """Names of `dataset.yaml` that no video has: where, and which was perhaps meant."""
         self._whole: dict[str, list[Clip]] = {}
         self._ends: dict[str, list[Clip]] = {}
+        self._folders: dict[str, list[Clip]] = {}
         for clip in self.all:
             for name in {clip.id, "/".join(clip.parts)}:
                 self._whole.setdefault(name, []).append(clip)
             for start in range(1, len(clip.parts)):
                 self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+            if clip.file is None:
+                self._folders.setdefault(clip.folder.relative_to(place).as_posix(), []).append(clip)
         self._words = {word for clip in self.all for word in (clip.id, *clip.parts)}
 
     @property
@@ -139,6 +143,13 @@ class Clips:
         frames = [clip.images for clip in self.all] if self._json else []
         names = {name for images in frames for name in (*images, *images.values())}
         return [path for path in self._json if path.stem in names]
+
+    @cached_property
+    def json_beside_frames(self) -> dict[str, Path]:
+        """Those of them that lie beside their frame, by its path; Supervisely's are none."""
+        frames = {(clip.folder, stem) for clip in self.all for stem in clip.images} if self._json else ()
+        beside = [path for path in self._json if (path.parent, path.stem) in frames]
+        return {f"{path.parent.relative_to(self.place).as_posix()}/{path.stem}": path for path in beside}
 
     @cached_property
     def json_among_frames(self) -> dict[Path, Clip]:
@@ -172,7 +183,7 @@ class Clips:
         if only is not None:
             yield from ((name, self._frames(name, [only], only)) for name in masks)
             return
-        named = {folder: self.named(folder) for folder in {name.rpartition("/")[0] for name in masks}}
+        named = {folder: self._of_folder(folder) for folder in {name.rpartition("/")[0] for name in masks}}
         # Where no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
         foreign = not any(named.values())
         plain = {last for folder, _, last in (name.rpartition("/") for name in masks) if foreign or not folder}
@@ -196,7 +207,11 @@ class Clips:
     def is_strange(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder says nothing of the video whose frame it found; images/ is no strange one."""
         last = folder.rpartition("/")[2]
-        return bool(folder) and not self.named(folder) and last not in COMMON_FOLDERS and last not in clip.parts
+        return bool(folder) and not self._of_folder(folder) and last not in COMMON_FOLDERS and last not in clip.parts
+
+    def _of_folder(self, folder: str) -> list[Clip]:
+        """The videos that a mask's folder means: by their names, or since their frames lie in a folder of its path."""
+        return self.named(folder) or self._folders.get(folder, [])
 
     def _contradicts(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder speaks of another video."""

@@ -230,7 +230,7 @@ class LateMasks(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """Annotations of one file that have no shape, as those for detectors: they are left out."""
+    """Annotations of one export that have no shape, as those for detectors: they are left out."""
 
     file: str
     boxes: int
@@ -240,7 +240,7 @@ class Boxes(NamedTuple):
     def in_words(self, shown: Callable[[str], str]) -> str:
         """What the file holds, with its name as it is to be shown."""
         shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
-        return f"{shown(self.file)}: it has {number(self.boxes, 'box', 'boxes')}, {shapes}"
+        return f"{shown(self.file)}: it has {number(self.boxes, 'box or line', 'boxes or lines')}, {shapes}"
 
 
 @dataclass(eq=False)

@@ -17,11 +17,12 @@ from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_c
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
-from suture.data.exports import is_export, open_export
+from suture.data.exports import holds_labelme, is_export, open_export
 from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
 from suture.data.sources import sources
 from suture.data.sources.folder import (
+    BESIDE,
     ImageMasks,
     Masks,
     case_of_videos,
@@ -89,7 +90,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     clips = Clips(Path(os.path.normpath(root / file.videos)), skip, file.mask_pattern)
     names, among = [place.name for place in candidates], dict[str, str]()
     if "masks" not in said:
-        names = names or _plainest_first(clips.beside)
+        names = names or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
         among = {} if names else _exports_among(clips, root)
         file = file.model_copy(update={"masks": names[0] if names else among or None})
     masks = find_masks(root, file, path, clips)
@@ -265,8 +266,9 @@ def _mask_places(root: Path) -> list[Path]:
 
 
 def _opens(export: Path) -> bool:
+    """Whether it holds labels of several frames; LabelMe's files, of one each, are named by a folder or a pattern."""
     try:
-        return bool(open_export(export).frames)
+        return not holds_labelme(export) and bool(open_export(export).frames)
     except UserError:
         return False  # some other JSON or zip
 
@@ -286,6 +288,12 @@ def _plainest_first(beside: Mapping[str, Sequence[Path]]) -> list[str]:
         return len(found), found[0] + found[0, 0, 0], any(isinstance(value, tuple) for value in found)
 
     return sorted(beside, key=untidiness)
+
+
+def _labelme_beside(clips: Clips) -> list[str]:
+    """The pattern of LabelMe files beside their frames, if that is what lies there."""
+    beside = clips.json_beside_frames.values()
+    return [BESIDE] if beside and all(map(holds_labelme, beside)) else []
 
 
 def _exports_among(clips: Clips, root: Path) -> dict[str, str]:

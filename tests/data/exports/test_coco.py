@@ -127,6 +127,7 @@ def test_a_polygon_of_two_points_has_no_area(tmp_path: Path) -> None:
         (content() | {"images": [{"id": 1, "file_name": "a"}]}, "'width' is missing"),
         (content() | {"images": content()["images"] * 2}, "holds two images a/0001.png"),
         (content() | {"images": [{"id": 1, "file_name": "a", "width": 60000, "height": 60000}]}, "absurd"),
+        (content() | {"images": [{"id": 1, "file_name": "a", "width": -8, "height": -6}]}, "absurd"),
         (content(("grasper", SQUARE)) | {"images": []}, "shapes for the image id 1"),
         (content(("grasper", SQUARE)) | {"categories": []}, "category id 10, not listed"),
     ],
@@ -233,9 +234,11 @@ def test_a_file_of_boxes_is_refused(root: Path) -> None:
     problem = report.problems[0]
     assert (problem.code, problem.severity, problem.count) == ("boxes-only", "fatal", 3)
     assert problem.what == "3 annotations left out: without a shape"
-    assert problem.first == "masks/coco.json: it has 3 boxes, no shapes"
+    assert problem.first == "masks/coco.json: it has 3 boxes or lines, no shapes"
     assert not {"no-masks", "no-dataset-file"} & {problem.code for problem in report.problems}
-    with pytest.raises(UserError, match=r"coco\.json: it has 3 boxes, no shapes; export the annotations as polygons"):
+    with pytest.raises(
+        UserError, match=r"coco\.json: it has 3 boxes or lines, no shapes; export the annotations as polygons"
+    ):
         load_dataset(root).refuse_doubtful_masks()
 
 
@@ -245,7 +248,7 @@ def test_boxes_among_shapes_are_told_of(root: Path) -> None:
     write_file(root, "coco.json")
     problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
     assert (problem.severity, problem.count) == ("warning", 1)
-    assert problem.first == "coco.json: it has 1 box, 1 shape"
+    assert problem.first == "coco.json: it has 1 box or line, 1 shape"
     load_dataset(root).refuse_doubtful_masks()
 
 

@@ -483,7 +483,7 @@ def test_two_masks_of_one_frame(tmp_path: Path) -> None:
         ({"classes": [{"name": "a", "value": 1, "merge": "b", "ignore": True}]}, "both merge and ignore"),
         ({"unpainted": "tisue", "classes": CLASSES}, r"unpainted is 'tisue', .*did you mean tissue"),
         ({"masks": "mask"}, "masks names .*mask, which does not exist"),
-        ({"masks": "*_mask.png"}, r"masks is '\*_mask\.png', but no image beside a frame is called like that"),
+        ({"masks": "*_mask.png"}, r"masks is '\*_mask\.png', but no file beside a frame is called like that"),
         ({"masks": "masks/*_mask.png"}, r"one \* for the frame's name and no folder; .* name the folder"),
         ({"masks": "*_*.png"}, r"one \* for the frame's name"),
         ({"masks": {"clip_a": "*_mask.png"}}, "beside the frames of all videos"),
@@ -662,7 +662,7 @@ def test_a_pattern_of_masks_whose_names_say_nothing(tmp_path: Path) -> None:
 def test_a_pattern_that_no_mask_fits_names_those_that_are_there(tmp_path: Path) -> None:
     write_frames(tmp_path / "a", "1", "1_mask", "m_")
     write_file(tmp_path, masks="m_*_.png", classes=CLASSES)
-    with pytest.raises(UserError, match=r"masks is 'm_\*_\.png', but no image .*like that \(there are \*_mask\.png\)"):
+    with pytest.raises(UserError, match=r"masks is 'm_\*_\.png', but no file .*like that \(there are \*_mask\.png\)"):
         load_dataset(tmp_path)
 
 
@@ -682,8 +682,8 @@ def test_labels_that_nobody_reads_are_told(tmp_path: Path) -> None:
         write_text(tmp_path / place, "{}")
     write_file(tmp_path)
     assert load_dataset(tmp_path).notes == [
-        "2 JSON files named after frames not read (first: a/ann/1.png.json): if they hold labels (LabelMe, "
-        "Supervisely), convert them to COCO or to PNG masks.",
+        "2 JSON files named after frames not read (first: a/ann/1.png.json): LabelMe's beside their frames are by "
+        '`masks: "*.json"` in dataset.yaml; convert other labels to COCO or to PNG masks.',
         "1 JSON file among the frames not read (first: a/img/annotation_coco.json): what is COCO can be named in "
         "dataset.yaml, as `masks: {a_img: a/img/annotation_coco.json}`; convert other labels to COCO or to PNG masks.",
     ]

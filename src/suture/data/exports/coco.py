@@ -56,8 +56,9 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnI
             frame = posixpath.splitext(posixpath.normpath(str(entry["file_name"]).replace("\\", "/")))[0]
             if frame in images:
                 raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
-            images[frame] = DrawnImage(int(entry["width"]), int(entry["height"]), tuple(shapes.pop(entry["id"], ())))
-            if not 0 < images[frame].width * images[frame].height <= MAX_PIXELS:
+            width, height = int(entry["width"]), int(entry["height"])
+            images[frame] = DrawnImage(width, height, tuple(shapes.pop(entry["id"], ())))
+            if min(width, height) < 1 or width * height > MAX_PIXELS:
                 raise UserError(
                     f"{where}: {entry['file_name']} is {entry['width']}×{entry['height']}, which is absurd."
                 )

@@ -13,16 +13,18 @@ from suture.data.classes import ClassTable, Raw
 from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
-from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
+from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, holds_labelme, is_export, open_export, open_labelme
 from suture.data.exports.shapes import ShapeExport
 from suture.data.images import MaskFile
 from suture.data.sources import source
 from suture.data.view import View
-from suture.data.walk import images_of, listing, mask_suffixes, walk
+from suture.data.walk import STAR, images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
 """Where videos and masks usually lie, for folders without `dataset.yaml`."""
+BESIDE = f"{STAR}{JSON}"
+"""The pattern of LabelMe files beside their frames."""
 _SOME = 3
 """Frames that are named of those that a mask fits."""
 
@@ -90,11 +92,12 @@ def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
 
 def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
     """That labels may lie among the frames which nobody reads."""
-    if found := clips.json_of_frames:
+    beside = clips.json_beside_frames.values() if file.mask_pattern == BESIDE else ()
+    if found := [path for path in clips.json_of_frames if path not in beside]:
         first = os.path.relpath(found[0], root)
         yield (
-            f"{number(len(found), 'JSON file')} named after frames not read (first: {first}): if they hold labels "
-            "(LabelMe, Supervisely), convert them to COCO or to PNG masks."
+            f"{number(len(found), 'JSON file')} named after frames not read (first: {first}): LabelMe's beside their "
+            f'frames are by `masks: "{BESIDE}"` in dataset.yaml; convert other labels to COCO or to PNG masks.'
         )
     read = {os.path.normpath(root / place) for place in file.mask_places}
     others = {place: clip for place, clip in clips.json_among_frames.items() if os.path.normpath(place) not in read}
@@ -198,10 +201,12 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
 
 def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
     """The masks that lie among the frames of each video and fit the pattern."""
+    if pattern == BESIDE and clips.json_beside_frames:
+        return [Masks(open_labelme(clips.place, clips.json_beside_frames), None)]
     found = [Masks(ImageMasks(clip.folder, clip.beside[pattern]), clip) for clip in clips.all if pattern in clip.beside]
     if not found:
         beside = f" (there are {listed(list(clips.beside), _SOME)})" if clips.beside else ""
-        raise UserError(f"{path}: masks is {pattern!r}, but no image beside a frame is called like that{beside}.")
+        raise UserError(f"{path}: masks is {pattern!r}, but no file beside a frame is called like that{beside}.")
     return found
 
 
@@ -211,16 +216,23 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         yield Masks(open_export(place), _named_after(place, clips) if only is None else only)
         return
     if not place.is_dir():
-        raise UserError(f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO file (.json).")
+        raise UserError(
+            f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO or LabelMe file (.json)."
+        )
     images: dict[str, str] = {}
+    labelme: dict[str, Path] = {}
     for folder, folders, files in walk(place):
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
         images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
         exports = [folder / name for name in folders if is_export(folder / name)]
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
-        for export in exports:
+        of_frames = [export for export in exports if holds_labelme(export)]
+        labelme |= {within + export.stem: export for export in of_frames}
+        for export in (export for export in exports if export not in of_frames):
             yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
+    if labelme:
+        yield Masks(open_labelme(place, labelme), only)
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
 
