@@ -1,7 +1,9 @@
 """Videos as they lie on disk, and which of their frames the name of a mask means."""
 
+import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +13,7 @@ from urllib.parse import unquote
 from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import images_of, last_number, masks_beside, walk
+from suture.data.walk import before_number, images_of, last_number, masks_beside, walk
 from suture.errors import UserError
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
@@ -26,6 +28,13 @@ MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
 """They hold what their name says, of whatever video."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
+_NO_VIDEO = re.compile(
+    r"[0-9]+[^0-9].*|.*[0-9][ _-]+[0-9]+|.*\.|(?:.*[^a-z])?(?:frame|left|right)(?:[^a-z].*)?", re.IGNORECASE
+)
+"""What stands before a number that may be no frame's, as 2024-05-01_12-30 before seconds does; or one of two eyes."""
+_MINUTE = re.compile(r"(?:.*[ _-])?[0-9]+")
+"""What may be one before seconds, but not before a number of three digits: case_3, 101."""
+_THREE_DIGITS = re.compile(r".*[0-9]{3}[^0-9]*")
 
 
 class FileFrames(Frames):
@@ -82,6 +91,19 @@ class Clip:
     def id(self) -> str:
         return "_".join(self.parts)
 
+    def by_name(self, within: tuple[str, ...]) -> "Iterator[Clip]":
+        """The videos that the names of its images tell apart; `within` are the folders that they lie in."""
+        images: dict[str, dict[str, str]] = {}
+        for stem, file in self.images.items():
+            images.setdefault(before_number(stem), {})[stem] = file
+        for name, found in images.items():
+            beside = {
+                pattern: kept
+                for pattern, files in self.beside.items()
+                if (kept := {stem: files[stem] for stem in found if stem in files})
+            }
+            yield Clip((*within, name) if name else self.parts, self.folder, found, beside=beside)
+
     @property  # not __len__: it would open the file wherever a clip is asked whether it is None
     def length(self) -> int:
         return len(self.images) if self.file is None else len(self.file)
@@ -105,12 +127,13 @@ class Clip:
 
 
 class Clips:
-    """All videos, and which of them a name means; `pattern` is that of masks among the frames."""
+    """All videos, and which of them a name means."""
 
-    def __init__(self, place: Path, skip: set[Path], pattern: str | None = None) -> None:
+    def __init__(self, place: Path, found: Iterable[Clip], json: list[Path], by_name: bool = False) -> None:
         self.place = place
-        self._json: list[Path] = []
-        self.all = list(_find_clips(place, skip, pattern, self._json))
+        self.are_by_name = by_name
+        self.all = list(found)
+        self._json = json
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
@@ -127,6 +150,29 @@ class Clips:
             if clip.file is None:
                 self._folders.setdefault(clip.folder.relative_to(place).as_posix(), []).append(clip)
         self._words = {word for clip in self.all for word in (clip.id, *clip.parts)}
+
+    @staticmethod
+    def below(place: Path, skip: set[Path], pattern: str | None = None) -> "Clips":
+        """Every video file and every folder of images; `pattern` is that of masks among the frames."""
+        json: list[Path] = []
+        return Clips(place, list(_find_clips(place, skip, pattern, json)), json)
+
+    def by_name(self) -> "Clips":
+        """The same with several videos in one folder, where the names before the numbers of its images differ."""
+        parts = (
+            clip.by_name(clip.folder.relative_to(self.place).parts) if clip.file is None else (clip,)
+            for clip in self.all
+        )
+        return Clips(self.place, itertools.chain.from_iterable(parts), self._json, by_name=True)
+
+    def tell_by_name(self) -> bool:
+        """Whether names seem to tell videos apart in a folder, and do so in every folder where they differ.
+
+        Where in doubt they do not: one operation as several videos may come into train and test.
+        """
+        folders = [Counter(map(before_number, clip.images)) for clip in self.all]
+        differing = [(clip, names) for clip, names in zip(self.all, folders, strict=True) if len(names) > 1]
+        return bool(differing) and all(_tell_videos(clip, names) for clip, names in differing)
 
     @property
     def beside(self) -> dict[str, list[Path]]:
@@ -219,11 +265,12 @@ class Clips:
 
     def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
         last = name.rpartition("/")[2]
-        found = [(clip, clip.position(last)) for clip in clips]
+        found: dict[Clip, int] = {}
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
-            found += [(clip, int(extracted[2])) for clip in self._extracted(extracted[1]) if only in (None, clip)]
-        fitting = {(clip, i) for clip, i in found if i is not None and (clip.file is not None or i < clip.length)}
-        return list(fitting)
+            found = {clip: int(extracted[2]) for clip in self._extracted(extracted[1]) if only in (None, clip)}
+        # An image of the mask's own name counts before the number in it: extracted frames may be a dataset themselves.
+        found |= {clip: index for clip in clips if (index := clip.position(last)) is not None}
+        return [(clip, index) for clip, index in found.items() if clip.file is not None or index < clip.length]
 
     def _extracted(self, name: str) -> list[Clip]:
         """The videos that an extracted frame may come from."""
@@ -232,6 +279,14 @@ class Clips:
             return found
         said = unquote(uploaded[1])
         return self.named(said) or [clip for clip in self.all if _plain(clip.id) == said]
+
+
+def _tell_videos(clip: Clip, names: Counter[str]) -> bool:
+    """Whether these names before the numbers of a folder's images seem to be those of videos."""
+    several = sum(count > 1 for count in names.values())
+    if several < max(2, len(names) / 2) or any(map(_NO_VIDEO.fullmatch, names)):
+        return False
+    return not any(map(_MINUTE.fullmatch, names)) or any(map(_THREE_DIGITS.fullmatch, clip.images))
 
 
 def _plain(name: str) -> str:

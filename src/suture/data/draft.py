@@ -27,6 +27,7 @@ from suture.data.sources.folder import (
     Masks,
     case_of_videos,
     find_masks,
+    find_videos,
     guess,
     mask_places,
 )
@@ -40,6 +41,8 @@ from suture.words import listed, number
 ASKED = "unpainted"
 """The problem that the draft asks about: it says nothing against the data, and only the user can answer it."""
 _MOST_CLASSES = 64
+_SOME = 3
+"""Videos that a line names of many."""
 _RARER = 10
 """How many times as frequent a colour must be for an almost equal one to be in doubt."""
 _VALIDATED = 5
@@ -87,12 +90,12 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
     skip = {Path(os.path.normpath(place)) for place in places}
-    clips = Clips(Path(os.path.normpath(root / file.videos)), skip, file.mask_pattern)
-    names, among = [place.name for place in candidates], dict[str, str]()
+    # What a file that names its videos does not say of them is no question any more: its other keys speak of these.
+    clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, guessing="videos" not in said)
+    found = [place.name for place in candidates]
     if "masks" not in said:
-        names = names or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
-        among = {} if names else _exports_among(clips, root)
-        file = file.model_copy(update={"masks": names[0] if names else among or None})
+        found = found or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
+        file = file.model_copy(update={"masks": found[0] if found else _exports_among(clips, root) or None})
     masks = find_masks(root, file, path, clips)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
@@ -105,7 +108,8 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *_HEAD,
             *section("name", lambda: [f"name: {_flow(root.resolve().name)}  # guess: the name of the folder"]),
             *section("videos", lambda: [f"videos: {_flow(file.videos)}  # guess"]),
-            *section("masks", lambda: _masks(names, among)),
+            *section("videos_by", lambda: _videos_by(clips)),
+            *section("masks", lambda: _masks(file.masks, found[1:])),
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
@@ -185,8 +189,9 @@ def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list
 def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
 
-    Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01: a case that
-    is too large costs little, one operation in train and test gives wrong numbers.
+    Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
+    of which other frames lie in train than in test. A case that is too large costs little, one operation in train and
+    test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
@@ -199,6 +204,8 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
         if len(paths[video]) > 2 or (len(paths[video]) == 2 and is_split_word(paths[video][0]))
     }
     paths = _without_shared({video: path[1:] if video in folders else path for video, path in paths.items()})
+    of_frames = _split_by_frames([clip for clip in clips if clip.id in folders], paths)
+    folders = {video: folder for video, folder in folders.items() if video not in of_frames}
     names = {path[0] for path in paths.values() if len(path) == 1}
     counted: dict[str, set[int]] = defaultdict(set)
     for name in names:
@@ -219,6 +226,19 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     return {(case if len(videos) > 1 else videos[0]): videos for case, videos in cases.items()}
 
 
+def _split_by_frames(clips: Sequence[Clip], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Videos in folders of several splits that are one: they have the same name, and not one frame of the same name."""
+    found: dict[tuple[str, ...], list[Clip]] = defaultdict(list)
+    for clip in clips:
+        found[paths[clip.id]].append(clip)
+    groups = (group for group in found.values() if len(group) > 1 and all(clip.images for clip in group))
+    return {clip.id for group in groups if not _share_a_frame(group) for clip in group}
+
+
+def _share_a_frame(clips: Sequence[Clip]) -> bool:
+    return max(Counter(stem for clip in clips for stem in clip.images).values()) > 1
+
+
 def guess_split(
     clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]
 ) -> dict[Split, list[str]]:
@@ -232,6 +252,7 @@ def guess_split(
         for case, videos in cases.items():
             if len(found := {said[video] for video in videos if video in said}) == 1:
                 split[found.pop()].append(case)
+    if any(split.values()):
         return split
     candidates = sorted(_labelled_cases(cases, labelled), key=natural)
     if not candidates:
@@ -296,20 +317,31 @@ def _labelme_beside(clips: Clips) -> list[str]:
     return [BESIDE] if beside and all(map(holds_labelme, beside)) else []
 
 
-def _exports_among(clips: Clips, root: Path) -> dict[str, str]:
-    """The COCO file among the frames of each video, where there is one."""
+def _exports_among(clips: Clips, root: Path) -> dict[str, str] | list[str]:
+    """The COCO file among the frames of each video, where there is one; or all, where a folder holds several videos."""
     opening = {place: clip.id for place, clip in clips.json_among_frames.items() if _opens(place)}
+    if clips.are_by_name:
+        return [os.path.relpath(place, root) for place in opening]
     counts = Counter(opening.values())
     return {video: os.path.relpath(place, root) for place, video in opening.items() if counts[video] == 1}
 
 
-def _masks(places: Sequence[str], among: Mapping[str, str]) -> list[str]:
-    if among:
-        return ["masks:  # guess", *(f"  {_flow(video)}: {_flow(place)}  # guess" for video, place in among.items())]
-    if not places:
+def _videos_by(clips: Clips) -> list[str]:
+    """How videos are told apart, where names may say it."""
+    several = [clip.id for clip in clips.by_name().all if len(clip.images) > 1]
+    if clips.are_by_name:
+        return [f"videos_by: name  # guess: {listed(several, _SOME)}, by what stands before the numbers of images"]
+    if len(several) <= sum(len(clip.images) > 1 for clip in clips.all):
+        return []
+    return [f"# videos_by: name  # question: are {listed(several, _SOME)} videos? Now each folder of images is one."]
+
+
+def _masks(places: str | list[str] | dict[str, str] | None, others: Sequence[str]) -> list[str]:
+    if places is None:
         return ["# masks: masks  # question: no masks were found; where are they, or where will they be?"]
-    others = f"; also found: {', '.join(places[1:])}" if len(places) > 1 else ""
-    return [f"masks: {_flow(places[0])}  # guess{others}"]
+    if isinstance(places, dict):
+        return ["masks:  # guess", *(f"  {_flow(video)}: {_flow(place)}  # guess" for video, place in places.items())]
+    return [f"masks: {_flow(places)}  # guess{'; also found: ' if others else ''}{', '.join(others)}"]
 
 
 def _classes(

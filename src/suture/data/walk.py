@@ -13,6 +13,9 @@ _ZEROS = str.maketrans("123456789", "0" * 9)
 _MASK_WORDS = ("mask", "masks", "seg", "segmentation", "label", "labels", "annot", "annotation", "annotations", "gt")
 _MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)})", re.IGNORECASE)
 _SEPARATOR = re.compile("[ _.-]+")
+_HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
+"""What Roboflow puts behind the name of an image."""
+_BEFORE_NUMBER = re.compile(r"(.*?)[ _-]*(?:(?<![^\W\d_])frame[ _-]*)?[0-9]+[^0-9]*", re.IGNORECASE)
 STAR = "*"
 """What stands for the frame's name in a pattern of masks."""
 
@@ -25,8 +28,19 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 def last_number(name: str) -> int | None:
     """The last number in a name: a recorder's frame number in a frame's."""
-    numbers = _DIGITS.findall(name)
+    numbers = _DIGITS.findall(_HASHED.sub("", name))
     return int(numbers[-1]) if numbers else None
+
+
+def before_number(name: str) -> str:
+    """What stands before the last number in a name, and before the word frame: the video of a frame among others'.
+
+    >>> [before_number(name) for name in ("caseA_0001", "101_14100", "seq_1_frame003_left", "0001", "polyp")]
+    ['caseA', '101', 'seq_1', '', 'polyp']
+    """
+    plain = _HASHED.sub("", name)
+    found = _BEFORE_NUMBER.fullmatch(plain)
+    return found[1] if found else plain
 
 
 def listing(folder: Path) -> tuple[list[str], list[str]]:

@@ -44,11 +44,11 @@ def load(root: Path) -> Dataset:
     elif root.is_dir():
         file, skip = guess(root)
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
-    clips = Clips(place, skip, file.mask_pattern)
+    clips = find_videos(place, skip, file, guessing=not path.is_file())
     unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
     if unread:
         notes.append(_passed_over(unread))
-    notes += _unread_json(root, file, clips)
+    notes += [*_told_by_name(clips), *_unread_json(root, file, clips)]
     if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
         # Of masks without a dataset.yaml it is told with them: suture.data.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
@@ -103,9 +103,10 @@ def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
     others = {place: clip for place, clip in clips.json_among_frames.items() if os.path.normpath(place) not in read}
     for place, clip in list(others.items())[:1]:
         first = os.path.relpath(place, root)
+        named = f"[{first}]" if clips.are_by_name else f"{{{clip.id}: {first}}}"
         yield (
             f"{number(len(others), 'JSON file')} among the frames not read (first: {first}): what is COCO can be named "
-            f"in dataset.yaml, as `masks: {{{clip.id}: {first}}}`; convert other labels to COCO or to PNG masks."
+            f"in dataset.yaml, as `masks: {named}`; convert other labels to COCO or to PNG masks."
         )
 
 
@@ -118,6 +119,22 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
     folders = listing(root)[0]
     videos = next((name for name in VIDEO_FOLDERS if name in folders), ".")
     return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
+
+
+def find_videos(place: Path, skip: set[Path], file: DatasetFile, guessing: bool) -> Clips:
+    """The videos, by folder or by name as the file says, or as it seems where that is to be guessed."""
+    clips = Clips.below(place, skip, file.mask_pattern)
+    return clips.by_name() if file.videos_by == "name" or (guessing and clips.tell_by_name()) else clips
+
+
+def _told_by_name(clips: Clips) -> Iterator[str]:
+    """Which images became which videos: a slip would divide one operation, or join two."""
+    if clips.are_by_name:
+        found = [f"{clip.id} ({number(clip.length, 'frame')})" for clip in clips.all if clip.file is None]
+        yield (
+            f"Videos are told apart by what stands before the numbers in the names of images: {listed(found, _SOME)}; "
+            "`videos_by: folder` in dataset.yaml makes one video of each folder instead."
+        )
 
 
 def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
@@ -196,7 +213,7 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
         ]
     if file.mask_pattern:
         return _masks_beside(file.mask_pattern, path, clips)
-    return list(open_masks(root / file.masks, clips, None)) if file.masks else []
+    return [masks for place in file.mask_places for masks in open_masks(root / place, clips, None)]
 
 
 def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
