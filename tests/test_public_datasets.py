@@ -114,6 +114,16 @@ def kvasir_instrument(root: Path) -> None:
             write(root / f"masks/{name}0.png", mask(255, size))
 
 
+def pascal_voc(root: Path) -> None:
+    names = [f"{video}_{moment:06d}" for video in ("video01", "video02", "video03") for moment in (80, 160, 240)]
+    for name in names:
+        write(root / f"JPEGImages/{name}.jpg", scene())
+        write(root / f"SegmentationClass/{name}.png", mask(15))
+    (root / "ImageSets/Segmentation").mkdir(parents=True)
+    for split, chosen in {"train": names[:5], "val": names[5:], "trainval": names}.items():  # video02 is divided
+        (root / f"ImageSets/Segmentation/{split}.txt").write_text("\n".join(chosen) + "\n")
+
+
 def robust_mis(root: Path) -> None:
     for clip in ("Proctocolectomy/1/100", "Proctocolectomy/1/200", "Rectal resection/2/300", "Rectal resection/3/400"):
         folder = root / "Training" / clip
@@ -142,9 +152,10 @@ def robust_mis(root: Path) -> None:
         (
             "Kvasir-Instrument",
             kvasir_instrument,
-            {f"train_{name}0": 1 for name in "abcd"} | {"test_e0": 1, "test_f0": 1},
+            dict.fromkeys("abcdef", 1),
             6,
         ),
+        ("Pascal VOC", pascal_voc, {"video01": 1, "video02": 1, "video03": 1}, 9),
         (
             "ROBUST-MIS",
             robust_mis,

@@ -12,7 +12,7 @@ import yaml
 
 from suture.data.check import check
 from suture.data.clips import Clip
-from suture.data.draft import draft_dataset_file, guess_cases, guess_split, write_draft
+from suture.data.draft import draft_dataset_file, guess_cases, guess_split, said_of_videos, write_draft
 from suture.data.images import read_image
 from suture.data.sources import load_dataset
 from suture.errors import UserError
@@ -378,7 +378,7 @@ def test_cases_guessed_from_names(paths: tuple[str, ...], cases: dict[str, int])
 def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
     videos = clips(*(f"case{number}" for number in range(count)))
     cases = guess_cases(videos)
-    split = guess_split(videos, cases, Counter({video.id: 1 for video in videos}))
+    split = guess_split(said_of_videos(videos), cases, Counter({video.id: 1 for video in videos}))
     assert tuple(len(split[name]) for name in ("train", "val", "test")) == sizes
     assert sorted(case for chosen in split.values() for case in chosen) == sorted(cases)
 
@@ -386,7 +386,7 @@ def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
 def test_what_is_held_out_has_labels() -> None:
     videos = clips(*(f"case{number}" for number in range(20)))
     labelled = {f"case{number}" for number in range(3, 8)}
-    split = guess_split(videos, guess_cases(videos), Counter(labelled))
+    split = guess_split(said_of_videos(videos), guess_cases(videos), Counter(labelled))
     assert set(split["val"] + split["test"]) < labelled
     assert len(split["train"]) == 18
 
@@ -427,7 +427,7 @@ def test_names_of_videos_and_folders_that_say_a_split_are_believed(paths: tuple[
     cases = guess_cases(videos)
     of_case = {
         case: name
-        for name, chosen in guess_split(videos, cases, Counter(v.id for v in videos)).items()
+        for name, chosen in guess_split(said_of_videos(videos), cases, Counter(v.id for v in videos)).items()
         for case in chosen
     }
     assert [of_case.get(case, "-") for case in cases] == split.split()
@@ -445,7 +445,7 @@ def test_names_of_videos_and_folders_that_say_a_split_are_believed(paths: tuple[
 def test_words_that_tell_no_splits_apart_are_none(paths: tuple[str, ...]) -> None:
     videos = clips(*paths)
     cases = guess_cases(videos)
-    split = guess_split(videos, cases, Counter(video.id for video in videos))
+    split = guess_split(said_of_videos(videos), cases, Counter(video.id for video in videos))
     assert (len(split["train"]), len(split["test"])) == (len(cases) - 1, 1)
 
 

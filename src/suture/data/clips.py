@@ -23,8 +23,8 @@ RECORD = "prediction.json"
 """What a folder of a prediction's results holds when it is done."""
 JOURNAL = ".journal.jsonl"
 """What it holds from its first file on until then."""
-VIDEO_FOLDERS = ("videos", "frames", "images", "img")
-MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
+VIDEO_FOLDERS = ("videos", "frames", "images", "img", "JPEGImages")
+MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot", "SegmentationClass")
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
 """They hold what their name says, of whatever video."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
@@ -165,14 +165,15 @@ class Clips:
         )
         return Clips(self.place, itertools.chain.from_iterable(parts), self._json, by_name=True)
 
-    def tell_by_name(self) -> bool:
+    def tell_by_name(self, single: bool) -> bool:
         """Whether names seem to tell videos apart in a folder, and do so in every folder where they differ.
 
-        Where in doubt they do not: one operation as several videos may come into train and test.
+        Where in doubt they do not: one operation as several videos may come into train and test. So where every image
+        would be a video, something else must say that they may be `single`.
         """
         folders = [Counter(map(before_number, clip.images)) for clip in self.all]
         differing = [(clip, names) for clip, names in zip(self.all, folders, strict=True) if len(names) > 1]
-        return bool(differing) and all(_tell_videos(clip, names) for clip, names in differing)
+        return bool(differing) and all(_tell_videos(clip, names, single) for clip, names in differing)
 
     @property
     def beside(self) -> dict[str, list[Path]]:
@@ -281,10 +282,10 @@ class Clips:
         return self.named(said) or [clip for clip in self.all if _plain(clip.id) == said]
 
 
-def _tell_videos(clip: Clip, names: Counter[str]) -> bool:
+def _tell_videos(clip: Clip, names: Counter[str], single: bool) -> bool:
     """Whether these names before the numbers of a folder's images seem to be those of videos."""
     several = sum(count > 1 for count in names.values())
-    if several < max(2, len(names) / 2) or any(map(_NO_VIDEO.fullmatch, names)):
+    if (several < max(2, len(names) / 2) and not single) or any(map(_NO_VIDEO.fullmatch, names)):
         return False
     return not any(map(_MINUTE.fullmatch, names)) or any(map(_THREE_DIGITS.fullmatch, clip.images))
 

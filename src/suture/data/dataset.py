@@ -268,6 +268,8 @@ class Dataset:
     """Files of which annotations are left out because they have no shape."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
+    listed: Mapping[str, Counter[Split]] = field(default_factory=dict)
+    """Video → how many lines of the lists beside the data put it, or a frame of it, into each split."""
 
     def __post_init__(self) -> None:
         if not self.videos:

@@ -20,6 +20,7 @@ from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
 from suture.data.exports import holds_labelme, is_export, open_export
 from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
+from suture.data.lists import SplitLists
 from suture.data.sources import sources
 from suture.data.sources.folder import (
     BESIDE,
@@ -90,8 +91,10 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
     skip = {Path(os.path.normpath(place)) for place in places}
+    lists = SplitLists.find(root)
     # What a file that names its videos does not say of them is no question any more: its other keys speak of these.
-    clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, guessing="videos" not in said)
+    stated = said.keys() & {"videos", "videos_by"}
+    clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, None if stated else lists)
     found = [place.name for place in candidates]
     if "masks" not in said:
         found = found or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
@@ -113,7 +116,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
-        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips))),
+        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips), lists.among(clips))),
         section("view", lambda: _view(_find_views(clips.all, workers))),
         section("exclude", lambda: _exclude(root)),
         section("annotated", list),
@@ -240,18 +243,18 @@ def _share_a_frame(clips: Sequence[Clip]) -> bool:
 
 
 def guess_split(
-    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]
+    said: Mapping[str, Collection[Split]], cases: Mapping[str, list[str]], labelled: Counter[str]
 ) -> dict[Split, list[str]]:
-    """The split that names say, without the cases that say none; else about 60, 20 and 20 % of the labelled cases.
+    """The split that is said of videos, without the cases of which none or several are; else about 60, 20 and 20 % of
+    the labelled cases.
 
     With fewer than five of them none is for validation, which training does not need, and one is for the test. Without
     any there is no split.
     """
     split: dict[Split, list[str]] = {name: [] for name in SPLITS}
-    if said := _said_splits(clips):
-        for case, videos in cases.items():
-            if len(found := {said[video] for video in videos if video in said}) == 1:
-                split[found.pop()].append(case)
+    for case, videos in cases.items():
+        if len(found := _splits_of(videos, said)) == 1:
+            split[found.pop()].append(case)
     if any(split.values()):
         return split
     candidates = sorted(_labelled_cases(cases, labelled), key=natural)
@@ -265,6 +268,10 @@ def guess_split(
     split["test"], split["val"] = (held[::2], held[1::2]) if validated else (held, [])
     split["train"] = [case for case in cases if case not in held]
     return split
+
+
+def _splits_of(videos: Sequence[str], said: Mapping[str, Collection[Split]]) -> set[Split]:
+    return {split for video in videos for split in said.get(video, ())}
 
 
 def _labelled_cases(cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
@@ -530,26 +537,38 @@ def _cases(cases: Mapping[str, list[str]]) -> list[str]:
     return lines + [f"  {_flow(case)}: {_flow(videos)}  # guess" for case, videos in several.items()]
 
 
-def _split(clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
-    split = guess_split(clips, cases, labelled)
+def said_of_videos(clips: Sequence[Clip]) -> dict[str, set[Split]]:
+    """The splits that names and folders say."""
+    return {video: {split} for video, split in _said_splits(clips).items()}
+
+
+def _split(
+    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists
+) -> list[str]:
+    said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips)
+    split = guess_split(said, cases, labelled)
     if not any(split.values()):
         return [
             "# split:  # which cases are for train, val and test; drafted among those with masks, once there are some"
         ]
     count = len(_labelled_cases(cases, labelled))
-    if _said_splits(clips):
-        reason = "by names and folders that say train, val or test"
+    files = listed(list(lists.lines)) if lists.splits else ""
+    source = files or "names and folders that say train, val or test"
+    followed = any(len(_splits_of(videos, said)) == 1 for videos in cases.values())
+    if followed:
+        reason = f"by {source}"
     elif count == 1:
         reason = "with one labelled case all are for training, and there is nothing to score on new videos"
     elif count < _VALIDATED:
         reason = f"with {count} labelled cases one is for the test and none for validation: training needs them more"
     else:
         reason = "about 60, 20 and 20 % of the labelled cases"
+    if said and not followed:
+        reason += f"; not by {source}: frames of one case would be in several splits, and scores wrong"
     lines = [f"split:  # guess: {reason}"]
     if left := [case for case in cases if not any(case in chosen for chosen in split.values())]:
-        lines.append(
-            f"  # question: where do these belong, whose names say no one split? They are left out: {_flow(left)}"
-        )
+        which = f"which {files} divide or do not name" if files else "whose names say no one split"
+        lines.append(f"  # question: where do these belong, {which}? They are left out: {_flow(left)}")
     return lines + [f"  {name}: {_flow(found)}  # guess" for name, found in split.items() if found]
 
 

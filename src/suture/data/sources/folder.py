@@ -16,6 +16,7 @@ from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, neare
 from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, holds_labelme, is_export, open_export, open_labelme
 from suture.data.exports.shapes import ShapeExport
 from suture.data.images import MaskFile
+from suture.data.lists import SplitLists
 from suture.data.sources import source
 from suture.data.view import View
 from suture.data.walk import STAR, images_of, listing, mask_suffixes, walk
@@ -44,11 +45,13 @@ def load(root: Path) -> Dataset:
     elif root.is_dir():
         file, skip = guess(root)
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
-    clips = find_videos(place, skip, file, guessing=not path.is_file())
+    lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
+    clips = find_videos(place, skip, file, lists if not path.is_file() else None)
+    lists = lists.among(clips)
     unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
     if unread:
         notes.append(_passed_over(unread))
-    notes += [*_told_by_name(clips), *_unread_json(root, file, clips)]
+    notes += [*_told_by_name(clips), *lists.notes, *_unread_json(root, file, clips)]
     if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
         # Of masks without a dataset.yaml it is told with them: suture.data.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
@@ -77,6 +80,7 @@ def load(root: Path) -> Dataset:
         late_masks=late,
         boxes=[boxes for found in masks if isinstance(found.export, ShapeExport) for boxes in found.export.boxes],
         missing_videos=clips.missing,
+        listed=lists.splits,
     )
 
 
@@ -121,10 +125,14 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
     return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
 
 
-def find_videos(place: Path, skip: set[Path], file: DatasetFile, guessing: bool) -> Clips:
-    """The videos, by folder or by name as the file says, or as it seems where that is to be guessed."""
+def find_videos(place: Path, skip: set[Path], file: DatasetFile, guess_by: SplitLists | None) -> Clips:
+    """The videos by folder or by name, as the file says or as it seems by the names and by such lists."""
     clips = Clips.below(place, skip, file.mask_pattern)
-    return clips.by_name() if file.videos_by == "name" or (guessing and clips.tell_by_name()) else clips
+    if guess_by is None:
+        return clips.by_name() if file.videos_by == "name" else clips
+    by_name = clips.by_name()
+    confirmed = guess_by.among(by_name).divide_no_video and not guess_by.among(clips).divide_no_video
+    return by_name if clips.tell_by_name(single=confirmed) else clips
 
 
 def _told_by_name(clips: Clips) -> Iterator[str]:
