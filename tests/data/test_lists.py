@@ -125,7 +125,7 @@ def test_a_video_that_they_divide_is_left_out_and_told(tmp_path: Path) -> None:
     assert "which test.txt and train.txt divide or do not name? They are left out: [caseA]" in text
     problem = problems(tmp_path)["divided-by-list"]
     assert (problem.severity, problem.count) == ("warning", 1)
-    assert problem.what == "1 case that the lists divide: the test would show what the training has seen"
+    assert problem.what == "1 case with frames in the lists of several splits: scored is what was learnt from"
     assert problem.first == "caseA: 2 lines in train and 1 line in test"
 
 
@@ -157,10 +157,15 @@ def test_frames_of_one_folder_that_names_do_not_tell_apart_are_one_video(tmp_pat
 
 def test_single_images_are_videos_if_lists_split_them(tmp_path: Path) -> None:
     """Nothing else says that they are not of one video."""
-    write_frames(tmp_path / "images", "ckx9z", "cku8t", "ck7ab", "polyp")
+    write_frames(tmp_path / "images", "ck1x9z", "ck1u8", "ck1u7ab", "polyp")
     assert len(load_dataset(tmp_path).videos) == 1
-    write_lists(tmp_path, train="ckx9z;cku8t", test="ck7ab;polyp")
-    assert split_of(tmp_path) == {"train": ["cku", "ckx"], "test": ["ck", "polyp"]}
+    write_lists(tmp_path, train="ck1x9z;ck1u8", test="ck1u7ab;polyp")
+    text = write_draft(tmp_path).read_text()
+    assert (
+        "videos_by: name  # guess: ck1u7ab, ck1u, ck1x9z and 1 more, by what stands before the numbers of images"
+        in text
+    )
+    assert yaml.safe_load(text)["split"] == {"train": ["ck1u", "ck1x9z"], "test": ["ck1u7ab", "polyp"]}
     assert len(load_dataset(tmp_path).videos) == 4
 
 

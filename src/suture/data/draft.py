@@ -335,9 +335,10 @@ def _exports_among(clips: Clips, root: Path) -> dict[str, str] | list[str]:
 
 def _videos_by(clips: Clips) -> list[str]:
     """How videos are told apart, where names may say it."""
-    several = [clip.id for clip in clips.by_name().all if len(clip.images) > 1]
     if clips.are_by_name:
-        return [f"videos_by: name  # guess: {listed(several, _SOME)}, by what stands before the numbers of images"]
+        videos = listed([clip.id for clip in clips.all if clip.file is None], _SOME)
+        return [f"videos_by: name  # guess: {videos}, by what stands before the numbers of images"]
+    several = [clip.id for clip in clips.by_name().all if len(clip.images) > 1]
     if len(several) <= sum(len(clip.images) > 1 for clip in clips.all):
         return []
     return [f"# videos_by: name  # question: are {listed(several, _SOME)} videos? Now each folder of images is one."]
@@ -566,7 +567,8 @@ def _split(
     if said and not followed:
         reason += f"; not by {source}: frames of one case would be in several splits, and scores wrong"
     lines = [f"split:  # guess: {reason}"]
-    if left := [case for case in cases if not any(case in chosen for chosen in split.values())]:
+    chosen = {case for found in split.values() for case in found}
+    if left := [case for case in cases if case not in chosen]:
         which = f"which {files} divide or do not name" if files else "whose names say no one split"
         lines.append(f"  # question: where do these belong, {which}? They are left out: {_flow(left)}")
     return lines + [f"  {name}: {_flow(found)}  # guess" for name, found in split.items() if found]

@@ -15,7 +15,7 @@ _MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)}
 _SEPARATOR = re.compile("[ _.-]+")
 _HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
 """What Roboflow puts behind the name of an image."""
-_BEFORE_NUMBER = re.compile(r"(.*?)[ _-]*(?:(?<![^\W\d_])frame[ _-]*)?[0-9]+[^0-9]*", re.IGNORECASE)
+_BEFORE_NUMBER = re.compile(r"(.*?)[ _-]*(?:(?<![^\W\d_])frame[ _-]*)?[0-9]+(?:[ _.-][^0-9]*)?", re.IGNORECASE)
 STAR = "*"
 """What stands for the frame's name in a pattern of masks."""
 
@@ -33,10 +33,12 @@ def last_number(name: str) -> int | None:
 
 
 def before_number(name: str) -> str:
-    """What stands before the last number in a name, and before the word frame: the video of a frame among others'.
+    """What stands before the number of a frame, which is the video of one among others'; else the whole name.
 
-    >>> [before_number(name) for name in ("caseA_0001", "101_14100", "seq_1_frame003_left", "0001", "polyp")]
-    ['caseA', '101', 'seq_1', '', 'polyp']
+    The number ends the name, but for words like _left; the word frame may stand before it.
+
+    >>> [before_number(name) for name in ("caseA_0001", "101_14100", "seq_1_frame003_left", "0001", "polyp", "ck5x7a")]
+    ['caseA', '101', 'seq_1', '', 'polyp', 'ck5x7a']
     """
     plain = _HASHED.sub("", name)
     found = _BEFORE_NUMBER.fullmatch(plain)

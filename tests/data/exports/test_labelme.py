@@ -153,6 +153,15 @@ def test_in_a_dataset(root: Path, place: str, masks: Any, video: str, index: int
     assert not dataset.notes
 
 
+def test_copies_of_the_frames_beside_the_files_are_no_masks(root: Path) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    (root / "masks/a/0001.png").write_bytes((root / "videos/a/0001.png").read_bytes())
+    write_file(root, "masks")
+    dataset = load_dataset(root)
+    assert dataset["a"].with_mask == [0]
+    assert not dataset.doubtful_masks
+
+
 def test_as_zip(root: Path) -> None:
     with zipfile.ZipFile(root / "labels.zip", "w") as archive:
         for name in ("a/0001", "b/0003"):

@@ -258,6 +258,7 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
             yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
     if labelme:
         yield Masks(open_labelme(place, labelme), only)
+        images = {name: file for name, file in images.items() if name not in labelme}  # the frames that were labelled
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
 
