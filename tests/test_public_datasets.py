@@ -64,25 +64,38 @@ def cholecseg8k(root: Path) -> None:
 
 
 def endoscapes(root: Path) -> None:
-    categories = [{"id": 1, "name": "gallbladder"}, {"id": 2, "name": "tool"}]
     for split, videos in {"train": (1, 2), "val": (60,), "test": (70, 71)}.items():
-        names = [f"{video}_{moment}.jpg" for video in videos for moment in (25, 50, 75)]
+        names = [f"{video}_{moment}.jpg" for video in videos for moment in (14100, 14125, 14150)]
         for name in names:
             write(root / split / name, scene())
-        images = [{"id": i, "file_name": name, "height": 48, "width": 64} for i, name in enumerate(names[::3])]
-        shapes = [
-            {
-                "id": 2 * i + k,
-                "image_id": i,
-                "category_id": k + 1,
-                "segmentation": [[5 + 20 * k, 5, 20 + 20 * k, 5, 9, 30]],
-            }
-            for i in range(len(images))
-            for k in range(2)
-        ]
-        said = {"images": images, "annotations": shapes, "categories": categories}
-        (root / f"{split}_seg").mkdir()
-        (root / f"{split}_seg" / "annotation_coco.json").write_text(json.dumps(said))
+        for name in names[::3]:
+            write(root / f"{split}_seg" / name, scene())
+        write_coco(root / f"{split}_seg/annotation_coco.json", names[::3])
+
+
+def write_coco(path: Path, names: list[str]) -> None:
+    """A file of two shapes on each image."""
+    categories = [{"id": 1, "name": "gallbladder"}, {"id": 2, "name": "tool"}]
+    images = [{"id": i, "file_name": name, "height": 48, "width": 64} for i, name in enumerate(names)]
+    shapes = [
+        {
+            "id": 2 * i + k,
+            "image_id": i,
+            "category_id": k + 1,
+            "segmentation": [[5 + 20 * k, 5, 20 + 20 * k, 5, 9, 30]],
+        }
+        for i in range(len(images))
+        for k in range(2)
+    ]
+    path.write_text(json.dumps({"images": images, "annotations": shapes, "categories": categories}))
+
+
+def roboflow(root: Path) -> None:
+    for split, videos in {"train": ("op1", "op2", "op3"), "valid": ("op3", "op4"), "test": ("op3", "op5")}.items():
+        names = [f"{video}_{moment:04d}_jpg.rf.{next(NUMBERS):032x}.jpg" for video in videos for moment in range(3)]
+        for name in names:
+            write(root / split / name, scene())
+        write_coco(root / split / "_annotations.coco.json", names)
 
 
 def sar_rarp50(root: Path) -> None:
@@ -101,6 +114,16 @@ def kvasir_instrument(root: Path) -> None:
             write(root / f"masks/{name}0.png", mask(255, size))
 
 
+def pascal_voc(root: Path) -> None:
+    names = [f"{video}_{moment:06d}" for video in ("video01", "video02", "video03") for moment in (80, 160, 240)]
+    for name in names:
+        write(root / f"JPEGImages/{name}.jpg", scene())
+        write(root / f"SegmentationClass/{name}.png", mask(15))
+    (root / "ImageSets/Segmentation").mkdir(parents=True)
+    for split, chosen in {"train": names[:5], "val": names[5:], "trainval": names}.items():  # video02 is divided
+        (root / f"ImageSets/Segmentation/{split}.txt").write_text("\n".join(chosen) + "\n")
+
+
 def robust_mis(root: Path) -> None:
     for clip in ("Proctocolectomy/1/100", "Proctocolectomy/1/200", "Rectal resection/2/300", "Rectal resection/3/400"):
         folder = root / "Training" / clip
@@ -115,6 +138,12 @@ def robust_mis(root: Path) -> None:
         ("CholecSeg8k", cholecseg8k, {"video01": 2, "video09_video09_00100": 1, "video12_video12_15750": 1}, 12),
         ("Endoscapes", endoscapes, {"train_1": 1, "train_2": 1, "val_60": 1, "test_70": 1, "test_71": 1}, 5),
         (
+            "Roboflow",
+            roboflow,
+            {"train_op1": 1, "train_op2": 1, "op3": 3, "valid_op4": 1, "test_op5": 1},
+            21,
+        ),
+        (
             "SAR-RARP50",
             sar_rarp50,
             {"train_video_01": 1, "train_video_02": 1, "train_video_21": 1, "test_video_41": 1},
@@ -123,9 +152,10 @@ def robust_mis(root: Path) -> None:
         (
             "Kvasir-Instrument",
             kvasir_instrument,
-            {f"train_{name}0": 1 for name in "abcd"} | {"test_e0": 1, "test_f0": 1},
+            dict.fromkeys("abcdef", 1),
             6,
         ),
+        ("Pascal VOC", pascal_voc, {"video01": 1, "video02": 1, "video03": 1}, 9),
         (
             "ROBUST-MIS",
             robust_mis,

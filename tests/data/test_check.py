@@ -149,7 +149,7 @@ def test_a_name_that_says_another_split(misnamed: Path) -> None:
     problem = only(misnamed, "misnamed-split")
     assert (problem.severity, problem.count) == ("warning", 2)
     assert problem.places == ("test_1 in train", "train in test")
-    assert problem.what == "2 videos in another split than the name or folder says"
+    assert problem.what == "2 videos in another split than the name, the folder or a list says"
     describe(misnamed, split={"train": ["train"], "val": ["val"], "test": ["test_1"]})
     assert run(misnamed).problems == []
 

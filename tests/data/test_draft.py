@@ -12,7 +12,7 @@ import yaml
 
 from suture.data.check import check
 from suture.data.clips import Clip
-from suture.data.draft import draft_dataset_file, guess_cases, guess_split, write_draft
+from suture.data.draft import draft_dataset_file, guess_cases, guess_split, said_of_videos, write_draft
 from suture.data.images import read_image
 from suture.data.sources import load_dataset
 from suture.errors import UserError
@@ -378,7 +378,7 @@ def test_cases_guessed_from_names(paths: tuple[str, ...], cases: dict[str, int])
 def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
     videos = clips(*(f"case{number}" for number in range(count)))
     cases = guess_cases(videos)
-    split = guess_split(videos, cases, Counter({video.id: 1 for video in videos}))
+    split = guess_split(said_of_videos(videos), cases, Counter({video.id: 1 for video in videos}))
     assert tuple(len(split[name]) for name in ("train", "val", "test")) == sizes
     assert sorted(case for chosen in split.values() for case in chosen) == sorted(cases)
 
@@ -386,7 +386,7 @@ def test_split_by_case(count: int, sizes: tuple[int, int, int]) -> None:
 def test_what_is_held_out_has_labels() -> None:
     videos = clips(*(f"case{number}" for number in range(20)))
     labelled = {f"case{number}" for number in range(3, 8)}
-    split = guess_split(videos, guess_cases(videos), Counter(labelled))
+    split = guess_split(said_of_videos(videos), guess_cases(videos), Counter(labelled))
     assert set(split["val"] + split["test"]) < labelled
     assert len(split["train"]) == 18
 
@@ -427,7 +427,7 @@ def test_names_of_videos_and_folders_that_say_a_split_are_believed(paths: tuple[
     cases = guess_cases(videos)
     of_case = {
         case: name
-        for name, chosen in guess_split(videos, cases, Counter(v.id for v in videos)).items()
+        for name, chosen in guess_split(said_of_videos(videos), cases, Counter(v.id for v in videos)).items()
         for case in chosen
     }
     assert [of_case.get(case, "-") for case in cases] == split.split()
@@ -445,7 +445,7 @@ def test_names_of_videos_and_folders_that_say_a_split_are_believed(paths: tuple[
 def test_words_that_tell_no_splits_apart_are_none(paths: tuple[str, ...]) -> None:
     videos = clips(*paths)
     cases = guess_cases(videos)
-    split = guess_split(videos, cases, Counter(video.id for video in videos))
+    split = guess_split(said_of_videos(videos), cases, Counter(video.id for video in videos))
     assert (len(split["train"]), len(split["test"])) == (len(cases) - 1, 1)
 
 
@@ -466,3 +466,92 @@ def test_a_case_that_says_two_splits_is_asked_about(tmp_path: Path) -> None:
     text = write_draft(tmp_path, force=True).read_text()
     assert yaml.safe_load(text)["split"] == {"train": ["train1"]}
     assert "They are left out: [ann]" in text
+
+
+def flat(root: Path, *names: str) -> None:
+    """Frames of many videos in one folder."""
+    for seed, name in enumerate(names):
+        blobs = np.random.default_rng(seed).integers(60, 220, (6, 8, 3), np.uint8)
+        write(root / f"{name}.png", cv2.resize(blobs, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC))
+
+
+def flat_masks(root: Path, *names: str) -> None:
+    for name in names:
+        mask = np.full((HEIGHT, WIDTH), 2, np.uint8)
+        mask[10:30, 20:40] = 1
+        write(root / f"{name}.png", mask)
+
+
+def numbered(*videos: str) -> list[str]:
+    return [f"{video}_{index:04}" for video in videos for index in range(3)]
+
+
+def test_frames_of_many_videos_in_one_folder(tmp_path: Path) -> None:
+    names = numbered("caseA", "caseB", "op7_part1", "op7_part2")
+    flat(tmp_path / "images", *names)
+    flat_masks(tmp_path / "masks", *names)
+    before = [video.id for video in load_dataset(tmp_path)]
+    text = write_draft(tmp_path).read_text()
+    content = yaml.safe_load(text)
+    assert "videos_by: name  # guess: caseA, caseB, op7_part1 and 1 more, by what stands before the numbers" in text
+    assert content["cases"] == {"op7": ["op7_part1", "op7_part2"]}
+    assert content["split"] == {"train": ["caseA", "op7"], "test": ["caseB"]}
+    report = check(tmp_path, progress=False, workers=1)
+    assert [video.id for video in report.summary.videos] == before == ["caseA", "caseB", "op7_part1", "op7_part2"]
+    assert report.summary.labelled == 12
+    assert report.problems == []
+    assert "videos_by: name  # guess, kept" in draft_dataset_file(tmp_path)
+
+
+def test_names_in_doubt_are_asked_about(tmp_path: Path) -> None:
+    flat(tmp_path / "images", "op_3_07", "op_3_08", "op_4_07", "op_4_08")
+    text = write_draft(tmp_path).read_text()
+    assert "# videos_by: name  # question: are op_3 and op_4 videos? Now each folder of images is one." in text
+    assert [video.id for video in load_dataset(tmp_path)] == ["images"]
+
+
+def test_a_file_that_names_its_videos_is_not_asked_how_they_are_told_apart(tmp_path: Path) -> None:
+    """Its cases and splits speak of the videos as they were when it was written."""
+    flat(tmp_path / "images", *numbered("caseA", "caseB"))
+    (tmp_path / "dataset.yaml").write_text("videos: images\ncases: {op: [images]}")
+    assert "videos_by" not in yaml.safe_load(write_draft(tmp_path, force=True).read_text())
+    assert list(load_dataset(tmp_path).cases) == ["op"]
+
+
+def test_a_split_of_folders_by_video_is_followed(tmp_path: Path) -> None:
+    for split, videos in {"train": "ab", "valid": "c", "test": "d"}.items():
+        flat(tmp_path / "images" / split, *numbered(*videos))
+    assert yaml.safe_load(write_draft(tmp_path).read_text())["split"] == {
+        "train": ["train_a", "train_b"],
+        "val": ["valid_c"],
+        "test": ["test_d"],
+    }
+
+
+def test_a_split_of_folders_by_frame_is_not_followed(tmp_path: Path) -> None:
+    """As Roboflow splits: one operation in train and test gives wrong scores."""
+    flat(tmp_path / "images/train", "a_001", "a_003", "b_001", "b_002", "c_001", "c_002")
+    flat(tmp_path / "images/test", "a_002", "a_004", "b_003", "b_004", "d_001", "d_002")
+    flat_masks(tmp_path / "masks/train", "a_001", "b_001", "c_001")
+    text = write_draft(tmp_path).read_text()
+    content = yaml.safe_load(text)
+    assert content["cases"] == {"a": ["test_a", "train_a"], "b": ["test_b", "train_b"]}
+    assert content["split"] == {"train": ["train_c"], "test": ["test_d"]}
+    assert "They are left out: [a, b]" in text
+
+
+def test_coco_among_the_frames_of_several_videos(tmp_path: Path) -> None:
+    """As Roboflow exports it."""
+    for split, videos in {"train": "ab", "test": "cd"}.items():
+        flat(tmp_path / split, *numbered(*videos))
+        polygon = {"image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
+        image = {"id": 1, "file_name": f"{videos[0]}_0001.png", "width": WIDTH, "height": HEIGHT}
+        coco = {"images": [image], "categories": [{"id": 1, "name": "duct"}], "annotations": [polygon]}
+        (tmp_path / split / "_annotations.coco.json").write_text(json.dumps(coco))
+    assert yaml.safe_load(write_draft(tmp_path).read_text())["masks"] == [
+        "test/_annotations.coco.json",
+        "train/_annotations.coco.json",
+    ]
+    dataset = load_dataset(tmp_path)
+    assert {video.id: video.with_mask for video in dataset if video.with_mask} == {"train_a": [1], "test_c": [1]}
+    assert not [note for note in dataset.notes if "JSON" in note]

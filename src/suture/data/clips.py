@@ -1,7 +1,9 @@
 """Videos as they lie on disk, and which of their frames the name of a mask means."""
 
+import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +13,7 @@ from urllib.parse import unquote
 from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import images_of, last_number, masks_beside, walk
+from suture.data.walk import before_number, images_of, last_number, masks_beside, walk
 from suture.errors import UserError
 from suture.files import suffix_of
 
@@ -22,11 +24,18 @@ RECORD = "prediction.json"
 """What a folder of a prediction's results holds when it is done."""
 JOURNAL = ".journal.jsonl"
 """What it holds from its first file on until then."""
-VIDEO_FOLDERS = ("videos", "frames", "images", "img")
-MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot")
+VIDEO_FOLDERS = ("videos", "frames", "images", "img", "JPEGImages")
+MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot", "SegmentationClass")
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
 """They hold what their name says, of whatever video."""
 _NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
+_NO_VIDEO = re.compile(
+    r"[0-9]+[^0-9].*|.*[0-9][ _-]+[0-9]+|.*\.|(?:.*[^a-z])?(?:frame|left|right)(?:[^a-z].*)?", re.IGNORECASE
+)
+"""What stands before a number that may be no frame's, as 2024-05-01_12-30 before seconds does; or one of two eyes."""
+_MINUTE = re.compile(r"(?:.*[ _-])?[0-9]+")
+"""What may be one before seconds, but not before a number of three digits: case_3, 101."""
+_THREE_DIGITS = re.compile(r".*[0-9]{3}[^0-9]*")
 
 
 class FileFrames(Frames):
@@ -83,6 +92,19 @@ class Clip:
     def id(self) -> str:
         return "_".join(self.parts)
 
+    def by_name(self, within: tuple[str, ...]) -> "Iterator[Clip]":
+        """The videos that the names of its images tell apart; `within` are the folders that they lie in."""
+        images: dict[str, dict[str, str]] = {}
+        for stem, file in self.images.items():
+            images.setdefault(before_number(stem), {})[stem] = file
+        for name, found in images.items():
+            beside = {
+                pattern: kept
+                for pattern, files in self.beside.items()
+                if (kept := {stem: files[stem] for stem in found if stem in files})
+            }
+            yield Clip((*within, name) if name else self.parts, self.folder, found, beside=beside)
+
     @property  # not __len__: it would open the file wherever a clip is asked whether it is None
     def length(self) -> int:
         return len(self.images) if self.file is None else len(self.file)
@@ -106,11 +128,13 @@ class Clip:
 
 
 class Clips:
-    """All videos, and which of them a name means; `pattern` is that of masks among the frames."""
+    """All videos, and which of them a name means."""
 
-    def __init__(self, place: Path, skip: set[Path], pattern: str | None = None) -> None:
-        self._json: list[Path] = []
-        self.all = list(_find_clips(place, skip, pattern, self._json))
+    def __init__(self, place: Path, found: Iterable[Clip], json: list[Path], by_name: bool = False) -> None:
+        self.place = place
+        self.are_by_name = by_name
+        self.all = list(found)
+        self._json = json
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [clip for clip in self.all if clip.file is not None]
@@ -118,12 +142,39 @@ class Clips:
         """Names of `dataset.yaml` that no video has: where, and which was perhaps meant."""
         self._whole: dict[str, list[Clip]] = {}
         self._ends: dict[str, list[Clip]] = {}
+        self._folders: dict[str, list[Clip]] = {}
         for clip in self.all:
             for name in {clip.id, "/".join(clip.parts)}:
                 self._whole.setdefault(name, []).append(clip)
             for start in range(1, len(clip.parts)):
                 self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+            if clip.file is None:
+                self._folders.setdefault(clip.folder.relative_to(place).as_posix(), []).append(clip)
         self._words = {word for clip in self.all for word in (clip.id, *clip.parts)}
+
+    @staticmethod
+    def below(place: Path, skip: set[Path], pattern: str | None = None) -> "Clips":
+        """Every video file and every folder of images; `pattern` is that of masks among the frames."""
+        json: list[Path] = []
+        return Clips(place, list(_find_clips(place, skip, pattern, json)), json)
+
+    def by_name(self) -> "Clips":
+        """The same with several videos in one folder, where the names before the numbers of its images differ."""
+        parts = (
+            clip.by_name(clip.folder.relative_to(self.place).parts) if clip.file is None else (clip,)
+            for clip in self.all
+        )
+        return Clips(self.place, itertools.chain.from_iterable(parts), self._json, by_name=True)
+
+    def tell_by_name(self, single: bool) -> bool:
+        """Whether names seem to tell videos apart in a folder, and do so in every folder where they differ.
+
+        Where in doubt they do not: one operation as several videos may come into train and test. So where every image
+        would be a video, something else must say that they may be `single`.
+        """
+        folders = [Counter(map(before_number, clip.images)) for clip in self.all]
+        differing = [(clip, names) for clip, names in zip(self.all, folders, strict=True) if len(names) > 1]
+        return bool(differing) and all(_tell_videos(clip, names, single) for clip, names in differing)
 
     @property
     def beside(self) -> dict[str, list[Path]]:
@@ -140,6 +191,13 @@ class Clips:
         frames = [clip.images for clip in self.all] if self._json else []
         names = {name for images in frames for name in (*images, *images.values())}
         return [path for path in self._json if path.stem in names]
+
+    @cached_property
+    def json_beside_frames(self) -> dict[str, Path]:
+        """Those of them that lie beside their frame, by its path; Supervisely's are none."""
+        frames = {(clip.folder, stem) for clip in self.all for stem in clip.images} if self._json else ()
+        beside = [path for path in self._json if (path.parent, path.stem) in frames]
+        return {f"{path.parent.relative_to(self.place).as_posix()}/{path.stem}": path for path in beside}
 
     @cached_property
     def json_among_frames(self) -> dict[Path, Clip]:
@@ -173,7 +231,7 @@ class Clips:
         if only is not None:
             yield from ((name, self._frames(name, [only], only)) for name in masks)
             return
-        named = {folder: self.named(folder) for folder in {name.rpartition("/")[0] for name in masks}}
+        named = {folder: self._of_folder(folder) for folder in {name.rpartition("/")[0] for name in masks}}
         # Where no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
         foreign = not any(named.values())
         plain = {last for folder, _, last in (name.rpartition("/") for name in masks) if foreign or not folder}
@@ -197,7 +255,11 @@ class Clips:
     def is_strange(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder says nothing of the video whose frame it found; images/ is no strange one."""
         last = folder.rpartition("/")[2]
-        return bool(folder) and not self.named(folder) and last not in COMMON_FOLDERS and last not in clip.parts
+        return bool(folder) and not self._of_folder(folder) and last not in COMMON_FOLDERS and last not in clip.parts
+
+    def _of_folder(self, folder: str) -> list[Clip]:
+        """The videos that a mask's folder means: by their names, or since their frames lie in a folder of its path."""
+        return self.named(folder) or self._folders.get(folder, [])
 
     def _contradicts(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder speaks of another video."""
@@ -205,11 +267,12 @@ class Clips:
 
     def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
         last = name.rpartition("/")[2]
-        found = [(clip, clip.position(last)) for clip in clips]
+        found: dict[Clip, int] = {}
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
-            found += [(clip, int(extracted[2])) for clip in self._extracted(extracted[1]) if only in (None, clip)]
-        fitting = {(clip, i) for clip, i in found if i is not None and (clip.file is not None or i < clip.length)}
-        return list(fitting)
+            found = {clip: int(extracted[2]) for clip in self._extracted(extracted[1]) if only in (None, clip)}
+        # An image of the mask's own name counts before the number in it: extracted frames may be a dataset themselves.
+        found |= {clip: index for clip in clips if (index := clip.position(last)) is not None}
+        return [(clip, index) for clip, index in found.items() if clip.file is not None or index < clip.length]
 
     def _extracted(self, name: str) -> list[Clip]:
         """The videos that an extracted frame may come from."""
@@ -218,6 +281,14 @@ class Clips:
             return found
         said = unquote(uploaded[1])
         return self.named(said) or [clip for clip in self.all if _plain(clip.id) == said]
+
+
+def _tell_videos(clip: Clip, names: Counter[str], single: bool) -> bool:
+    """Whether these names before the numbers of a folder's images seem to be those of videos."""
+    several = sum(count > 1 for count in names.values())
+    if (several < max(2, len(names) / 2) and not single) or any(map(_NO_VIDEO.fullmatch, names)):
+        return False
+    return not any(map(_MINUTE.fullmatch, names)) or any(map(_THREE_DIGITS.fullmatch, clip.images))
 
 
 def _plain(name: str) -> str:

@@ -233,7 +233,7 @@ class LateMasks(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """Annotations of one file that have no shape, as those for detectors: they are left out."""
+    """Annotations of one export that have no shape, as those for detectors: they are left out."""
 
     file: str
     boxes: int
@@ -243,7 +243,7 @@ class Boxes(NamedTuple):
     def in_words(self, shown: Callable[[str], str]) -> str:
         """What the file holds, with its name as it is to be shown."""
         shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
-        return f"{shown(self.file)}: it has {number(self.boxes, 'box', 'boxes')}, {shapes}"
+        return f"{shown(self.file)}: it has {number(self.boxes, 'box or line', 'boxes or lines')}, {shapes}"
 
 
 @dataclass(eq=False)
@@ -271,6 +271,8 @@ class Dataset:
     """Files of which annotations are left out because they have no shape."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
+    listed: Mapping[str, Counter[Split]] = field(default_factory=dict)
+    """Video → how many lines of the lists beside the data put it, or a frame of it, into each split."""
 
     def __post_init__(self) -> None:
         if not self.videos:

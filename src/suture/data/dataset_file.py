@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from inspect import isclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -54,7 +54,7 @@ def _is_number(value: object, most: int) -> bool:
 
 
 def _masks(value: Any) -> Any:
-    text = value if isinstance(value, str) else "".join((value or {}).values())
+    text = value if isinstance(value, str) else "".join(value.values() if isinstance(value, dict) else value or ())
     if STAR in text and (not isinstance(value, str) or text.count(STAR) > 1 or "/" in text):
         raise ValueError(
             f"a pattern is for masks beside the frames of all videos, with one {STAR} for the frame's name and no "
@@ -89,9 +89,11 @@ class DatasetFile(Settings):
     format: StrictInt = FORMAT
     name: StrictStr | None = None
     videos: StrictStr = "."
-    masks: Annotated[StrictStr | dict[StrictStr, StrictStr] | None, AfterValidator(_masks)] = None
-    """A folder of masks or an annotation tool's export, or one of these for each video; or a pattern of masks that lie
-    beside their frames."""
+    videos_by: Literal["folder", "name"] = "folder"
+    """Whether images are of one video by their folder, or by what stands before the numbers in their names too."""
+    masks: Annotated[StrictStr | list[StrictStr] | dict[StrictStr, StrictStr] | None, AfterValidator(_masks)] = None
+    """A folder of masks or an annotation tool's export, several of these, or one for each video; or a pattern of masks
+    that lie beside their frames."""
     classes: list[ClassEntry] = Field(default_factory=list)
     unpainted: StrictStr | None = None
     """`background`, `ignore` or a class; None: nobody has said it."""
@@ -120,7 +122,9 @@ class DatasetFile(Settings):
         """The folders and exports of masks."""
         if self.masks is None or self.mask_pattern:
             return []
-        return [self.masks] if isinstance(self.masks, str) else list(self.masks.values())
+        if isinstance(self.masks, str):
+            return [self.masks]
+        return list(self.masks.values() if isinstance(self.masks, dict) else self.masks)
 
     def target_of(self, name: str) -> str:
         """The class that the pixels of an entry count as."""

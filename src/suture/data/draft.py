@@ -17,15 +17,18 @@ from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_c
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
-from suture.data.exports import is_export, open_export
+from suture.data.exports import holds_labelme, is_export, open_export
 from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
+from suture.data.lists import SplitLists
 from suture.data.sources import sources
 from suture.data.sources.folder import (
+    BESIDE,
     ImageMasks,
     Masks,
     case_of_videos,
     find_masks,
+    find_videos,
     guess,
     mask_places,
 )
@@ -39,6 +42,8 @@ from suture.words import listed, number
 ASKED = "unpainted"
 """The problem that the draft asks about: it says nothing against the data, and only the user can answer it."""
 _MOST_CLASSES = 64
+_SOME = 3
+"""Videos that a line names of many."""
 _RARER = 10
 """How many times as frequent a colour must be for an almost equal one to be in doubt."""
 _VALIDATED = 5
@@ -86,12 +91,14 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
     skip = {Path(os.path.normpath(place)) for place in places}
-    clips = Clips(Path(os.path.normpath(root / file.videos)), skip, file.mask_pattern)
-    names, among = [place.name for place in candidates], dict[str, str]()
+    lists = SplitLists.find(root)
+    # What a file that names its videos does not say of them is no question any more: its other keys speak of these.
+    stated = said.keys() & {"videos", "videos_by"}
+    clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, None if stated else lists)
+    found = [place.name for place in candidates]
     if "masks" not in said:
-        names = names or _plainest_first(clips.beside)
-        among = {} if names else _exports_among(clips, root)
-        file = file.model_copy(update={"masks": names[0] if names else among or None})
+        found = found or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
+        file = file.model_copy(update={"masks": found[0] if found else _exports_among(clips, root) or None})
     masks = find_masks(root, file, path, clips)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
@@ -104,11 +111,12 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *_HEAD,
             *section("name", lambda: [f"name: {_flow(root.resolve().name)}  # guess: the name of the folder"]),
             *section("videos", lambda: [f"videos: {_flow(file.videos)}  # guess"]),
-            *section("masks", lambda: _masks(names, among)),
+            *section("videos_by", lambda: _videos_by(clips)),
+            *section("masks", lambda: _masks(file.masks, found[1:])),
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
-        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips))),
+        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips), lists.among(clips))),
         section("view", lambda: _view(_find_views(clips.all, workers))),
         section("exclude", lambda: _exclude(root)),
         section("annotated", list),
@@ -184,8 +192,9 @@ def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list
 def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
 
-    Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01: a case that
-    is too large costs little, one operation in train and test gives wrong numbers.
+    Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
+    of which other frames lie in train than in test. A case that is too large costs little, one operation in train and
+    test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
@@ -198,6 +207,8 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
         if len(paths[video]) > 2 or (len(paths[video]) == 2 and is_split_word(paths[video][0]))
     }
     paths = _without_shared({video: path[1:] if video in folders else path for video, path in paths.items()})
+    of_frames = _split_by_frames([clip for clip in clips if clip.id in folders], paths)
+    folders = {video: folder for video, folder in folders.items() if video not in of_frames}
     names = {path[0] for path in paths.values() if len(path) == 1}
     counted: dict[str, set[int]] = defaultdict(set)
     for name in names:
@@ -218,19 +229,33 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     return {(case if len(videos) > 1 else videos[0]): videos for case, videos in cases.items()}
 
 
+def _split_by_frames(clips: Sequence[Clip], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Videos in folders of several splits that are one: they have the same name, and not one frame of the same name."""
+    found: dict[tuple[str, ...], list[Clip]] = defaultdict(list)
+    for clip in clips:
+        found[paths[clip.id]].append(clip)
+    groups = (group for group in found.values() if len(group) > 1 and all(clip.images for clip in group))
+    return {clip.id for group in groups if not _share_a_frame(group) for clip in group}
+
+
+def _share_a_frame(clips: Sequence[Clip]) -> bool:
+    return max(Counter(stem for clip in clips for stem in clip.images).values()) > 1
+
+
 def guess_split(
-    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]
+    said: Mapping[str, Collection[Split]], cases: Mapping[str, list[str]], labelled: Counter[str]
 ) -> dict[Split, list[str]]:
-    """The split that names say, without the cases that say none; else about 60, 20 and 20 % of the labelled cases.
+    """The split that is said of videos, without the cases of which none or several are; else about 60, 20 and 20 % of
+    the labelled cases.
 
     With fewer than five of them none is for validation, which training does not need, and one is for the test. Without
     any there is no split.
     """
     split: dict[Split, list[str]] = {name: [] for name in SPLITS}
-    if said := _said_splits(clips):
-        for case, videos in cases.items():
-            if len(found := {said[video] for video in videos if video in said}) == 1:
-                split[found.pop()].append(case)
+    for case, videos in cases.items():
+        if len(found := _splits_of(videos, said)) == 1:
+            split[found.pop()].append(case)
+    if any(split.values()):
         return split
     candidates = sorted(_labelled_cases(cases, labelled), key=natural)
     if not candidates:
@@ -243,6 +268,10 @@ def guess_split(
     split["test"], split["val"] = (held[::2], held[1::2]) if validated else (held, [])
     split["train"] = [case for case in cases if case not in held]
     return split
+
+
+def _splits_of(videos: Sequence[str], said: Mapping[str, Collection[Split]]) -> set[Split]:
+    return {split for video in videos for split in said.get(video, ())}
 
 
 def _labelled_cases(cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
@@ -265,8 +294,9 @@ def _mask_places(root: Path) -> list[Path]:
 
 
 def _opens(export: Path) -> bool:
+    """Whether it holds labels of several frames; LabelMe's files, of one each, are named by a folder or a pattern."""
     try:
-        return bool(open_export(export).frames)
+        return not holds_labelme(export) and bool(open_export(export).frames)
     except UserError:
         return False  # some other JSON or zip
 
@@ -288,20 +318,38 @@ def _plainest_first(beside: Mapping[str, Sequence[Path]]) -> list[str]:
     return sorted(beside, key=untidiness)
 
 
-def _exports_among(clips: Clips, root: Path) -> dict[str, str]:
-    """The COCO file among the frames of each video, where there is one."""
+def _labelme_beside(clips: Clips) -> list[str]:
+    """The pattern of LabelMe files beside their frames, if that is what lies there."""
+    beside = clips.json_beside_frames.values()
+    return [BESIDE] if beside and all(map(holds_labelme, beside)) else []
+
+
+def _exports_among(clips: Clips, root: Path) -> dict[str, str] | list[str]:
+    """The COCO file among the frames of each video, where there is one; or all, where a folder holds several videos."""
     opening = {place: clip.id for place, clip in clips.json_among_frames.items() if _opens(place)}
+    if clips.are_by_name:
+        return [os.path.relpath(place, root) for place in opening]
     counts = Counter(opening.values())
     return {video: os.path.relpath(place, root) for place, video in opening.items() if counts[video] == 1}
 
 
-def _masks(places: Sequence[str], among: Mapping[str, str]) -> list[str]:
-    if among:
-        return ["masks:  # guess", *(f"  {_flow(video)}: {_flow(place)}  # guess" for video, place in among.items())]
-    if not places:
+def _videos_by(clips: Clips) -> list[str]:
+    """How videos are told apart, where names may say it."""
+    if clips.are_by_name:
+        videos = listed([clip.id for clip in clips.all if clip.file is None], _SOME)
+        return [f"videos_by: name  # guess: {videos}, by what stands before the numbers of images"]
+    several = [clip.id for clip in clips.by_name().all if len(clip.images) > 1]
+    if len(several) <= sum(len(clip.images) > 1 for clip in clips.all):
+        return []
+    return [f"# videos_by: name  # question: are {listed(several, _SOME)} videos? Now each folder of images is one."]
+
+
+def _masks(places: str | list[str] | dict[str, str] | None, others: Sequence[str]) -> list[str]:
+    if places is None:
         return ["# masks: masks  # question: no masks were found; where are they, or where will they be?"]
-    others = f"; also found: {', '.join(places[1:])}" if len(places) > 1 else ""
-    return [f"masks: {_flow(places[0])}  # guess{others}"]
+    if isinstance(places, dict):
+        return ["masks:  # guess", *(f"  {_flow(video)}: {_flow(place)}  # guess" for video, place in places.items())]
+    return [f"masks: {_flow(places)}  # guess{'; also found: ' if others else ''}{', '.join(others)}"]
 
 
 def _classes(
@@ -490,26 +538,39 @@ def _cases(cases: Mapping[str, list[str]]) -> list[str]:
     return lines + [f"  {_flow(case)}: {_flow(videos)}  # guess" for case, videos in several.items()]
 
 
-def _split(clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
-    split = guess_split(clips, cases, labelled)
+def said_of_videos(clips: Sequence[Clip]) -> dict[str, set[Split]]:
+    """The splits that names and folders say."""
+    return {video: {split} for video, split in _said_splits(clips).items()}
+
+
+def _split(
+    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists
+) -> list[str]:
+    said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips)
+    split = guess_split(said, cases, labelled)
     if not any(split.values()):
         return [
             "# split:  # which cases are for train, val and test; drafted among those with masks, once there are some"
         ]
     count = len(_labelled_cases(cases, labelled))
-    if _said_splits(clips):
-        reason = "by names and folders that say train, val or test"
+    files = listed(list(lists.lines)) if lists.splits else ""
+    source = files or "names and folders that say train, val or test"
+    followed = any(len(_splits_of(videos, said)) == 1 for videos in cases.values())
+    if followed:
+        reason = f"by {source}"
     elif count == 1:
         reason = "with one labelled case all are for training, and there is nothing to score on new videos"
     elif count < _VALIDATED:
         reason = f"with {count} labelled cases one is for the test and none for validation: training needs them more"
     else:
         reason = "about 60, 20 and 20 % of the labelled cases"
+    if said and not followed:
+        reason += f"; not by {source}: frames of one case would be in several splits, and scores wrong"
     lines = [f"split:  # guess: {reason}"]
-    if left := [case for case in cases if not any(case in chosen for chosen in split.values())]:
-        lines.append(
-            f"  # question: where do these belong, whose names say no one split? They are left out: {_flow(left)}"
-        )
+    chosen = {case for found in split.values() for case in found}
+    if left := [case for case in cases if case not in chosen]:
+        which = f"which {files} divide or do not name" if files else "whose names say no one split"
+        lines.append(f"  # question: where do these belong, {which}? They are left out: {_flow(left)}")
     return lines + [f"  {name}: {_flow(found)}  # guess" for name, found in split.items() if found]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
-from suture.data.dataset import SPLITS, Boxes, Dataset, said_splits
+from suture.data.dataset import SPLITS, Boxes, Dataset, Split, said_splits
 from suture.data.dataset_file import FILE_NAME
 from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
@@ -141,16 +141,34 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
 
 
 def misnamed_splits(evidence: Evidence) -> Iterator[Problem]:
-    """A video that says test in train, or one that says train in test; its case's name counts before its own."""
+    """A video that says test in train, or one that says train in test; its case's name counts before its own, and a
+    list before both."""
     said = said_splits({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
+    said |= {video: next(iter(found)) for video, found in evidence.dataset.listed.items() if len(found) == 1}
     turned = {("test", "train"), ("train", "test")}
     places = [f"{v.id} in {v.split}" for v in evidence.dataset if (said.get(v.id), v.split) in turned]
-    what = f"{number(len(places), 'video')} in another split than the name or folder says"
+    what = f"{number(len(places), 'video')} in another split than the name, the folder or a list says"
     mend = (
         "move the case under `split` in dataset.yaml, or leave it if it is meant; scores are then not of the official "
         "split"
     )
     yield from evidence.problem("misnamed-split", "warning", what, places, mend)
+
+
+def divided_by_lists(evidence: Evidence) -> Iterator[Problem]:
+    """Cases of which the lists beside the data put some frames into one split and some into another."""
+    dataset = evidence.dataset
+    places = []
+    for case, videos in dataset.cases.items():
+        found = sum((dataset.listed.get(video.id, Counter()) for video in videos), Counter[Split]())
+        parts = [f"{number(found[split], 'line')} in {split}" for split in SPLITS if found[split]]
+        if len(parts) > 1:
+            places.append(f"{case}: {listed(parts)}")
+    what = f"{number(len(places), 'case')} with frames in the lists of several splits: scored is what was learnt from"
+    mend = (
+        "put each case into one split as a whole in dataset.yaml, and say of the scores that they are not by the lists"
+    )
+    yield from evidence.problem("divided-by-list", "warning", what, places, mend)
 
 
 def missing_videos(evidence: Evidence) -> Iterator[Problem]:
@@ -517,6 +535,7 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
 JUDGES_OF_MASKS: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (undecodable, sizes, mask_values, unpainted)
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     divided_cases,
+    divided_by_lists,
     misnamed_splits,
     missing_videos,
     masks_for_frames,

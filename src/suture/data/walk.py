@@ -13,6 +13,9 @@ _ZEROS = str.maketrans("123456789", "0" * 9)
 _MASK_WORDS = ("mask", "masks", "seg", "segmentation", "label", "labels", "annot", "annotation", "annotations", "gt")
 _MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)})", re.IGNORECASE)
 _SEPARATOR = re.compile("[ _.-]+")
+_HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
+"""What Roboflow puts behind the name of an image."""
+_BEFORE_NUMBER = re.compile(r"(.*?)[ _-]*(?:(?<![^\W\d_])frame[ _-]*)?[0-9]+(?:[ _.-][^0-9]*)?", re.IGNORECASE)
 STAR = "*"
 """What stands for the frame's name in a pattern of masks."""
 
@@ -25,8 +28,21 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 def last_number(name: str) -> int | None:
     """The last number in a name: a recorder's frame number in a frame's."""
-    numbers = _DIGITS.findall(name)
+    numbers = _DIGITS.findall(_HASHED.sub("", name))
     return int(numbers[-1]) if numbers else None
+
+
+def before_number(name: str) -> str:
+    """What stands before the number of a frame, which is the video of one among others'; else the whole name.
+
+    The number ends the name, but for words like _left; the word frame may stand before it.
+
+    >>> [before_number(name) for name in ("caseA_0001", "101_14100", "seq_1_frame003_left", "0001", "polyp", "ck5x7a")]
+    ['caseA', '101', 'seq_1', '', 'polyp', 'ck5x7a']
+    """
+    plain = _HASHED.sub("", name)
+    found = _BEFORE_NUMBER.fullmatch(plain)
+    return found[1] if found else plain
 
 
 def listing(folder: Path) -> tuple[list[str], list[str]]:

@@ -17,7 +17,7 @@ from pycocotools import mask as coco
 from suture.data.check import check
 from suture.data.classes import UNPAINTED
 from suture.data.exports import open_export
-from suture.data.exports.coco import CocoMask, _Image
+from suture.data.exports.shapes import DrawnImage, ShapeMask
 from suture.data.sources import load_dataset
 from suture.errors import UserError
 
@@ -81,7 +81,7 @@ def test_shapes_are_painted_in_order_and_the_covered_ones_counted(drawn: list[tu
         expected[inside] = label_ids[label]
     covered = sum(bool(inside.any()) and label_ids[label] not in expected[inside] for label, inside in drawn)
     shapes = [(label, {"size": [3, 4], "counts": runs(inside)}) for label, inside in drawn]
-    ids, found = CocoMask("mask", _Image(4, 3, shapes), label_ids).examine(by_color=False)
+    ids, found = ShapeMask("mask", DrawnImage(4, 3, shapes), label_ids).examine(by_color=False)
     assert (ids == expected).all()
     assert found == covered
 
@@ -100,13 +100,13 @@ def test_run_lengths_are_what_pycocotools_wrote(mask: np.ndarray, packed: bool) 
         segmentation["counts"] = coco.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
     else:
         segmentation["counts"] = runs(mask)
-    drawn = CocoMask("mask", _Image(width, height, [("a", segmentation)]), {"a": 1}).read(by_color=False)
+    drawn = ShapeMask("mask", DrawnImage(width, height, [("a", segmentation)]), {"a": 1}).read(by_color=False)
     assert ((drawn == 1) == mask).all()
 
 
 @given(st.text(max_size=20) | st.lists(st.integers(-5, 60), max_size=6))
 def test_any_run_lengths_are_drawn_or_refused(counts: Any) -> None:
-    mask = CocoMask("mask of a.json", _Image(8, 6, [("a", {"size": [6, 8], "counts": counts})]), {"a": 1})
+    mask = ShapeMask("mask of a.json", DrawnImage(8, 6, [("a", {"size": [6, 8], "counts": counts})]), {"a": 1})
     with contextlib.suppress(UserError):
         assert set(np.unique(mask.read(by_color=False))) <= {1, UNPAINTED}
 
@@ -144,6 +144,7 @@ def test_a_polygon_of_two_points_has_no_area(tmp_path: Path) -> None:
         (content() | {"images": [{"id": 1, "file_name": "a"}]}, "'width' is missing"),
         (content() | {"images": content()["images"] * 2}, "holds two images a/0001.png"),
         (content() | {"images": [{"id": 1, "file_name": "a", "width": 60000, "height": 60000}]}, "absurd"),
+        (content() | {"images": [{"id": 1, "file_name": "a", "width": -8, "height": -6}]}, "absurd"),
         (content(("grasper", SQUARE)) | {"images": []}, "shapes for the image id 1"),
         (content(("grasper", SQUARE)) | {"categories": []}, "category id 10, not listed"),
     ],
@@ -250,9 +251,11 @@ def test_a_file_of_boxes_is_refused(root: Path) -> None:
     problem = report.problems[0]
     assert (problem.code, problem.severity, problem.count) == ("boxes-only", "fatal", 3)
     assert problem.what == "3 annotations left out: without a shape"
-    assert problem.first == "masks/coco.json: it has 3 boxes, no shapes"
+    assert problem.first == "masks/coco.json: it has 3 boxes or lines, no shapes"
     assert not {"no-masks", "no-dataset-file"} & {problem.code for problem in report.problems}
-    with pytest.raises(UserError, match=r"coco\.json: it has 3 boxes, no shapes; export the annotations as polygons"):
+    with pytest.raises(
+        UserError, match=r"coco\.json: it has 3 boxes or lines, no shapes; export the annotations as polygons"
+    ):
         load_dataset(root).refuse_doubtful_masks()
 
 
@@ -262,7 +265,7 @@ def test_boxes_among_shapes_are_told_of(root: Path) -> None:
     write_file(root, "coco.json")
     problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
     assert (problem.severity, problem.count) == ("warning", 1)
-    assert problem.first == "coco.json: it has 1 box, 1 shape"
+    assert problem.first == "coco.json: it has 1 box or line, 1 shape"
     load_dataset(root).refuse_doubtful_masks()
 
 

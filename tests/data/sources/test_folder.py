@@ -483,7 +483,7 @@ def test_two_masks_of_one_frame(tmp_path: Path) -> None:
         ({"classes": [{"name": "a", "value": 1, "merge": "b", "ignore": True}]}, "both merge and ignore"),
         ({"unpainted": "tisue", "classes": CLASSES}, r"unpainted is 'tisue', .*did you mean tissue"),
         ({"masks": "mask"}, "masks names .*mask, which does not exist"),
-        ({"masks": "*_mask.png"}, r"masks is '\*_mask\.png', but no image beside a frame is called like that"),
+        ({"masks": "*_mask.png"}, r"masks is '\*_mask\.png', but no file beside a frame is called like that"),
         ({"masks": "masks/*_mask.png"}, r"one \* for the frame's name and no folder; .* name the folder"),
         ({"masks": "*_*.png"}, r"one \* for the frame's name"),
         ({"masks": {"clip_a": "*_mask.png"}}, "beside the frames of all videos"),
@@ -662,7 +662,7 @@ def test_a_pattern_of_masks_whose_names_say_nothing(tmp_path: Path) -> None:
 def test_a_pattern_that_no_mask_fits_names_those_that_are_there(tmp_path: Path) -> None:
     write_frames(tmp_path / "a", "1", "1_mask", "m_")
     write_file(tmp_path, masks="m_*_.png", classes=CLASSES)
-    with pytest.raises(UserError, match=r"masks is 'm_\*_\.png', but no image .*like that \(there are \*_mask\.png\)"):
+    with pytest.raises(UserError, match=r"masks is 'm_\*_\.png', but no file .*like that \(there are \*_mask\.png\)"):
         load_dataset(tmp_path)
 
 
@@ -682,8 +682,8 @@ def test_labels_that_nobody_reads_are_told(tmp_path: Path) -> None:
         write_text(tmp_path / place, "{}")
     write_file(tmp_path)
     assert load_dataset(tmp_path).notes == [
-        "2 JSON files named after frames not read (first: a/ann/1.png.json): if they hold labels (LabelMe, "
-        "Supervisely), convert them to COCO or to PNG masks.",
+        "2 JSON files named after frames not read (first: a/ann/1.png.json): LabelMe's beside their frames are by "
+        '`masks: "*.json"` in dataset.yaml; convert other labels to COCO or to PNG masks.',
         "1 JSON file among the frames not read (first: a/img/annotation_coco.json): what is COCO can be named in "
         "dataset.yaml, as `masks: {a_img: a/img/annotation_coco.json}`; convert other labels to COCO or to PNG masks.",
     ]
@@ -741,3 +741,124 @@ def test_names_that_only_differ_in_digits_need_no_keys_to_be_in_order(names: lis
     recorded = [f"frame_{number:03d}.png" for number in numbers]
     for mixed in (names, recorded, [*recorded, *names]):
         assert in_order(mixed) == sorted(mixed, key=natural)
+
+
+def test_videos_that_names_tell_apart(tmp_path: Path) -> None:
+    write_frames(tmp_path / "images", "caseA_0001", "caseA_0002", "caseA_0010", "caseB_0001", "caseB_0002", "0007")
+    write_frames(tmp_path / "images/day2", "caseA_0001")
+    for name in ("caseA_0010", "day2/caseA_0001", "caseB__frame_000001", "0007"):
+        write_image(tmp_path / "masks" / f"{name}.png", 0)
+    write_file(tmp_path, videos="images", videos_by="name", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert {video.id: len(video) for video in dataset} == {"images": 1, "caseA": 3, "caseB": 2, "day2_caseA": 1}
+    assert masks_of(dataset) == {"caseA": [2], "day2_caseA": [0], "caseB": [1], "images": [0]}
+    assert [frame.number for frame in dataset["caseA"].frames] == [1, 2, 10]
+    assert dataset.notes == [
+        "Videos are told apart by what stands before the numbers in the names of images: images (1 frame), caseA (3 "
+        "frames), caseB (2 frames) and 1 more; `videos_by: folder` in dataset.yaml makes one video of each folder "
+        "instead."
+    ]
+
+
+def test_a_mask_is_of_the_frame_in_a_folder_of_its_path(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_frames(tmp_path / "images" / split, "caseA_0001", "caseA_0002")
+    write_image(tmp_path / "masks/test/caseA_0002.png", 0)
+    write_image(tmp_path / "masks/caseA_0001.png", 0)
+    write_file(tmp_path, videos="images", videos_by="name", masks="masks", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"test_caseA": [1]}
+    assert [mask.frames for mask in dataset.doubtful_masks] == ["test_caseA (frame 0) and train_caseA (frame 0)"]
+
+
+def test_extracted_frames_as_a_dataset_of_their_own(tmp_path: Path) -> None:
+    """The folder of `suture select`: their numbers are those of the video that they come from, not their places."""
+    names = ("case03__frame_000001", "case03__frame_000002", "case04__frame_000000", "case04__frame_000009")
+    write_frames(tmp_path / "images", *names)
+    write_frames(tmp_path / "masks", *names)
+    write_file(
+        tmp_path, videos="images", videos_by="name", masks="masks", classes=[{"name": "all", "value": [9, 9, 9]}]
+    )
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {"case03": [0, 1], "case04": [0, 1]}
+    assert not dataset.doubtful_masks
+
+
+def test_masks_beside_frames_of_several_videos_in_one_folder(tmp_path: Path) -> None:
+    write_frames(tmp_path, "a_1", "a_2", "b_1")
+    write_image(tmp_path / "a_2_mask.png", 0)
+    write_file(tmp_path, videos_by="name", masks="*_mask.png", classes=CLASSES)
+    dataset = load_dataset(tmp_path)
+    assert {video.id: len(video) for video in dataset} == {"a": 2, "b": 1}
+    assert masks_of(dataset) == {"a": [1]}
+
+
+def test_a_word_that_videos_are_not_told_apart_by(tmp_path: Path) -> None:
+    write_frames(tmp_path, "a_1")
+    write_file(tmp_path, videos_by="names")
+    with pytest.raises(UserError, match=r"dataset\.yaml: videos_by is 'names': .*'folder' or 'name'"):
+        load_dataset(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "videos"),
+    [
+        ("caseA_0001 caseA_0002 caseB_0001 caseB_0002 caseC_0001", "caseA caseB caseC"),
+        ("101_14100 101_14125 102_50 102_75", "101 102"),
+        ("endovis_seq_1_frame000 endovis_seq_1_frame001 endovis_seq_2_frame000 endovis_seq_2_frame001", "seq_1 seq_2"),
+        ("Video1_frame000090 Video1_frame000100 Video2_frame000090 Video2_frame000100", "Video1 Video2"),
+        ("a__frame_000001 a__frame_000120 b__frame_000001 b__frame_000002", "a b"),
+        ("op1-1 op1-2 op2-1 op2-2", "op1 op2"),
+        ("a_01_jpg.rf.0c12ab a_02_jpg.rf.77a1 b_01_jpg.rf.9f b_02_jpg.rf.12", "a b"),
+        ("frame_0001 frame_0002 frame_0003", ""),
+        ("frame_80_endo frame_81_endo frame_82_endo", ""),
+        ("1 2 3 4", ""),
+        ("frame_0001 frame_0002 cover", ""),
+        ("caseA_0001 caseB_0001 caseC_0001", ""),  # perhaps videos, but of one frame each
+        ("2024-05-01_12-30-01 2024-05-01_12-30-02 2024-05-01_12-31-01 2024-05-01_12-31-02", ""),
+        ("img_00-12-30 img_00-12-31 img_00-13-30 img_00-13-31", ""),
+        ("3_07 3_08 4_07 4_08", ""),
+        ("t12.250 t12.500 t13.250 t13.500", ""),
+        ("0001_case1 0001_case2 0002_case1 0002_case2", ""),
+        ("frame0001_case1 frame0001_case2 frame0002_case1 frame0002_case2", ""),
+        ("left_0001 left_0002 right_0001 right_0002", ""),
+        ("op1_left_001 op1_left_002 op1_right_001 op1_right_002", ""),
+    ],
+)
+def test_names_that_seem_to_tell_videos_apart(tmp_path: Path, names: str, videos: str) -> None:
+    """Where in doubt they do not: one operation must not become several videos, of which some are for the test."""
+    write_frames(tmp_path / "images", *names.split())
+    found = [video.id.removeprefix("endovis_") for video in load_dataset(tmp_path)]
+    assert found == (videos.split() or ["images"])
+
+
+def test_names_must_tell_videos_apart_in_every_folder_where_they_differ(tmp_path: Path) -> None:
+    write_frames(tmp_path / "images/one", "a_001", "a_002", "b_001", "b_002")
+    write_frames(tmp_path / "images/two", "001", "002")
+    write_frames(tmp_path / "images/three", "frame_80_endo", "frame_81_endo")
+    assert [video.id for video in load_dataset(tmp_path)] == ["one_a", "one_b", "three", "two"]
+    write_frames(tmp_path / "images/two", "12-30-01", "12-30-02", "12-31-01", "12-31-02")
+    assert [video.id for video in load_dataset(tmp_path)] == ["one", "three", "two"]
+
+
+def test_a_file_that_says_nothing_of_names_has_a_video_for_each_folder(tmp_path: Path) -> None:
+    write_frames(tmp_path / "images", "a_001", "a_002", "b_001", "b_002")
+    write_file(tmp_path, videos="images")
+    dataset = load_dataset(tmp_path)
+    assert [video.id for video in dataset] == ["images"]
+    assert not dataset.notes
+
+
+def test_several_places_of_masks(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos/a", "1")
+    write_frames(tmp_path / "videos/b", "1")
+    write_image(tmp_path / "one/a/1.png", 0)
+    write_image(tmp_path / "two/b/1.png", 0)
+    write_file(tmp_path, videos="videos", masks=["one", "two"], classes=CLASSES)
+    assert masks_of(load_dataset(tmp_path)) == {"a": [0], "b": [0]}
+    write_file(tmp_path, videos="videos", masks=["one", "three"], classes=CLASSES)
+    with pytest.raises(UserError, match=r"masks names .*three, which does not exist"):
+        load_dataset(tmp_path)
+    write_file(tmp_path, videos="videos", masks=["*_mask.png", "two"], classes=CLASSES)
+    with pytest.raises(UserError, match="a pattern is for masks beside the frames of all videos"):
+        load_dataset(tmp_path)

@@ -7,12 +7,14 @@ from typing import Protocol
 from suture.data.classes import Raw
 from suture.data.dataset import Boxes, Mask
 from suture.data.exports.archive import Archive
-from suture.data.exports.coco import CocoExport
+from suture.data.exports.coco import read_coco
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
+from suture.data.exports.labelme import is_labelme, read_labelme
 from suture.errors import UserError
 from suture.files import suffix_of
 
-EXPORT_SUFFIXES = (".zip", ".json")
+JSON = ".json"
+EXPORT_SUFFIXES = (".zip", JSON)
 
 
 class Export(Protocol):
@@ -48,13 +50,34 @@ def is_export(path: Path) -> bool:
 
 
 def open_export(path: Path) -> Export:
-    """Read an export: CVAT's as zip or folder, COCO's as JSON file or zip."""
-    if suffix_of(path) == ".json":
-        return CocoExport.read(path, [(str(path), Archive(path.parent).read(path.name))])
+    """Read an export: CVAT's as zip or folder, COCO's and LabelMe's as JSON file or zip."""
+    if suffix_of(path) == JSON:
+        content = _read(path)
+        return open_labelme(path, {path.stem: path}) if is_labelme(content) else read_coco(path, [(str(path), content)])
     archive = Archive(path)
     names = archive.names()
     if any(name.rpartition("/")[2] == LABEL_MAP for name in names):
         return CvatExport.read(path, names)
-    if annotations := [name for name in names if name.lower().endswith(".json")]:
-        return CocoExport.read(path, ((f"{path}: {name}", archive.read(name)) for name in annotations))
-    raise UserError(f"{path} is neither a CVAT export (no {LABEL_MAP}) nor a COCO one (no .json): export it again.")
+    if annotations := [name for name in names if name.lower().endswith(JSON)]:
+        contents = ((f"{path}: {name}", archive.read(name)) for name in annotations)
+        if not is_labelme(archive.read(annotations[0])):
+            return read_coco(path, contents)
+        frames = (name[: -len(JSON)] for name in annotations)
+        return read_labelme(path, ((frame, *file) for frame, file in zip(frames, contents, strict=True)))
+    raise UserError(
+        f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json): export it again."
+    )
+
+
+def holds_labelme(path: Path) -> bool:
+    """Whether a file is LabelMe's, of one frame."""
+    return path.name.lower().endswith(JSON) and is_labelme(_read(path))
+
+
+def open_labelme(path: Path, files: Mapping[str, Path]) -> Export:
+    """Read the LabelMe files in a folder, given by the names of their frames, as one export."""
+    return read_labelme(path, ((frame, str(file), _read(file)) for frame, file in files.items()))
+
+
+def _read(path: Path) -> bytes:
+    return Archive(path.parent).read(path.name)

@@ -13,14 +13,17 @@ from suture.data.classes import ClassTable, Raw
 from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
-from suture.data.exports import EXPORT_SUFFIXES, Export, is_export, open_export
+from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, holds_labelme, is_export, open_export, open_labelme
 from suture.data.images import MaskFile
+from suture.data.lists import SplitLists
 from suture.data.sources import source
 from suture.data.view import View
-from suture.data.walk import images_of, listing, mask_suffixes, walk
+from suture.data.walk import STAR, images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
+BESIDE = f"{STAR}{JSON}"
+"""The pattern of LabelMe files beside their frames."""
 _SOME = 3
 """Frames that are named of those that a mask fits."""
 
@@ -40,11 +43,13 @@ def load(root: Path) -> Dataset:
     elif root.is_dir():
         file, skip = guess(root)
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
-    clips = Clips(place, skip, file.mask_pattern)
+    lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
+    clips = find_videos(place, skip, file, lists if not path.is_file() else None)
+    lists = lists.among(clips)
     unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
     if unread:
         notes.append(_passed_over(unread))
-    notes += _unread_json(root, file, clips)
+    notes += [*_told_by_name(clips), *lists.notes, *_unread_json(root, file, clips)]
     if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
         # Of masks without a dataset.yaml it is told with them: suture.data.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
@@ -73,6 +78,7 @@ def load(root: Path) -> Dataset:
         late_masks=late,
         boxes=[boxes for found in masks for boxes in found.export.boxes],
         missing_videos=clips.missing,
+        listed=lists.splits,
     )
 
 
@@ -88,19 +94,21 @@ def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
 
 def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
     """That labels may lie among the frames which nobody reads."""
-    if found := clips.json_of_frames:
+    beside = clips.json_beside_frames.values() if file.mask_pattern == BESIDE else ()
+    if found := [path for path in clips.json_of_frames if path not in beside]:
         first = os.path.relpath(found[0], root)
         yield (
-            f"{number(len(found), 'JSON file')} named after frames not read (first: {first}): if they hold labels "
-            "(LabelMe, Supervisely), convert them to COCO or to PNG masks."
+            f"{number(len(found), 'JSON file')} named after frames not read (first: {first}): LabelMe's beside their "
+            f'frames are by `masks: "{BESIDE}"` in dataset.yaml; convert other labels to COCO or to PNG masks.'
         )
     read = {os.path.normpath(root / place) for place in file.mask_places}
     others = {place: clip for place, clip in clips.json_among_frames.items() if os.path.normpath(place) not in read}
     for place, clip in list(others.items())[:1]:
         first = os.path.relpath(place, root)
+        named = f"[{first}]" if clips.are_by_name else f"{{{clip.id}: {first}}}"
         yield (
             f"{number(len(others), 'JSON file')} among the frames not read (first: {first}): what is COCO can be named "
-            f"in dataset.yaml, as `masks: {{{clip.id}: {first}}}`; convert other labels to COCO or to PNG masks."
+            f"in dataset.yaml, as `masks: {named}`; convert other labels to COCO or to PNG masks."
         )
 
 
@@ -113,6 +121,26 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
     folders = listing(root)[0]
     videos = next((name for name in VIDEO_FOLDERS if name in folders), ".")
     return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
+
+
+def find_videos(place: Path, skip: set[Path], file: DatasetFile, guess_by: SplitLists | None) -> Clips:
+    """The videos by folder or by name, as the file says or as it seems by the names and by such lists."""
+    clips = Clips.below(place, skip, file.mask_pattern)
+    if guess_by is None:
+        return clips.by_name() if file.videos_by == "name" else clips
+    by_name = clips.by_name()
+    confirmed = guess_by.among(by_name).divide_no_video and not guess_by.among(clips).divide_no_video
+    return by_name if clips.tell_by_name(single=confirmed) else clips
+
+
+def _told_by_name(clips: Clips) -> Iterator[str]:
+    """Which images became which videos: a slip would divide one operation, or join two."""
+    if clips.are_by_name:
+        found = [f"{clip.id} ({number(clip.length, 'frame')})" for clip in clips.all if clip.file is None]
+        yield (
+            f"Videos are told apart by what stands before the numbers in the names of images: {listed(found, _SOME)}; "
+            "`videos_by: folder` in dataset.yaml makes one video of each folder instead."
+        )
 
 
 def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
@@ -192,15 +220,17 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
         ]
     if file.mask_pattern:
         return _masks_beside(file.mask_pattern, path, clips)
-    return list(open_masks(root / file.masks, clips, None)) if file.masks else []
+    return [masks for place in file.mask_places for masks in open_masks(root / place, clips, None)]
 
 
 def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
     """The masks that lie among the frames of each video and fit the pattern."""
+    if pattern == BESIDE and clips.json_beside_frames:
+        return [Masks(open_labelme(clips.place, clips.json_beside_frames), None)]
     found = [Masks(ImageMasks(clip.folder, clip.beside[pattern]), clip) for clip in clips.all if pattern in clip.beside]
     if not found:
         beside = f" (there are {listed(list(clips.beside), _SOME)})" if clips.beside else ""
-        raise UserError(f"{path}: masks is {pattern!r}, but no image beside a frame is called like that{beside}.")
+        raise UserError(f"{path}: masks is {pattern!r}, but no file beside a frame is called like that{beside}.")
     return found
 
 
@@ -210,16 +240,24 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         yield Masks(open_export(place), _named_after(place, clips) if only is None else only)
         return
     if not place.is_dir():
-        raise UserError(f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO file (.json).")
+        raise UserError(
+            f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO or LabelMe file (.json)."
+        )
     images: dict[str, str] = {}
+    labelme: dict[str, Path] = {}
     for folder, folders, files in walk(place):
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
         images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
         exports = [folder / name for name in folders if is_export(folder / name)]
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
-        for export in exports:
+        of_frames = [export for export in exports if holds_labelme(export)]
+        labelme |= {within + export.stem: export for export in of_frames}
+        for export in (export for export in exports if export not in of_frames):
             yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
+    if labelme:
+        yield Masks(open_labelme(place, labelme), only)
+        images = {name: file for name, file in images.items() if name not in labelme}  # the frames that were labelled
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
 

@@ -1,0 +1,99 @@
+"""Lists of the frames or videos of each split, as datasets bring them: `train.txt`, `val.txt`, `test.txt`."""
+
+import os
+import posixpath
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from suture.data.clips import Clips
+from suture.data.dataset import Split, is_split_word, said_splits
+from suture.data.images import IMAGE_SUFFIXES
+from suture.data.video import VIDEO_SUFFIXES
+from suture.data.walk import listing
+from suture.errors import UserError
+from suture.words import listed, number
+
+_PLACES = (".", "splits", "ImageSets/Segmentation", "ImageSets")
+"""Where they usually lie; the first place that has lists of several splits counts."""
+_SUFFIX = ".txt"
+
+
+@dataclass(frozen=True)
+class SplitLists:
+    """The lines of each list, and what they name among the videos."""
+
+    lines: Mapping[str, Sequence[str]]
+    """By the names of the files, as seen from the dataset's root."""
+    splits: Mapping[str, Counter[Split]] = field(default_factory=dict)
+    """Video → how many lines of each split name it or one of its frames."""
+    unknown: Sequence[str] = ()
+    """Lines that name no frame and no video, or several."""
+
+    @staticmethod
+    def find(root: Path) -> "SplitLists":
+        """The lists of a folder, before anything is known of its videos; none where they do not tell splits apart."""
+        for place in (root / place for place in _PLACES):
+            names = listing(place)[1] if place.is_dir() else []
+            files = [name for name in names if name.endswith(_SUFFIX) and is_split_word(name.removesuffix(_SUFFIX))]
+            if said_splits({name: name for name in files}):
+                return SplitLists({os.path.relpath(place / name, root): _lines(place / name) for name in files})
+        return SplitLists({})
+
+    def among(self, clips: Clips) -> "SplitLists":
+        """The same with what the lines name."""
+        # A mask may stand behind its frame.
+        names = {line: (_plain(line), _plain(line.split()[0])) for lines in self.lines.values() for line in lines}
+        videos = _videos({name for both in names.values() for name in both}, clips)
+        said = said_splits({file: posixpath.basename(file) for file in self.lines})
+        splits: dict[str, Counter[Split]] = {}
+        unknown = []
+        for file, lines in self.lines.items():
+            for line in lines:
+                whole, first = names[line]
+                if video := videos.get(whole) or videos.get(first):
+                    splits.setdefault(video, Counter())[said[file]] += 1
+                else:
+                    unknown.append(f"{file}: {line}")
+        return SplitLists(self.lines, splits, unknown)
+
+    @property
+    def divide_no_video(self) -> bool:
+        """Whether they are lists of whole videos, be it frame by frame."""
+        return bool(self.splits) and all(len(found) == 1 for found in self.splits.values())
+
+    @property
+    def notes(self) -> list[str]:
+        """What was found."""
+        if not self.lines:
+            return []
+        files = listed([f"{file} ({number(len(lines), 'line')})" for file, lines in self.lines.items()])
+        found = f"Lists of splits: {files}; they name {number(len(self.splits), 'video')} or frames of them"
+        lost = [
+            f"{number(len(self.unknown), 'line')} of none or several (first: {first})" for first in self.unknown[:1]
+        ]
+        return [f"{'; '.join([found, *lost])}."]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): expected a list of frames or videos in UTF-8, or remove it."
+        ) from error
+
+
+def _plain(name: str) -> str:
+    """A name as those of videos and masks are: a path with slashes, without suffix."""
+    path = posixpath.normpath(name.replace("\\", "/")).lstrip("/")
+    stem, suffix = posixpath.splitext(path)
+    return stem if suffix.lower() in IMAGE_SUFFIXES | VIDEO_SUFFIXES else path
+
+
+def _videos(names: set[str], clips: Clips) -> dict[str, str]:
+    """The video that each name means or has a frame of, where it is one only."""
+    found = {name: named[0].id for name in names if len(named := clips.named(name)) == 1}
+    frames = clips.frames([name for name in names if name not in found], None)
+    return found | {name: places[0][0].id for name, places in frames if len(places) == 1}
