@@ -560,6 +560,15 @@ def test_nothing_labelled_in_train_is_fatal_and_in_test_a_note(root: Path) -> No
     assert only(root, "no-masks-in-test").severity == "note"
 
 
+def test_it_is_told_where_nothing_is_left_unlabelled(root: Path) -> None:
+    def told() -> bool:
+        return any("--set method=strong" in note for note in run(root).summary.notes)
+
+    assert told()
+    masks_of(root)[0].unlink()
+    assert not told()
+
+
 def test_masks_without_a_dataset_file_are_fatal(root: Path) -> None:
     (root / "dataset.yaml").unlink()
     report = run(root)

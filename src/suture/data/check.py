@@ -356,10 +356,20 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
         )
         for video in dataset
     ]
-    summary = Summary(dataset.name, dataset.protocol, videos, list(dataset.notes))
+    summary = Summary(dataset.name, dataset.protocol, videos, [*dataset.notes, *_all_labelled(dataset)])
     seconds = time.monotonic() - start
     read = sum(1 for _ in evidence.frames)
     return CheckReport(summary, _count_classes(evidence), judge(evidence), read, evidence.complete, seconds)
+
+
+def _all_labelled(dataset: Dataset) -> Iterator[str]:
+    """What `suture train` would refuse, though nothing is wrong with the data."""
+    videos = dataset.split("train")
+    if videos and all(len(video.with_mask) == len(video.usable) for video in videos):
+        yield (
+            "All frames of train are labelled, and stitch, the default, learns from unlabelled ones too: train with "
+            "`--set method=strong`, or on some of the labels (`--set data.labelling.every=20`)."
+        )
 
 
 def _count_classes(evidence: Evidence) -> dict[str, dict[str, ClassCount]]:

@@ -23,10 +23,6 @@ ONE_SIZE = (
     "resize or exclude those that differ, or put the frames of each size into a folder of their own, as a video of the "
     "same case"
 )
-ALL_LABELLED = (
-    "stitch, the default, learns from unlabelled frames too: train with --set method=strong, or on some of the labels "
-    "(--set data.labelling.every=20)"
-)
 UNPAINTED = "say `unpainted: background`, `ignore` or the name of a class in dataset.yaml; it is not guessed"
 DRIFTED = (
     "colours that are almost a class's come from anti-aliasing or lossy compression: export the masks again as PNG and "
