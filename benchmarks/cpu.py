@@ -39,9 +39,9 @@ from suture.data.augment import (
     resample,
 )
 from suture.data.dataset import Dataset
-from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.store import DecodedFrames, FrameStore
+from suture.data.synthetic.render import SyntheticSettings
 from suture.methods import pgvcl, stitch, strong, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
 from suture.methods.pseudo import PseudoLabels

@@ -9,7 +9,7 @@ import time
 import cv2
 from common import parser, report
 
-from suture.data.render import SyntheticSettings, plan, render_video
+from suture.data.synthetic.render import SyntheticSettings, plan, render_video
 
 PROMISED = 20.0
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from suture.cli import app, main
-from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.synthetic.render import SyntheticSettings
 from suture.errors import UserError
 from suture.runs.callbacks import read_curve
 from suture.runs.config import load_config

@@ -104,8 +104,8 @@ def synthetic(
     """Generate surgical-looking video with masks, to try everything without data."""
     from pydantic import ValidationError
 
-    from suture.data.render import SyntheticSettings
     from suture.data.sources.synthetic import write_synthetic
+    from suture.data.synthetic.render import SyntheticSettings
     from suture.data.workers import cores
 
     try:

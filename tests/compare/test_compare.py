@@ -21,8 +21,8 @@ from suture.compare.collect import collect
 from suture.compare.compare import compare, listing, write_tables
 from suture.compare.plan import read_plan
 from suture.compare.results import read_results
-from suture.data.scenario import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.errors import UserError
 from suture.runs.folder import Run
 

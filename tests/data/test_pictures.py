@@ -6,9 +6,9 @@ import cv2
 import pytest
 
 from suture.data.pictures import write_pictures
-from suture.data.scenario import SyntheticSettings
 from suture.data.sources import load_dataset
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.errors import UserError
 
 

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from suture.data.dataset import Frame, Video
 from suture.data.images import read_image
-from suture.data.render import render_video
-from suture.data.scenario import SyntheticSettings, SyntheticVideo, plan
 from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames
 from suture.data.sources import load_dataset
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, SyntheticVideo, plan
 from suture.data.view import View
 
 FrameList = list[np.ndarray]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from suture.data.render import CLASSES, OUTSIDE, SyntheticSettings, plan, render_video
 from suture.data.sources.synthetic import contact_sheet, write_synthetic
+from suture.data.synthetic.render import CLASSES, OUTSIDE, SyntheticSettings, plan, render_video
 from suture.errors import UserError
 from suture.files import read_json
 

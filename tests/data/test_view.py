@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suture.data.images import read_image
-from suture.data.render import render_video
-from suture.data.scenario import SyntheticSettings, plan
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, plan
 from suture.data.view import View, draw_view, find_view
 from suture.errors import UserError
 

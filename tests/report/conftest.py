@@ -11,8 +11,8 @@ from rich.console import Console
 from sklearn.manifold import TSNE
 from tiny_runs import Runs
 
-from suture.data.render import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.synthetic.render import SyntheticSettings
 from suture.runs.config import load_config
 from suture.runs.run import train
 

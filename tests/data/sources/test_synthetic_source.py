@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from source_tester import SourceTester
 
-from suture.data.scenario import SyntheticSettings
 from suture.data.sources.synthetic import write_synthetic
+from suture.data.synthetic.scenario import SyntheticSettings
 
 
 class TestFrames(SourceTester):

@@ -21,8 +21,8 @@ import yaml
 from rich.progress import Progress
 
 from suture.data.labelling import frame_name
-from suture.data.render import Image, render_video
-from suture.data.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
+from suture.data.synthetic.render import Image, render_video
+from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
 from suture.data.workers import start_in_pool
 from suture.errors import UserError
 from suture.files import write_json, write_text

@@ -1,0 +1,1 @@
+"""Generated surgical video: `scenario` says what happens in it, `render` how that looks."""

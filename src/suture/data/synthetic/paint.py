@@ -1,0 +1,54 @@
+"""What the pictures of generated video are painted with: noise, smooth steps, blur."""
+
+import math
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+# OpenCV's stubs promise no element type, so these names say it.
+Image = NDArray[Any]  # uint8
+Floats = NDArray[Any]  # float32
+Point = NDArray[Any]  # float64: x and y
+
+EXPOSURE = 0.03  # seconds that the shutter is open
+
+
+def noise(rng: np.random.Generator, shape: tuple[int, int], cell: float, octaves: int = 4) -> Floats:
+    """Smooth noise with features of `cell` pixels and finer ones; mean 0, standard deviation 1."""
+    height, width = shape
+    total = np.zeros(shape, np.float32)
+    for octave in range(octaves):
+        size = max(cell / 2**octave, 1.5)
+        grid = rng.standard_normal((math.ceil(height / size) + 3, math.ceil(width / size) + 3)).astype(np.float32)
+        scaled = cv2.resize(grid, None, fx=size, fy=size, interpolation=cv2.INTER_CUBIC)
+        offset = int(size)
+        total += scaled[offset : offset + height, offset : offset + width] / 2**octave
+    return (total - total.mean()) / (total.std() + 1e-6)
+
+
+def step(low: float, high: float, x: Floats) -> Floats:
+    """0 below `low`, 1 above `high`, smooth between."""
+    t = np.clip((x - low) / (high - low), 0, 1)
+    return t * t * (3 - 2 * t)
+
+
+def ease(x: float) -> float:
+    x = min(max(x, 0.0), 1.0)
+    return x * x * (3 - 2 * x)
+
+
+def blur(image: Floats, sigma: float) -> Floats:
+    return cv2.GaussianBlur(image, (0, 0), max(sigma, 0.3), borderType=cv2.BORDER_REFLECT_101)
+
+
+def smear(image: Floats, vector: Point) -> Floats:
+    """Motion blur along a vector of pixels."""
+    reach = math.ceil(np.abs(vector).max() / 2)
+    if reach < 1:
+        return image
+    kernel = np.zeros((2 * reach + 1, 2 * reach + 1), np.uint8)
+    ends = np.round((reach + np.array([-vector, vector]) / 2) * 16).astype(int)
+    cv2.line(kernel, ends[0].tolist(), ends[1].tolist(), 255, 1, cv2.LINE_AA, shift=4)
+    return cv2.filter2D(image, -1, kernel.astype(np.float32) / kernel.sum())
