@@ -18,7 +18,15 @@ from rich.console import Console
 from suture.compare.compare import print_scores, write_tables
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
-from suture.compare.tables import cost_table, interval_table, paired_table, pooled_table, score_table, tables_of
+from suture.compare.tables import (
+    class_table,
+    cost_table,
+    interval_table,
+    paired_table,
+    pooled_table,
+    score_table,
+    tables_of,
+)
 from suture.errors import UserError
 from suture.files import write_json
 from suture.runs.effort import supervised_steps
@@ -103,6 +111,29 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
         ["50.00", "*75.00", "62.50"],
         ["*60.00", "70.00", "62.50"],
     ]
+
+
+def test_classes_that_a_mean_hides(tmp_path: Path, write_run: Write) -> None:
+    def of_classes(**ious: float | None) -> dict:
+        return {"test": scores(0.5) | {"classes": {name: {"iou": iou, "frames": 10} for name, iou in ious.items()}}}
+
+    data = {"classes": [{"name": name, "color": [0, 0, 0]} for name in ("tool", "needle", "gauze")]}
+    for seed, tool in ((0, 0.9), (1, 0.8)):
+        write_run(f"d__every-10__supervised__seed-{seed}", of_classes(tool=tool, needle=0.1, gauze=None), data=data)
+        write_run(f"d__every-10__pgvcl__seed-{seed}", of_classes(tool=0.5, needle=0.4, gauze=None), data=data)
+    (board,) = read_results(tmp_path).boards
+    table = class_table(board, "test")
+    assert table is not None
+    assert table.columns == ["Method", "Labelled", "tool", "needle"]  # no frame shows gauze
+    assert texts(table.groups[0]) == [
+        ["pgvcl", "10.0%", "50.00 ± 0.00", "*40.00 ± 0.00"],
+        ["supervised", "10.0%", "*85.00 ± 7.07", "10.00 ± 0.00"],
+    ]
+    assert table in tables_of(board)
+    written = {path.name: path for path in write_tables(tmp_path)}
+    with written["scores.csv"].open(newline="") as file:
+        (line,) = [one for one in csv.DictReader(file) if (one["method"], one["where"]) == ("supervised", "tool")]
+    assert (line["score"], round(float(line["mean"]), 6), line["best"]) == ("iou", 0.85, "1")
 
 
 def test_the_plan_gives_the_order_the_reference_and_what_is_missing(tmp_path: Path, write_run: Write) -> None:

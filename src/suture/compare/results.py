@@ -32,6 +32,8 @@ from suture.runs.effort import differing, effort
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 """The sets of frames that are scored, in the order of the paper's columns."""
 OVERALL = "overall"
+CLASS_SCORE = "iou"
+"""The score of single classes."""
 MARKS = "†‡§¶‖"
 
 
@@ -84,10 +86,10 @@ class Result:
         return len(self.data["labelled"]) / frames if frames else None
 
     def score(self, which: str, where: str, key: str) -> float | None:
-        """A score of a set: overall, or of one video; None where there is none."""
+        """A score of a set: overall, or of one video, or the IoU of a class; None where there is none."""
         scores = self.metrics.get(which, {})
-        found = scores.get(OVERALL, {}) if where == OVERALL else scores.get("videos", {}).get(where, {})
-        return found.get(key)
+        parts = scores.get("classes" if key == CLASS_SCORE else "videos", {})
+        return (scores.get(OVERALL, {}) if where == OVERALL else parts.get(where, {})).get(key)
 
     @property
     def seconds(self) -> float | None:

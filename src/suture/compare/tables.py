@@ -1,4 +1,4 @@
-"""The tables of a comparison: the paper's two shapes, paired differences, intervals and cost.
+"""The tables of a comparison: the paper's two shapes, classes, paired differences, intervals and cost.
 
 A table is titles, cells and notes; `render` turns it into Markdown, LaTeX and HTML.
 """
@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation, t_interval
+from suture.compare.results import CLASS_SCORE, OVERALL, SETS, Board, Group, Row, mean_and_deviation, t_interval
 from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
 from suture.words import listed, number
 
@@ -61,7 +61,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """A score of one set, overall or of one video."""
+    """A score of one set: overall, of one video or of one class."""
 
     which: str
     where: str
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        return {OVERALL: SCORES[self.key]}.get(self.where, self.where)
+        return SCORES[self.key] if self.where == OVERALL else self.where
 
 
 def score_columns(board: Board) -> list[Column]:
@@ -134,6 +134,28 @@ def best_rows(group: Group, column: Column) -> list[Row]:
     means = [(row, round(100 * float(np.mean(values)), 2)) for row, values in filled if len(values) >= enough]
     found = {mean for _, mean in means}
     return [row for row, mean in means if mean == max(found)] if len(found) > 1 else []
+
+
+def class_columns(board: Board, which: str) -> list[Column]:
+    """A column for each class that the set shows, in the order of the dataset's table."""
+    names = _distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
+    columns = [Column(which, name, CLASS_SCORE) for name in names]
+    return [column for column in columns if any(_values(row, column) for row in board.rows)]
+
+
+def class_table(board: Board, which: str) -> Table | None:
+    """Mean ± deviation over seeds of the IoU of each class: what a mean over classes hides."""
+    columns = class_columns(board, which)
+    if not columns:
+        return None
+    return Table(
+        title=f"{board.title}: IoU of each class, {SETS[which].lower()} (%)",
+        label=f"classes-{which}-{board.dataset}",
+        heads=[],
+        columns=["Method", "Labelled", *(column.title for column in columns)],
+        groups=[_score_rows(group, columns, ["Labelled"]) for group in board.groups],
+        notes=["IoU of a class: from one confusion matrix of all frames.", *_mark_notes(board)],
+    )
 
 
 def paired_table(board: Board) -> Table | None:
@@ -302,15 +324,17 @@ def cost_table(board: Board) -> Table:
 
 def tables_of(board: Board) -> list[Table]:
     """Every table of a dataset."""
-    tables = [score_table(board), paired_table(board), pooled_table(board), interval_table(board), cost_table(board)]
-    return [table for table in tables if table is not None]
+    classes = [class_table(board, which) for which in board.sets]
+    tables = [score_table(board), paired_table(board), pooled_table(board), interval_table(board)]
+    return [table for table in (*tables, *classes, cost_table(board)) if table is not None]
 
 
 def tidy_scores(board: Board) -> Iterator[Record]:
-    """One record for each number of the score table, for the CSV file."""
+    """One record for each number of the tables of scores, for the CSV file."""
+    columns = [*score_columns(board), *(column for which in board.sets for column in class_columns(board, which))]
     for group in board.groups:
         for row in group.rows:
-            for column in score_columns(board):
+            for column in columns:
                 values = _values(row, column)
                 if values:
                     mean, deviation = mean_and_deviation(values)
