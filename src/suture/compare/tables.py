@@ -113,7 +113,7 @@ def score_table(board: Board, detail: Detail = "videos") -> Table:
         heads=heads,
         columns=["Method", *shares, *titles],
         groups=groups,
-        notes=_score_notes(board, columns),
+        notes=_score_notes(board, columns) + _mark_notes(board, groups),
     )
 
 
@@ -148,13 +148,14 @@ def class_table(board: Board, which: str) -> Table | None:
     columns = class_columns(board, which)
     if not columns:
         return None
+    groups = [_score_rows(group, columns, ["Labelled"]) for group in board.groups]
     return Table(
         title=f"{board.title}: IoU of each class, {SETS[which].lower()} (%)",
         label=f"classes-{which}-{board.dataset}",
         heads=[],
         columns=["Method", "Labelled", *(column.title for column in columns)],
-        groups=[_score_rows(group, columns, ["Labelled"]) for group in board.groups],
-        notes=["IoU of a class: from one confusion matrix of all frames.", *_mark_notes(board)],
+        groups=groups,
+        notes=["IoU of a class: from one confusion matrix of all frames.", *_mark_notes(board, groups)],
     )
 
 
@@ -200,7 +201,7 @@ def paired_table(board: Board) -> Table | None:
             *(title for which in board.sets for title in (*columns, *(["over cases"] if which in resampled else []))),
         ],
         groups=groups,
-        notes=notes + _mark_notes(board),
+        notes=notes + _mark_notes(board, groups),
     )
 
 
@@ -232,7 +233,7 @@ def pooled_table(board: Board) -> Table | None:
             "Mean of the differences in percent points over all pairs of a labelling and a seed, and its 95 % interval "
             "(Student's t): of these runs on these videos, not of other videos.",
             _meaning(board, keys),
-            *_mark_notes(board),
+            *_mark_notes(board, [rows]),
         ],
     )
 
@@ -265,7 +266,7 @@ def interval_table(board: Board) -> Table | None:
             "replacement, 2000 times, and the training stays as it is. It is of these trainings on other cases, not of "
             "other trainings, nor of a difference between rows. Mean over seeds of the score and of the interval's "
             "ends.",
-            *_mark_notes(board),
+            *_mark_notes(board, groups),
         ],
     )
 
@@ -317,7 +318,7 @@ def cost_table(board: Board) -> Table:
             "stages over their time. Runs that share a device slow each other down"
             + (": runs at a time are how many did, at most." if shared else "."),
             *([_untimed_note(untimed, len(board.runs))] if untimed else []),
-            *_mark_notes(board),
+            *_mark_notes(board, groups),
         ],
     )
 
@@ -404,7 +405,7 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
             f"No interval where a set has fewer than five cases ({', '.join(few)}); a case is an operation or a "
             "patient, with one video or several."
         )
-    return notes + _mark_notes(board)
+    return notes
 
 
 def _meaning(board: Board, keys: Iterable[str]) -> str:
@@ -413,8 +414,10 @@ def _meaning(board: Board, keys: Iterable[str]) -> str:
     return "; ".join(f"{names[key]}: {MEANING[key]}" for key in keys) + "."
 
 
-def _mark_notes(board: Board) -> list[str]:
-    return [f"{mark} {text}." for mark, text in board.differences.items()]
+def _mark_notes(board: Board, groups: Iterable[Iterable[Iterable[Cell]]]) -> list[str]:
+    """What the marks in these rows stand for."""
+    used = "".join(cell.mark for rows in groups for row in rows for cell in row)
+    return [f"{mark} {text}." for mark, text in board.differences.items() if mark in used]
 
 
 def _paired_cells(reference: Row, row: Row, which: str, key: str) -> list[Cell]:
