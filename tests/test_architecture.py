@@ -17,6 +17,7 @@ FLOORS = [
     {"records"},
     {"losses", "models"},
     {"data"},
+    {"checks"},
     {"methods"},
     {"evaluation"},
     {"deploy"},

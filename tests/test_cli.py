@@ -168,7 +168,7 @@ def test_first_findings_are_told_of_many_frames_only(
     assert suture(monkeypatch, "check", str(root)) == 2
     said = capsys.readouterr()
     assert (said.out + said.err).count("Masks are here") == 1
-    monkeypatch.setattr("suture.data.check.FEW", 5)
+    monkeypatch.setattr("suture.checks.check.FEW", 5)
     assert suture(monkeypatch, "check", str(root)) == 2
     assert "A first look, at 6 of 6 frames" in capsys.readouterr().err
 

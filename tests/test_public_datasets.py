@@ -13,9 +13,9 @@ import cv2
 import numpy as np
 import pytest
 
-from suture.data.check import check
+from suture.checks.check import check
+from suture.checks.draft import draft_dataset_file, write_draft
 from suture.data.dataset import said_splits
-from suture.data.draft import draft_dataset_file, write_draft
 from suture.data.sources import load_dataset
 
 NUMBERS = itertools.count()

@@ -137,15 +137,15 @@ def check(
 
     Exit code 2 if something would; with --write, what the draft itself asks does not count.
     """
-    from suture.data.check import FEW, CheckReport
-    from suture.data.check import check as check_dataset
+    from suture.checks.check import FEW, CheckReport
+    from suture.checks.check import check as check_dataset
+    from suture.checks.draft import ASKED, kept_aside, write_draft
     from suture.data.dataset_file import FILE_NAME
-    from suture.data.draft import ASKED, kept_aside, write_draft
     from suture.data.sources import load_dataset
 
     options = _options(option)  # a slip is told before anything is drafted
     if pictures is not None:
-        from suture.data.pictures import refuse_used, write_pictures
+        from suture.checks.pictures import refuse_used, write_pictures
 
         refuse_used(pictures)  # told before all is read
     if write:
@@ -193,8 +193,8 @@ def select(
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
+    from suture.checks.problems import Evidence, unexplained_masks
     from suture.data.labelling import from_list
-    from suture.data.problems import Evidence, unexplained_masks
     from suture.data.sources import load_dataset
 
     dataset = load_dataset(path, source, **_options(option))
@@ -282,7 +282,7 @@ def report(
 
     report_path(runs, output)  # refuses what is no place for it
     if figures is not None:
-        from suture.data.pictures import refuse_used
+        from suture.checks.pictures import refuse_used
 
         refuse_used(figures)
     with _waiting():

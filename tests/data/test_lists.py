@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import yaml
 
-from suture.data.check import check
-from suture.data.draft import write_draft
-from suture.data.problems import Problem
+from suture.checks.check import check
+from suture.checks.draft import write_draft
+from suture.checks.problems import Problem
 from suture.data.sources import load_dataset
 from suture.errors import UserError
 

@@ -15,8 +15,8 @@ import torch
 import yaml
 from rich.console import Console
 
+from suture.checks.check import check
 from suture.data import mends
-from suture.data.check import check
 from suture.errors import UserError
 from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import progress_bar

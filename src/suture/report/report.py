@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from rich.console import Console
 
 import suture
+from suture.checks.pictures import refuse_used
 from suture.data.classes import default_colors
-from suture.data.pictures import refuse_used
 from suture.errors import UserError
 from suture.files import write_text
 from suture.report.charts import STYLES

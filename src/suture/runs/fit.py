@@ -16,7 +16,7 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from suture.data.check import as_check_says, refuse_nothing_to_learn
+from suture.checks.check import as_check_says, refuse_nothing_to_learn
 from suture.data.dataset import WrongMask
 from suture.data.shots import shots_of_frames
 from suture.data.store import FrameStore, storage_size

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
-from suture.data.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data.classes import renamed
 from suture.data.labelling import choose
 from suture.data.sources import load_dataset

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from pycocotools import mask as coco
 
-from suture.data.check import check
+from suture.checks.check import check
 from suture.data.classes import UNPAINTED
 from suture.data.exports import open_export
 from suture.data.exports.shapes import DrawnImage, ShapeMask

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from PIL import Image
 
-from suture.data.check import check
+from suture.checks.check import check
+from suture.checks.draft import write_draft
 from suture.data.classes import UNPAINTED
-from suture.data.draft import write_draft
 from suture.data.exports import open_export
 from suture.data.sources import load_dataset
 from suture.errors import UserError

@@ -51,7 +51,7 @@ def load(root: Path) -> Dataset:
         notes.append(_passed_over(unread))
     notes += [*_told_by_name(clips), *lists.notes, *_unread_json(root, file, clips)]
     if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
-        # Of masks without a dataset.yaml it is told with them: suture.data.problems
+        # Of masks without a dataset.yaml it is told with them: suture.checks.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")

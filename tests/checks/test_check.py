@@ -17,8 +17,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from suture.data import mends
-from suture.data.check import (
+from suture.checks.check import (
     IGNORED,
     CheckReport,
     check,
@@ -26,10 +25,11 @@ from suture.data.check import (
     refuse_unlabelled,
     refuse_wrong_masks,
 )
+from suture.checks.facts import between_share, in_parallel, is_combed, painted_levels
+from suture.checks.problems import Problem
+from suture.data import mends
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
-from suture.data.facts import between_share, in_parallel, is_combed, painted_levels
-from suture.data.problems import Problem
 from suture.data.sources import load_dataset
 from suture.errors import UserError
 

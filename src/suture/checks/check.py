@@ -1,7 +1,7 @@
 """`suture check`: what is here, what would ruin a night of training, and how to mend it.
 
 The first findings come from the index and a few frames within seconds; then every frame and mask is read once, on all
-cores. What was read are facts (`suture.data.facts`), on which `suture.data.problems` judges.
+cores. What was read are facts (`suture.checks.facts`), on which `suture.checks.problems` judges.
 """
 
 import time
@@ -19,10 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from suture.checks.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
+from suture.checks.problems import JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
-from suture.data.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
 from suture.data.labelling import all_masks
-from suture.data.problems import JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import View

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import yaml
 
-from suture.data.check import Summary
+from suture.checks.check import Summary
+from suture.checks.facts import found_view, in_parallel
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
 from suture.data.exports import holds_labelme, is_export, open_export
-from suture.data.facts import found_view, in_parallel
 from suture.data.images import MaskFile
 from suture.data.lists import SplitLists
 from suture.data.sources import sources

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
-from suture.data.check import check
+from suture.checks.check import check
+from suture.checks.draft import draft_dataset_file, guess_cases, guess_split, said_of_videos, write_draft
 from suture.data.clips import Clip
-from suture.data.draft import draft_dataset_file, guess_cases, guess_split, said_of_videos, write_draft
 from suture.data.images import read_image
 from suture.data.sources import load_dataset
 from suture.errors import UserError

@@ -5,7 +5,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from suture.data.pictures import write_pictures
+from suture.checks.pictures import write_pictures
 from suture.data.sources import load_dataset
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings

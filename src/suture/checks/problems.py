@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
+from suture.checks.facts import FrameFacts, MaskFacts
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, said_splits
 from suture.data.dataset_file import FILE_NAME
-from suture.data.facts import FrameFacts, MaskFacts
 from suture.data.sources.folder import guess
 from suture.data.view import View
 from suture.data.walk import listing, mask_suffixes
