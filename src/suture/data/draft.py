@@ -94,6 +94,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     lists = SplitLists.find(root)
     # What a file that names its videos does not say of them is no question any more: its other keys speak of these.
     stated = said.keys() & {"videos", "videos_by"}
+    guessed = not stated or ("videos_by",) in guesses
     clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, None if stated else lists)
     found = [place.name for place in candidates]
     if "masks" not in said:
@@ -116,7 +117,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
-        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips), lists.among(clips))),
+        section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists.among(clips), guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
         section("exclude", lambda: _exclude(root)),
         section("annotated", list),
@@ -341,7 +342,11 @@ def _videos_by(clips: Clips) -> list[str]:
     several = [clip.id for clip in clips.by_name().all if len(clip.images) > 1]
     if len(several) <= sum(len(clip.images) > 1 for clip in clips.all):
         return []
-    return [f"# videos_by: name  # question: are {listed(several, _SOME)} videos? Now each folder of images is one."]
+    return [
+        f"# question: are {listed(several, _SOME)} of several operations? Now the images of a folder are one video.",
+        "# If they are, leave nothing but the next line in this file, without the #, and draft with --write --force.",
+        "# videos_by: name",
+    ]
 
 
 def _masks(places: str | list[str] | dict[str, str] | None, others: Sequence[str]) -> list[str]:
@@ -544,9 +549,10 @@ def said_of_videos(clips: Sequence[Clip]) -> dict[str, set[Split]]:
 
 
 def _split(
-    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists
+    clips: Clips, cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists, guessed: bool
 ) -> list[str]:
-    said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips)
+    """The split; `guessed` says that nobody has stated what the videos are."""
+    said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips.all)
     split = guess_split(said, cases, labelled)
     if not any(split.values()):
         return [
@@ -564,6 +570,9 @@ def _split(
         reason = f"with {count} labelled cases one is for the test and none for validation: training needs them more"
     else:
         reason = "about 60, 20 and 20 % of the labelled cases"
+    if said and not followed and guessed and clips.are_by_name:
+        # By names alone: they may be the chunks of one operation, of which some would be for the test.
+        return [f"# split:  # question: which cases are for train and test? {source} divide each: {_flow(list(cases))}"]
     if said and not followed:
         reason += f"; not by {source}: frames of one case would be in several splits, and scores wrong"
     lines = [f"split:  # guess: {reason}"]
