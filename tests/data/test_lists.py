@@ -11,7 +11,6 @@ from suture.data.check import check
 from suture.data.draft import write_draft
 from suture.data.problems import Problem
 from suture.data.sources import load_dataset
-from suture.errors import UserError
 
 
 def write_frames(root: Path, *names: str) -> None:

@@ -390,6 +390,8 @@ def _files(export: ImageMasks) -> Iterator[Path]:
 def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
     names = [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+    if not names and not kept:
+        return ["# classes:  # question: the export has no shapes, hence no labels; which classes will there be?"]
     lines = ["classes:  # the labels of the annotation tool", *kept]
     for name, color in zip(names, _colors_after(kept, names), strict=True):
         lines.append(f"  - {_flow({'name': name, 'color': list(color)})}  # guess: the colour to show it in")

@@ -289,7 +289,7 @@ def _named_after(export: Path, clips: Clips) -> Clip | None:
 
 
 def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTable:
-    if masks and not file.classes:
+    if any(found.export.frames for found in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
     labels = {label: value for found in masks for label, value in found.export.labels.items()}
     table = file.class_table(path, labels, any(isinstance(found.export, ImageMasks) for found in masks))
