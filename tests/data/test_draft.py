@@ -565,6 +565,31 @@ def test_a_split_of_folders_by_frame_is_not_followed(tmp_path: Path) -> None:
     assert "They are left out: [a, b]" in text
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "one"),
+    [
+        ("frame_001 frame_002 frame_004 frame_006", "frame_003 frame_005", True),
+        ("1_jpg.rf.aa 2_jpg.rf.0b 4_jpg.rf.03", "3_jpg.rf.11", True),
+        ("frame_001 frame_002 frame_003", "frame_004 frame_005", False),  # perhaps the numbers go on in another video
+        ("frame_001 frame_002 frame_004", "frame_002 frame_003", False),
+        ("polyp_1 polyp_2 polyp_5 x_4", "polyp_3 y_1", False),
+    ],
+)
+def test_folders_of_splits_that_have_frames_of_one_video_by_turns_are_one_case(
+    tmp_path: Path, train: str, test: str, one: bool
+) -> None:
+    """As Roboflow splits the frames of a single video."""
+    flat(tmp_path / "images/train", *train.split())
+    flat(tmp_path / "images/test", *test.split())
+    flat_masks(tmp_path / "masks/train", train.split()[0])
+    flat_masks(tmp_path / "masks/test", test.split()[0])
+    text = write_draft(tmp_path).read_text()
+    content = yaml.safe_load(text)
+    assert content["split"] == ({"train": ["frames"]} if one else {"train": ["train"], "test": ["test"]})
+    assert content.get("cases") == ({"frames": ["test", "train"]} if one else None)
+    assert ("frames of one case would be in several splits, and scores wrong" in text) == one
+
+
 def test_where_folders_divide_all_that_names_tell_apart_the_split_is_asked(tmp_path: Path) -> None:
     """It would hang on the names alone, and they may be the chunks of one operation."""
     flat(tmp_path / "images/train", "GX01_001", "GX01_003", "GX02_001", "GX02_002")

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from suture.data.sources.folder import (
     mask_places,
 )
 from suture.data.view import View
-from suture.data.walk import listing, natural
+from suture.data.walk import before_number, in_order, listing, natural
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.files import read_yaml, write_text
@@ -60,6 +60,8 @@ _HEAD = (
     f"format: {FORMAT}",
 )
 
+_ALTERNATING = "frames"
+"""The case of folders train and test that hold frames of one video."""
 _GUESS = re.compile(r"[:\s]*#\s*guess")
 _KEPT_GUESS = "  # guess, kept"
 
@@ -194,13 +196,15 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
 
     Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
-    of which other frames lie in train than in test. A case that is too large costs little, one operation in train and
+    of which other frames lie in train than in test, whether it has a name or not. A case that is too large costs little, one operation in train and
     test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
     paths = _without_shared({clip.id: clip.parts for clip in clips})
+    if all(len(path) == 1 and is_split_word(path[0]) for path in paths.values()) and _alternate(clips):
+        return {_ALTERNATING: list(paths)}
     # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.
     folders = {
         video: paths[video][0]
@@ -237,6 +241,14 @@ def _split_by_frames(clips: Sequence[Clip], paths: Mapping[str, tuple[str, ...]]
         found[paths[clip.id]].append(clip)
     groups = (group for group in found.values() if len(group) > 1 and all(clip.images for clip in group))
     return {clip.id for group in groups if not _share_a_frame(group) for clip in group}
+
+
+def _alternate(clips: Sequence[Clip]) -> bool:
+    """Whether folders of splits have turns in the numbers of frames that are else called alike, so are of one video."""
+    folder_of = {stem: clip.id for clip in clips for stem in clip.images}
+    if len(set(map(before_number, folder_of))) != 1 or _share_a_frame(clips):
+        return False
+    return len(list(groupby(map(folder_of.__getitem__, in_order(folder_of))))) > len(clips)
 
 
 def _share_a_frame(clips: Sequence[Clip]) -> bool:
