@@ -196,8 +196,8 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
 
     Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
-    of which other frames lie in train than in test, whether it has a name or not. A case that is too large costs little, one operation in train and
-    test gives wrong numbers.
+    of which other frames lie in train than in test, whether it has a name or not. A case that is too large costs
+    little, one operation in train and test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}

@@ -295,9 +295,10 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTabl
     table = file.class_table(path, labels, any(isinstance(found.export, ImageMasks) for found in masks))
     for found in masks:
         if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
-            listed = ", ".join(found.export.labels)
+            names = list(found.export.labels)
             raise UserError(
-                f"{path}: none of the labels of {found.export.path} ({listed}) is a class or a class's value."
+                f"{path}: none of the labels of {found.export.path} ({', '.join(names)}) is a class or a value of one: "
+                f"list them under classes, beside an id where some masks are images (value: [1, {names[0]}])."
             )
     return table
 
