@@ -120,7 +120,7 @@ def pascal_voc(root: Path) -> None:
         write(root / f"JPEGImages/{name}.jpg", scene())
         write(root / f"SegmentationClass/{name}.png", mask(15))
     (root / "ImageSets/Segmentation").mkdir(parents=True)
-    for split, chosen in {"train": names[:5], "val": names[5:], "trainval": names}.items():  # video02 is divided
+    for split, chosen in {"train": names[:6], "val": names[6:], "trainval": names}.items():
         (root / f"ImageSets/Segmentation/{split}.txt").write_text("\n".join(chosen) + "\n")
 
 

@@ -486,28 +486,53 @@ def numbered(*videos: str) -> list[str]:
     return [f"{video}_{index:04}" for video in videos for index in range(3)]
 
 
-def test_frames_of_many_videos_in_one_folder(tmp_path: Path) -> None:
+def test_frames_of_many_videos_in_one_folder_are_asked_about(tmp_path: Path) -> None:
+    """The chunks of one operation are named just as several operations are."""
     names = numbered("caseA", "caseB", "op7_part1", "op7_part2")
     flat(tmp_path / "images", *names)
     flat_masks(tmp_path / "masks", *names)
-    before = [video.id for video in load_dataset(tmp_path)]
     text = write_draft(tmp_path).read_text()
+    assert "# question: are caseA, caseB, op7_part1 and 1 more of several operations? Now the images of a" in text
+    assert yaml.safe_load(text)["split"] == {"train": ["images"]}
+    assert [video.id for video in load_dataset(tmp_path)] == ["images"]
+    # As the question says.
+    line = next(line for line in text.splitlines() if line.startswith("# videos_by"))
+    (tmp_path / "dataset.yaml").write_text(line.removeprefix("# "))
+    text = write_draft(tmp_path, force=True).read_text()
     content = yaml.safe_load(text)
-    assert "videos_by: name  # guess: caseA, caseB, op7_part1 and 1 more, by what stands before the numbers" in text
+    assert "videos_by: name  # kept" in text
     assert content["cases"] == {"op7": ["op7_part1", "op7_part2"]}
     assert content["split"] == {"train": ["caseA", "op7"], "test": ["caseB"]}
     report = check(tmp_path, progress=False, workers=1)
-    assert [video.id for video in report.summary.videos] == before == ["caseA", "caseB", "op7_part1", "op7_part2"]
+    assert [video.id for video in report.summary.videos] == ["caseA", "caseB", "op7_part1", "op7_part2"]
     assert report.summary.labelled == 12
     assert report.problems == []
-    assert "videos_by: name  # guess, kept" in draft_dataset_file(tmp_path)
 
 
-def test_names_in_doubt_are_asked_about(tmp_path: Path) -> None:
-    flat(tmp_path / "images", "op_3_07", "op_3_08", "op_4_07", "op_4_08")
-    text = write_draft(tmp_path).read_text()
-    assert "# videos_by: name  # question: are op_3 and op_4 videos? Now each folder of images is one." in text
+@pytest.mark.parametrize(
+    "names",
+    [
+        "GX010123_0001 GX010123_0002 GX020123_0001 GX020123_0002",
+        "part1_0001 part1_0002 part2_0001 part2_0002",
+        "vlcsnap-2024-05-01-12h30m01s010 vlcsnap-2024-05-01-12h30m01s200 vlcsnap-2024-05-01-12h30m02s010 x1 x2",
+        "10_000 10_250 11_000 11_250",
+        "L_0001 L_0002 R_0001 R_0002",
+        "op_3_07 op_3_08 op_4_07 op_4_08",
+    ],
+)
+def test_one_operation_does_not_become_several_videos_by_a_guess(tmp_path: Path, names: str) -> None:
+    flat(tmp_path / "images", *names.split())
+    flat_masks(tmp_path / "masks", *names.split())
     assert [video.id for video in load_dataset(tmp_path)] == ["images"]
+    text = write_draft(tmp_path).read_text()
+    assert "of several operations?" in text
+    assert yaml.safe_load(text)["split"] == {"train": ["images"]}
+
+
+def test_folders_of_frames_are_videos_whatever_their_frames_are_called(tmp_path: Path) -> None:
+    for video in ("op1", "op2"):
+        flat(tmp_path / "videos" / video, *numbered("part1", "part2"))
+    assert [video.id for video in load_dataset(tmp_path)] == ["op1", "op2"]
 
 
 def test_a_file_that_names_its_videos_is_not_asked_how_they_are_told_apart(tmp_path: Path) -> None:
@@ -538,6 +563,45 @@ def test_a_split_of_folders_by_frame_is_not_followed(tmp_path: Path) -> None:
     assert content["cases"] == {"a": ["test_a", "train_a"], "b": ["test_b", "train_b"]}
     assert content["split"] == {"train": ["train_c"], "test": ["test_d"]}
     assert "They are left out: [a, b]" in text
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "one"),
+    [
+        ("frame_001 frame_002 frame_004 frame_006", "frame_003 frame_005", True),
+        ("1_jpg.rf.aa 2_jpg.rf.0b 4_jpg.rf.03", "3_jpg.rf.11", True),
+        ("frame_001 frame_002 frame_003", "frame_004 frame_005", False),  # perhaps the numbers go on in another video
+        ("frame_001 frame_002 frame_004", "frame_002 frame_003", False),
+        ("polyp_1 polyp_2 polyp_5 x_4", "polyp_3 y_1", False),
+    ],
+)
+def test_folders_of_splits_that_have_frames_of_one_video_by_turns_are_one_case(
+    tmp_path: Path, train: str, test: str, one: bool
+) -> None:
+    """As Roboflow splits the frames of a single video."""
+    flat(tmp_path / "images/train", *train.split())
+    flat(tmp_path / "images/test", *test.split())
+    flat_masks(tmp_path / "masks/train", train.split()[0])
+    flat_masks(tmp_path / "masks/test", test.split()[0])
+    text = write_draft(tmp_path).read_text()
+    content = yaml.safe_load(text)
+    assert content["split"] == ({"train": ["frames"]} if one else {"train": ["train"], "test": ["test"]})
+    assert content.get("cases") == ({"frames": ["test", "train"]} if one else None)
+    assert ("frames of one case would be in several splits, and scores wrong" in text) == one
+
+
+def test_where_folders_divide_all_that_names_tell_apart_the_split_is_asked(tmp_path: Path) -> None:
+    """It would hang on the names alone, and they may be the chunks of one operation."""
+    flat(tmp_path / "images/train", "GX01_001", "GX01_003", "GX02_001", "GX02_002")
+    flat(tmp_path / "images/test", "GX01_002", "GX01_004", "GX02_003", "GX02_004")
+    write_draft(tmp_path)  # before there are masks
+    flat_masks(tmp_path / "masks/train", "GX01_001", "GX02_001")
+    flat_masks(tmp_path / "masks/test", "GX01_002", "GX02_003")
+    for text in (draft_dataset_file(tmp_path), write_draft(tmp_path, force=True).read_text()):
+        content = yaml.safe_load(text)
+        assert content["cases"] == {"GX01": ["test_GX01", "train_GX01"], "GX02": ["test_GX02", "train_GX02"]}
+        assert "split" not in content
+        assert "# split:  # question: which cases are for train and test? names and folders that say train" in text
 
 
 def test_coco_among_the_frames_of_several_videos(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from suture.checks.check import check
 from suture.checks.draft import write_draft
 from suture.checks.problems import Problem
 from suture.data.sources import load_dataset
-from suture.errors import UserError
 
 
 def write_frames(root: Path, *names: str) -> None:
@@ -107,12 +106,19 @@ def test_lists_that_tell_no_splits_apart_are_none(tmp_path: Path, name: str) -> 
     assert split_of(tmp_path) == {}
 
 
-def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos", "a/1")
+def test_a_file_that_is_no_list_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1")
     write_lists(tmp_path, train="a")
-    (tmp_path / "test.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match=r"test\.txt cannot be read .*expected a list of frames or videos"):
-        load_dataset(tmp_path)
+    (tmp_path / "test.txt").write_bytes(b"gepr\xfcft\n")
+    assert "they name 1 video or frames of them; 1 line of none" in load_dataset(tmp_path).notes[0]
+
+
+def test_lists_as_windows_writes_them(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1")
+    (tmp_path / "Train.TXT").write_bytes("a\r\n".encode("utf-16"))
+    (tmp_path / "test.txt").write_bytes(b"\xef\xbb\xbfb\r\n\r\n")
+    (tmp_path / "val.txt").mkdir()
+    assert split_of(tmp_path) == {"train": ["a"], "test": ["b"]}
 
 
 def test_a_video_that_they_divide_is_left_out_and_told(tmp_path: Path) -> None:
@@ -121,6 +127,9 @@ def test_a_video_that_they_divide_is_left_out_and_told(tmp_path: Path) -> None:
     write_masks(tmp_path / "masks", *names)
     write_lists(tmp_path, train="caseA_0000;caseA_0001;caseB", test="caseA_0002;caseC")
     text = write_draft(tmp_path).read_text()
+    assert "videos_by" not in yaml.safe_load(text)  # names and lists contradict each other
+    (tmp_path / "dataset.yaml").write_text("videos_by: name")
+    text = write_draft(tmp_path, force=True).read_text()
     assert yaml.safe_load(text)["split"] == {"train": ["caseB"], "test": ["caseC"]}
     assert "which test.txt and train.txt divide or do not name? They are left out: [caseA]" in text
     problem = problems(tmp_path)["divided-by-list"]
@@ -141,7 +150,10 @@ def test_lists_that_divide_every_case_are_not_followed(tmp_path: Path) -> None:
     write_frames(tmp_path / "images", *names)
     write_masks(tmp_path / "masks", *names)
     write_lists(tmp_path, train=";".join(names[::2]), test=";".join(names[1::2]))
-    text = write_draft(tmp_path).read_text()
+    assert split_of(tmp_path) == {"train": ["images"]}
+    assert problems(tmp_path)["divided-by-list"].first == "images: 3 lines in train and 3 lines in test"
+    (tmp_path / "dataset.yaml").write_text("videos_by: name")
+    text = write_draft(tmp_path, force=True).read_text()
     assert yaml.safe_load(text)["split"] == {"train": ["caseA"], "test": ["caseB"]}
     assert "not by test.txt and train.txt: frames of one case would be in several splits, and scores wrong" in text
     assert problems(tmp_path)["divided-by-list"].count == 2

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from suture.data.sources.folder import (
     mask_places,
 )
 from suture.data.view import View
-from suture.data.walk import listing, natural
+from suture.data.walk import before_number, in_order, listing, natural
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.files import read_yaml, write_text
@@ -60,6 +60,8 @@ _HEAD = (
     f"format: {FORMAT}",
 )
 
+_ALTERNATING = "frames"
+"""The case of folders train and test that hold frames of one video."""
 _GUESS = re.compile(r"[:\s]*#\s*guess")
 _KEPT_GUESS = "  # guess, kept"
 
@@ -94,6 +96,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     lists = SplitLists.find(root)
     # What a file that names its videos does not say of them is no question any more: its other keys speak of these.
     stated = said.keys() & {"videos", "videos_by"}
+    guessed = not stated or ("videos_by",) in guesses
     clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, None if stated else lists)
     found = [place.name for place in candidates]
     if "masks" not in said:
@@ -116,7 +119,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
-        section("split", lambda: _split(clips.all, cases, _labelled(masks, clips), lists.among(clips))),
+        section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists.among(clips), guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
         section("exclude", lambda: _exclude(root)),
         section("annotated", list),
@@ -193,13 +196,15 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
 
     Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
-    of which other frames lie in train than in test. A case that is too large costs little, one operation in train and
-    test gives wrong numbers.
+    of which other frames lie in train than in test, whether it has a name or not. A case that is too large costs
+    little, one operation in train and test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
     paths = _without_shared({clip.id: clip.parts for clip in clips})
+    if all(len(path) == 1 and is_split_word(path[0]) for path in paths.values()) and _alternate(clips):
+        return {_ALTERNATING: list(paths)}
     # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.
     folders = {
         video: paths[video][0]
@@ -236,6 +241,14 @@ def _split_by_frames(clips: Sequence[Clip], paths: Mapping[str, tuple[str, ...]]
         found[paths[clip.id]].append(clip)
     groups = (group for group in found.values() if len(group) > 1 and all(clip.images for clip in group))
     return {clip.id for group in groups if not _share_a_frame(group) for clip in group}
+
+
+def _alternate(clips: Sequence[Clip]) -> bool:
+    """Whether folders of splits have turns in the numbers of frames that are else called alike, so are of one video."""
+    folder_of = {stem: clip.id for clip in clips for stem in clip.images}
+    if len(set(map(before_number, folder_of))) != 1 or _share_a_frame(clips):
+        return False
+    return len(list(groupby(map(folder_of.__getitem__, in_order(folder_of))))) > len(clips)
 
 
 def _share_a_frame(clips: Sequence[Clip]) -> bool:
@@ -341,7 +354,11 @@ def _videos_by(clips: Clips) -> list[str]:
     several = [clip.id for clip in clips.by_name().all if len(clip.images) > 1]
     if len(several) <= sum(len(clip.images) > 1 for clip in clips.all):
         return []
-    return [f"# videos_by: name  # question: are {listed(several, _SOME)} videos? Now each folder of images is one."]
+    return [
+        f"# question: are {listed(several, _SOME)} of several operations? Now the images of a folder are one video.",
+        "# If they are, leave nothing but the next line in this file, without the #, and draft with --write --force.",
+        "# videos_by: name",
+    ]
 
 
 def _masks(places: str | list[str] | dict[str, str] | None, others: Sequence[str]) -> list[str]:
@@ -385,6 +402,8 @@ def _files(export: ImageMasks) -> Iterator[Path]:
 def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
     names = [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+    if not names and not kept:
+        return ["# classes:  # question: the export has no shapes, hence no labels; which classes will there be?"]
     lines = ["classes:  # the labels of the annotation tool", *kept]
     for name, color in zip(names, _colors_after(kept, names), strict=True):
         lines.append(f"  - {_flow({'name': name, 'color': list(color)})}  # guess: the colour to show it in")
@@ -544,9 +563,10 @@ def said_of_videos(clips: Sequence[Clip]) -> dict[str, set[Split]]:
 
 
 def _split(
-    clips: Sequence[Clip], cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists
+    clips: Clips, cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists, guessed: bool
 ) -> list[str]:
-    said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips)
+    """The split; `guessed` says that nobody has stated what the videos are."""
+    said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips.all)
     split = guess_split(said, cases, labelled)
     if not any(split.values()):
         return [
@@ -564,6 +584,9 @@ def _split(
         reason = f"with {count} labelled cases one is for the test and none for validation: training needs them more"
     else:
         reason = "about 60, 20 and 20 % of the labelled cases"
+    if said and not followed and guessed and clips.are_by_name:
+        # By names alone: they may be the chunks of one operation, of which some would be for the test.
+        return [f"# split:  # question: which cases are for train and test? {source} divide each: {_flow(list(cases))}"]
     if said and not followed:
         reason += f"; not by {source}: frames of one case would be in several splits, and scores wrong"
     lines = [f"split:  # guess: {reason}"]

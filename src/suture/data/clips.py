@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from suture.data.dataset import Frame, Frames, Mask
+from suture.data.dataset import Frame, Frames, Mask, said_splits
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.data.walk import before_number, images_of, last_number, masks_beside, walk
@@ -175,6 +175,12 @@ class Clips:
         folders = [Counter(map(before_number, clip.images)) for clip in self.all]
         differing = [(clip, names) for clip, names in zip(self.all, folders, strict=True) if len(names) > 1]
         return bool(differing) and all(_tell_videos(clip, names, single) for clip, names in differing)
+
+    @property
+    def are_by_split(self) -> bool:
+        """Whether every folder of images is called after a split."""
+        folders = {clip.id: clip.parts[-1] for clip in self.all if clip.file is None}
+        return bool(folders) and said_splits(folders).keys() == folders.keys()
 
     @property
     def beside(self) -> dict[str, list[Path]]:

@@ -1,5 +1,6 @@
 """Lists of the frames or videos of each split, as datasets bring them: `train.txt`, `val.txt`, `test.txt`."""
 
+import codecs
 import os
 import posixpath
 from collections import Counter
@@ -11,8 +12,8 @@ from suture.data.clips import Clips
 from suture.data.dataset import Split, is_split_word, said_splits
 from suture.data.images import IMAGE_SUFFIXES
 from suture.data.video import VIDEO_SUFFIXES
-from suture.data.walk import listing
 from suture.errors import UserError
+from suture.files import suffix_of
 from suture.words import listed, number
 
 _PLACES = (".", "splits", "ImageSets/Segmentation", "ImageSets")
@@ -35,8 +36,7 @@ class SplitLists:
     def find(root: Path) -> "SplitLists":
         """The lists of a folder, before anything is known of its videos; none where they do not tell splits apart."""
         for place in (root / place for place in _PLACES):
-            names = listing(place)[1] if place.is_dir() else []
-            files = [name for name in names if name.endswith(_SUFFIX) and is_split_word(name.removesuffix(_SUFFIX))]
+            files = _named_as_splits(place)
             if said_splits({name: name for name in files}):
                 return SplitLists({os.path.relpath(place / name, root): _lines(place / name) for name in files})
         return SplitLists({})
@@ -76,13 +76,24 @@ class SplitLists:
         return [f"{'; '.join([found, *lost])}."]
 
 
-def _lines(path: Path) -> list[str]:
+def _named_as_splits(place: Path) -> list[str]:
+    """The text files of a folder that are called after a split and nothing else; it may hold a million frames."""
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}): expected a list of frames or videos in UTF-8, or remove it."
-        ) from error
+        texts = [name for name in os.listdir(place) if suffix_of(name) == _SUFFIX]
+    except OSError:  # of a folder that must be read, whoever does so tells it
+        return []
+    return [name for name in sorted(texts) if is_split_word(name[: -len(_SUFFIX)]) and (place / name).is_file()]
+
+
+def _lines(path: Path) -> list[str]:
+    """A file that is something else has lines that name nothing, which is told; no reason to refuse the dataset."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): check its permissions, or remove it.") from error
+    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    lines = content.decode(encoding, errors="replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _plain(name: str) -> str:

@@ -15,7 +15,9 @@ _MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)}
 _SEPARATOR = re.compile("[ _.-]+")
 _HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
 """What Roboflow puts behind the name of an image."""
-_BEFORE_NUMBER = re.compile(r"(.*?)[ _-]*(?:(?<![^\W\d_])frame[ _-]*)?[0-9]+(?:[ _.-][^0-9]*)?", re.IGNORECASE)
+_NUMBER_OF_FRAME = re.compile(r"[0-9]+(?:[ _.-][^0-9]*)?$")
+_WORD_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
+_BETWEEN = " _-"
 STAR = "*"
 """What stands for the frame's name in a pattern of masks."""
 
@@ -41,8 +43,11 @@ def before_number(name: str) -> str:
     ['caseA', '101', 'seq_1', '', 'polyp', 'ck5x7a']
     """
     plain = _HASHED.sub("", name)
-    found = _BEFORE_NUMBER.fullmatch(plain)
-    return found[1] if found else plain
+    found = _NUMBER_OF_FRAME.search(plain)
+    if found is None:
+        return plain
+    before = plain[: found.start()].rstrip(_BETWEEN)
+    return before[: -len("frame")].rstrip(_BETWEEN) if _WORD_FRAME.search(before[-6:]) else before
 
 
 def listing(folder: Path) -> tuple[list[str], list[str]]:

@@ -28,7 +28,7 @@ def shape(label: str, points: Any = SQUARE, kind: str = "polygon", **more: Any) 
 
 def content(*shapes: dict[str, Any], **more: Any) -> dict[str, Any]:
     """What LabelMe writes about an image of 8 × 6 pixels."""
-    head = {"version": "5.5.0", "flags": {}, "imagePath": "..\\images\\0001.png", "imageData": None}
+    head = {"version": "5.5.0", "flags": {}, "imagePath": "", "imageData": None}
     return head | {"shapes": list(shapes), "imageHeight": 6, "imageWidth": 8} | more
 
 
@@ -243,3 +243,43 @@ def test_other_json_beside_frames_is_none_of_theirs(root: Path) -> None:
     text = write_draft(root).read_text()
     assert "no masks were found" in text
     assert "1 JSON file named after frames not read" in load_dataset(root).notes[0]
+
+
+@pytest.mark.parametrize("more", [{"flags": {"images": False}}, {"imagePath": 3}])
+def test_words_of_coco_in_it(tmp_path: Path, more: dict[str, Any]) -> None:
+    path = write(tmp_path / "0001.json", content(shape("images"), **more))
+    assert open_export(path).labels == {"images": "images"}
+
+
+def test_coco_with_a_category_called_shapes(tmp_path: Path) -> None:
+    polygon = {"image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
+    image = {"id": 1, "file_name": "0001.png", "width": 8, "height": 6}
+    coco = {"images": [image], "categories": [{"id": 1, "name": "shapes"}], "annotations": [polygon]}
+    assert open_export(write(tmp_path / "0001.json", coco)).labels == {"shapes": 1}
+
+
+def test_polygons_without_area_are_no_shapes(root: Path) -> None:
+    """A frame with nothing else would be labelled as background all over."""
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write(root / "masks/a/0002.json", content(shape("grasper", SQUARE[:2]), shape("grasper", [])))
+    write_file(root, "masks")
+    dataset = load_dataset(root)
+    assert dataset["a"].with_mask == [0]
+    assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(2, 1)]
+
+
+def test_files_whose_image_is_another_one_are_told(root: Path) -> None:
+    for name in ("0001", "0002"):
+        write(root / f"masks/a/{name}.json", content(shape("grasper"), imagePath="..\\images\\0001.png"))
+    write(root / "masks/a/0003.json", content(shape("grasper")))
+    write_file(root, "masks")
+    assert load_dataset(root).notes == [
+        "masks: 1 LabelMe file whose imagePath is another image (a/0002.json: 0001.png): taken as of the frame that "
+        "each is named after; rename what is wrong."
+    ]
+
+
+def test_a_draft_of_boxes_alone_can_be_read(root: Path) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper", SQUARE[::2], "rectangle")))
+    assert "# classes:  # question: the export has no shapes" in write_draft(root).read_text()
+    assert "boxes-only" in {problem.code for problem in check(root, progress=False, workers=1).problems}

@@ -826,19 +826,23 @@ def test_a_word_that_videos_are_not_told_apart_by(tmp_path: Path) -> None:
     ],
 )
 def test_names_that_seem_to_tell_videos_apart(tmp_path: Path, names: str, videos: str) -> None:
-    """Where in doubt they do not: one operation must not become several videos, of which some are for the test."""
-    write_frames(tmp_path / "images", *names.split())
-    found = [video.id.removeprefix("endovis_") for video in load_dataset(tmp_path)]
-    assert found == (videos.split() or ["images"])
+    """Where in doubt they do not: of one operation, minutes are no videos."""
+    write_frames(tmp_path / "images/train", *names.split())
+    write_frames(tmp_path / "images/test", "1")
+    found = [video.id.removeprefix("train_").removeprefix("endovis_") for video in load_dataset(tmp_path)]
+    assert found == ["test", *(videos.split() or ["train"])]
 
 
-def test_names_must_tell_videos_apart_in_every_folder_where_they_differ(tmp_path: Path) -> None:
+def test_names_tell_videos_apart_only_where_something_else_says_the_split(tmp_path: Path) -> None:
     write_frames(tmp_path / "images/one", "a_001", "a_002", "b_001", "b_002")
     write_frames(tmp_path / "images/two", "001", "002")
-    write_frames(tmp_path / "images/three", "frame_80_endo", "frame_81_endo")
-    assert [video.id for video in load_dataset(tmp_path)] == ["one_a", "one_b", "three", "two"]
-    write_frames(tmp_path / "images/two", "12-30-01", "12-30-02", "12-31-01", "12-31-02")
-    assert [video.id for video in load_dataset(tmp_path)] == ["one", "three", "two"]
+    assert [video.id for video in load_dataset(tmp_path)] == ["one", "two"]
+    (tmp_path / "images/one").rename(tmp_path / "images/train")
+    assert [video.id for video in load_dataset(tmp_path)] == ["train", "two"]
+    (tmp_path / "images/two").rename(tmp_path / "images/test")
+    assert [video.id for video in load_dataset(tmp_path)] == ["test", "train_a", "train_b"]
+    write_frames(tmp_path / "images/test", "12-30-01", "12-30-02", "12-31-01", "12-31-02")
+    assert [video.id for video in load_dataset(tmp_path)] == ["test", "train"]
 
 
 def test_a_file_that_says_nothing_of_names_has_a_video_for_each_folder(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import math
+import posixpath
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,36 +15,48 @@ from suture.data.dataset import Boxes
 from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport
 from suture.data.images import MAX_PIXELS, open_image, raw_mask
 from suture.errors import UserError
-from suture.words import number
+from suture.words import listed, number
 
 _AGAIN = "open the frame in LabelMe and save it again"
+_COCO = (b"images", b"annotations", b"categories")
+_SOME = 3
+"""Files that are named of many."""
 _CORNERS = 128
 """Of the polygon that stands for a circle."""
 
 
 def is_labelme(content: bytes) -> bool:
     """Whether a JSON file looks like LabelMe's; it is not parsed, since it may hold the whole frame as text."""
-    return b'"shapes"' in content and b'"images"' not in content
+    # A label or a flag may be called images, but hardly all of what COCO needs.
+    return b'"shapes"' in content and not all(b'"%b"' % key in content for key in _COCO)
 
 
 def read_labelme(path: Path, files: Iterable[tuple[str, str, bytes]]) -> ShapeExport:
     """Read which frames have shapes; `files` are frames, names for messages, and contents."""
     images: dict[str, DrawnImage] = {}
+    others: list[str] = []
     without = count = 0
     for frame, name, content in files:
-        images[frame], left_out = _parse(name, content)
+        images[frame], left_out, said = _parse(name, content)
         without += left_out
         count += 1
+        if said and posixpath.splitext(said)[0] != posixpath.basename(frame):
+            others.append(f"{frame}.json: {said}")
     drawn = {frame: image for frame, image in images.items() if image.shapes}
     shapes = [shape for image in drawn.values() for shape in image.shapes]
-    empty = f"{path.name}: of {number(count, 'LabelMe file')}, {count - len(drawn):,} without any shape"
-    notes = [f"{empty}: taken as not labelled."] if len(drawn) < count else []
+    notes = []
+    if len(drawn) < count:
+        empty = f"{path.name}: of {number(count, 'LabelMe file')}, {count - len(drawn):,} without any shape"
+        notes.append(f"{empty}: taken as not labelled.")
+    if others:
+        which = f"{number(len(others), 'LabelMe file')} whose imagePath is another image ({listed(others, _SOME)})"
+        notes.append(f"{path.name}: {which}: taken as of the frame that each is named after; rename what is wrong.")
     boxes = [Boxes(str(path), without, len(shapes))] if without else []
     return ShapeExport(path, {label: label for label, _ in shapes}, drawn, notes, boxes)
 
 
-def _parse(where: str, content: bytes) -> tuple[DrawnImage, int]:
-    """What is drawn on the frame, and how many annotations have no shape: boxes, lines, points."""
+def _parse(where: str, content: bytes) -> tuple[DrawnImage, int, str]:
+    """What is drawn on the frame, how many annotations have no shape (boxes, lines, points), and its image's name."""
     try:
         data = json.loads(content)
         width, height = int(data["imageWidth"]), int(data["imageHeight"])
@@ -53,9 +66,10 @@ def _parse(where: str, content: bytes) -> tuple[DrawnImage, int]:
         for entry in data["shapes"]:
             kind = entry.get("shape_type") or "polygon"  # older files do not say it
             draw = {"polygon": _polygon, "circle": _circle, "mask": _brushed}.get(kind)
-            if draw is not None:
+            if draw is not None and (draw is not _polygon or len(entry["points"]) > 2):
                 shapes.append((str(entry["label"]), draw(entry, width, height)))
-        return DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes)
+        image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
+        return DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{where} is not valid JSON ({error}): {_AGAIN}.") from error
     except KeyError as error:

@@ -124,13 +124,20 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
 
 
 def find_videos(place: Path, skip: set[Path], file: DatasetFile, guess_by: SplitLists | None) -> Clips:
-    """The videos by folder or by name, as the file says or as it seems by the names and by such lists."""
+    """The videos by folder or by name, as the file says.
+
+    Where nobody has said it, they are by name only if the split does not hang on that guess, since such lists or the
+    folders say it: chunks of one operation (GX010123_0001, GX020123_0001) are named just as several operations are.
+    """
     clips = Clips.below(place, skip, file.mask_pattern)
     if guess_by is None:
         return clips.by_name() if file.videos_by == "name" else clips
+    if not guess_by.lines and not clips.are_by_split:
+        return clips
     by_name = clips.by_name()
-    confirmed = guess_by.among(by_name).divide_no_video and not guess_by.among(clips).divide_no_video
-    return by_name if clips.tell_by_name(single=confirmed) else clips
+    listed_whole = guess_by.among(by_name).divide_no_video and not guess_by.among(clips).divide_no_video
+    said = listed_whole or clips.are_by_split
+    return by_name if said and clips.tell_by_name(single=listed_whole) else clips
 
 
 def _told_by_name(clips: Clips) -> Iterator[str]:
@@ -282,15 +289,16 @@ def _named_after(export: Path, clips: Clips) -> Clip | None:
 
 
 def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTable:
-    if masks and not file.classes:
+    if any(found.export.frames for found in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
     labels = {label: value for found in masks for label, value in found.export.labels.items()}
     table = file.class_table(path, labels, any(isinstance(found.export, ImageMasks) for found in masks))
     for found in masks:
         if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
-            listed = ", ".join(found.export.labels)
+            names = list(found.export.labels)
             raise UserError(
-                f"{path}: none of the labels of {found.export.path} ({listed}) is a class or a class's value."
+                f"{path}: none of the labels of {found.export.path} ({', '.join(names)}) is a class or a value of one: "
+                f"list them under classes, beside an id where some masks are images (value: [1, {names[0]}])."
             )
     return table
 
