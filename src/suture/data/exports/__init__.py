@@ -71,7 +71,7 @@ def open_export(path: Path) -> Export:
 
 def holds_labelme(path: Path) -> bool:
     """Whether a file is LabelMe's, of one frame."""
-    return path.name.lower().endswith(JSON) and is_labelme(_read(path))
+    return suffix_of(path) == JSON and is_labelme(_read(path))
 
 
 def open_labelme(path: Path, files: Mapping[str, Path]) -> Export:

@@ -44,7 +44,7 @@ def load(root: Path) -> Dataset:
         file, skip = guess(root)
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
     lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
-    clips = find_videos(place, skip, file, lists if not path.is_file() else None)
+    clips = find_videos(place, skip, file, None if path.is_file() else lists)
     lists = lists.among(clips)
     unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
     if unread:
@@ -94,7 +94,7 @@ def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
 
 def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
     """That labels may lie among the frames which nobody reads."""
-    beside = clips.json_beside_frames.values() if file.mask_pattern == BESIDE else ()
+    beside = set(clips.json_beside_frames.values() if file.mask_pattern == BESIDE else ())
     if found := [path for path in clips.json_of_frames if path not in beside]:
         first = os.path.relpath(found[0], root)
         yield (
@@ -258,10 +258,11 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         exports = [folder / name for name in folders if is_export(folder / name)]
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
-        of_frames = [export for export in exports if holds_labelme(export)]
-        labelme |= {within + export.stem: export for export in of_frames}
-        for export in (export for export in exports if export not in of_frames):
-            yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
+        for export in exports:
+            if holds_labelme(export):
+                labelme[within + export.stem] = export
+            else:
+                yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
     if labelme:
         yield Masks(open_labelme(place, labelme), only)
         images = {name: file for name, file in images.items() if name not in labelme}  # the frames that were labelled
