@@ -164,7 +164,10 @@ def divided_by_lists(evidence: Evidence) -> Iterator[Problem]:
         parts = [f"{number(found[split], 'line')} in {split}" for split in SPLITS if found[split]]
         if len(parts) > 1:
             places.append(f"{case}: {listed(parts)}")
-    what = f"{number(len(places), 'case')} with frames in the lists of several splits: scored is what was learnt from"
+    what = (
+        f"{number(len(places), 'case')} with frames in the lists of several splits: by these, scored would be what was "
+        "learnt from"
+    )
     mend = (
         "put each case into one split as a whole in dataset.yaml, and say of the scores that they are not by the lists"
     )
