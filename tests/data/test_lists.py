@@ -134,7 +134,7 @@ def test_a_video_that_they_divide_is_left_out_and_told(tmp_path: Path) -> None:
     assert "which test.txt and train.txt divide or do not name? They are left out: [caseA]" in text
     problem = problems(tmp_path)["divided-by-list"]
     assert (problem.severity, problem.count) == ("warning", 1)
-    assert problem.what == "1 case with frames in the lists of several splits: by these, scored would be what was learnt from"
+    assert problem.what == "1 case that the lists divide: by them, what was learnt from would be scored"
     assert problem.first == "caseA: 2 lines in train and 1 line in test"
 
 

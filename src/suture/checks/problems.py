@@ -164,10 +164,7 @@ def divided_by_lists(evidence: Evidence) -> Iterator[Problem]:
         parts = [f"{number(found[split], 'line')} in {split}" for split in SPLITS if found[split]]
         if len(parts) > 1:
             places.append(f"{case}: {listed(parts)}")
-    what = (
-        f"{number(len(places), 'case')} with frames in the lists of several splits: by these, scored would be what was "
-        "learnt from"
-    )
+    what = f"{number(len(places), 'case')} that the lists divide: by them, what was learnt from would be scored"
     mend = (
         "put each case into one split as a whole in dataset.yaml, and say of the scores that they are not by the lists"
     )
