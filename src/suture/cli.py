@@ -193,7 +193,7 @@ def select(
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
-    from suture.checks.problems import Evidence, unexplained_masks
+    from suture.checks.problems import Evidence, unread_masks
     from suture.data.labelling import from_list
     from suture.data.sources import load_dataset
 
@@ -208,7 +208,7 @@ def select(
     left += "; there are no more" if budget is not None and chosen.count < budget else ""
     for note in dataset.notes:
         _say(err, note)
-    for problem in unexplained_masks(Evidence(dataset, {}, False)):
+    for problem in unread_masks(Evidence(dataset, {}, False)):
         _say(err, f"{problem.what}; {problem.mend}.")
     _say(out, f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}{left}")
     folder = path if path.is_dir() else path.parent

@@ -586,6 +586,17 @@ def test_masks_that_the_dataset_file_does_not_name_are_fatal_and_no_video(root: 
     assert {video.id.partition("_")[0] for video in report.summary.videos} == {"videos"}
 
 
+@pytest.mark.parametrize("name", ["ann/000.txt", "ann.json"])
+def test_masks_that_are_named_and_label_nothing_are_fatal(root: Path, name: str) -> None:
+    for path in masks_of(root):
+        path.unlink()
+    assert only(root, "no-masks").severity == "note"  # an empty folder waits for them
+    empty = {"categories": [{"id": 1, "name": "shaft"}], "images": [], "annotations": []}
+    (root / "masks" / name).write_text(json.dumps(empty) if name.endswith("json") else "0 0.5 0.5 0.1 0.1")
+    assert (problem := only(root, "no-label")).severity == "fatal"
+    assert problem.first == "masks"
+
+
 @pytest.mark.parametrize("palette", [False, True])
 def test_masks_are_not_taken_for_frames(root: Path, palette: bool) -> None:
     for path in masks_of(root) if palette else ():

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -13,10 +14,10 @@ from suture.checks.facts import FrameFacts, MaskFacts
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, said_splits
-from suture.data.dataset_file import FILE_NAME
+from suture.data.dataset_file import FILE_NAME, DatasetFile
 from suture.data.sources.folder import guess
 from suture.data.view import View
-from suture.data.walk import listing, mask_suffixes
+from suture.data.walk import mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -114,7 +115,9 @@ class Evidence:
             yield Problem(code, severity, count or len(found), what, tuple(found[:_PLACES]), mend)
 
 
-UNLABELLED = frozenset({"masks-for-frames", "no-dataset-file", "no-mask-fits", "no-masks", "no-masks-in-train"})
+UNLABELLED = frozenset(
+    {"masks-for-frames", "no-dataset-file", "no-label", "no-mask-fits", "no-masks", "no-masks-in-train"}
+)
 """Why there may be nothing to learn from."""
 
 
@@ -206,8 +209,8 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
     """Nothing to learn from, or nothing to score on."""
     dataset = evidence.dataset
     labelled = {split: sum(len(video.with_mask) for video in dataset.split(split)) for split in SPLITS}
-    if unexplained := list(unexplained_masks(evidence)):
-        yield from unexplained
+    if unread := list(unread_masks(evidence)):
+        yield from unread
     elif not any(video.with_mask for video in dataset):
         mend = "`suture select` says which frames to label first"
         if not (evidence.mask_like or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes):
@@ -225,19 +228,28 @@ def missing_labels(evidence: Evidence) -> Iterator[Problem]:
         )
 
 
-def unexplained_masks(evidence: Evidence) -> Iterator[Problem]:
-    """Folders of masks whose values nothing explains; an empty one waits for them."""
+def unread_masks(evidence: Evidence) -> Iterator[Problem]:
+    """Folders of masks of which nothing is read; an empty one waits for them."""
     dataset = evidence.dataset
     placed = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if placed or not dataset.root.is_dir():
         return
-    places = sorted(str(place) for place in guess(dataset.root)[1] if any(listing(place))) or dataset.unread_masks
-    there = (dataset.root / FILE_NAME).exists()
-    again = " --force" if there else ""
+    path = dataset.root / FILE_NAME
+    if path.exists() and (named := DatasetFile.read(path).mask_places):
+        full = [place for place in named if _holds_files(dataset.root / place)]
+        what = "Masks that dataset.yaml names, but no frame is labelled in them"
+        yield from evidence.problem("no-label", "fatal", what, full, mends.NO_LABEL)
+        return
+    places = sorted(str(place) for place in guess(dataset.root)[1] if _holds_files(place)) or dataset.unread_masks
+    again = " --force" if path.exists() else ""
     mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
-    silent = "dataset.yaml does not say" if there else "no dataset.yaml says"
+    silent = "dataset.yaml does not say" if path.exists() else "no dataset.yaml says"
     what = f"Masks are here, but {silent} what their values mean: they are left out"
     yield from evidence.problem("no-dataset-file", "fatal", what, places, mend)
+
+
+def _holds_files(place: Path) -> bool:
+    return place.is_file() or any(files for _, _, files in walk(place))
 
 
 def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
