@@ -41,7 +41,7 @@ from suture.data.augment import (
 from suture.data.dataset import Dataset
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.store import DecodedFrames, FrameStore
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.methods import pgvcl, stitch, strong, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
 from suture.methods.pseudo import PseudoLabels

@@ -9,7 +9,8 @@ import time
 import cv2
 from common import parser, report
 
-from suture.data.synthetic.render import SyntheticSettings, plan, render_video
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, plan
 
 PROMISED = 20.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import suture
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 
 work = Path(sys.argv[1] if len(sys.argv) > 1 else "example")
 data = work / "videos"

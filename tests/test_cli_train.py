@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from suture.cli import app, main
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.errors import UserError
 from suture.runs.callbacks import read_curve
 from suture.runs.config import load_config

@@ -105,7 +105,7 @@ def synthetic(
     from pydantic import ValidationError
 
     from suture.data.sources.synthetic import write_synthetic
-    from suture.data.synthetic.render import SyntheticSettings
+    from suture.data.synthetic.scenario import SyntheticSettings
     from suture.data.workers import cores
 
     try:

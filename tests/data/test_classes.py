@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 
 from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors, renamed
 from suture.data.dataset_file import DatasetFile
-from suture.data.synthetic.render import CLASSES, SyntheticSettings, plan, render_video
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import CLASSES, SyntheticSettings, plan
 from suture.deploy.overlay import STRENGTH
 from suture.errors import UserError
 

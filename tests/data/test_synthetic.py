@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from suture.data.sources.synthetic import contact_sheet, write_synthetic
-from suture.data.synthetic.render import CLASSES, OUTSIDE, SyntheticSettings, plan, render_video
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, plan
 from suture.errors import UserError
 from suture.files import read_json
 

@@ -8,7 +8,7 @@ from predict_files import as_on_a_gpu, write_model
 from rich.console import Console
 
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.deploy.predictor import Predictor
 from suture.runs.config import load_config
 from suture.runs.run import train

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.dmt import (
     DMT,

@@ -12,7 +12,7 @@ from sklearn.manifold import TSNE
 from tiny_runs import Runs
 
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.runs.config import load_config
 from suture.runs.run import train
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from suture.data.dataset import Dataset
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.store import DecodedFrames, FrameStore
-from suture.data.synthetic.render import SyntheticSettings
+from suture.data.synthetic.scenario import SyntheticSettings
 from suture.runs.config import Config, load_config
 from suture.runs.run import train
 

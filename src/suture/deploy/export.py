@@ -18,7 +18,8 @@ from suture.data.classes import IGNORE
 from suture.data.scene import resized
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
-from suture.data.synthetic.render import SyntheticSettings, plan, render_video
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, plan
 from suture.data.view import View
 from suture.deploy.asked import refuse_export, refuse_to_replace
 from suture.deploy.card import Papers, card_of

@@ -103,6 +103,7 @@ def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
         (content(shape("grasper", [1, 2, 3])), "is not LabelMe's"),
         (content(shape("grasper", [[1, 2]], "circle")), "is not LabelMe's"),
         (content({"points": SQUARE}), "'label' is missing"),
+        (content({"points": SQUARE, "label": None}), "a shape without a label"),
         (content(shape("clip", [[7, 5], [9, 6]], "mask", mask=brushed(np.ones((2, 3))))), "3×2 at 7, 5 in 8×6"),
         (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="AAAA")), "a brushed mask is not an image"),
         (content(shape("clip", [[0, 0], [1, 1]], "mask")), "'mask' is missing"),

@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from suture.data.synthetic.render import CLASSES, OUTSIDE, SyntheticSettings, plan, render_video
-from suture.data.synthetic.scenario import GAUZE, NEEDLE, THREAD, TISSUE, split_cases
+from suture.data.synthetic.render import render_video
+from suture.data.synthetic.scenario import (
+    CLASSES,
+    GAUZE,
+    NEEDLE,
+    OUTSIDE,
+    THREAD,
+    TISSUE,
+    SyntheticSettings,
+    plan,
+    split_cases,
+)
 
 SMALL = SyntheticSettings(cases=3, frames=16, shots=2, width=72, height=64)
 

@@ -67,6 +67,8 @@ def _parse(where: str, content: bytes) -> tuple[DrawnImage, int, str]:
             kind = entry.get("shape_type") or "polygon"  # older files do not say it
             draw = {"polygon": _polygon, "circle": _circle, "mask": _brushed}.get(kind)
             if draw is not None and (draw is not _polygon or len(entry["points"]) > 2):
+                if entry["label"] is None:
+                    raise ValueError("a shape without a label")
                 shapes.append((str(entry["label"]), draw(entry, width, height)))
         image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
         return DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image

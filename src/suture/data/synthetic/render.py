@@ -5,6 +5,7 @@ vessels. Each frame then looks at the canvas through the camera's pose and the t
 lays instruments, blood and smoke over it. All motion is a function of time in seconds, so another frame rate gives
 other steps per frame of the same operation. Lengths are in units of the frame's shorter side.
 
+>>> from suture.data.synthetic.scenario import SyntheticSettings, plan
 >>> videos = plan(SyntheticSettings(cases=2, frames=8, shots=2, width=64, height=48))
 >>> rgb, mask = next(render_video(videos[0]))
 >>> rgb.shape, mask.shape
@@ -22,7 +23,6 @@ from suture.data.synthetic.canvas import MARGIN, THREAD_COLOR, Canvas
 from suture.data.synthetic.instrument import Instrument
 from suture.data.synthetic.paint import EXPOSURE, Floats, Image, Point, blur, ease, noise, smear, step
 from suture.data.synthetic.scenario import (
-    CLASSES,
     FAT,
     LIVER,
     NEEDLE,
@@ -32,12 +32,8 @@ from suture.data.synthetic.scenario import (
     VESSEL,
     EventKind,
     Shot,
-    SyntheticSettings,
     SyntheticVideo,
-    plan,
 )
-
-__all__ = ["CLASSES", "OUTSIDE", "SyntheticSettings", "SyntheticVideo", "plan", "render_video"]
 
 GRID = 24  # the deformation is computed at this many places in each direction and interpolated
 RAMP: dict[EventKind, float] = {"smoke": 2.5, "light": 0.5, "defocus": 0.6, "sweep": 0.7}  # seconds to full strength
