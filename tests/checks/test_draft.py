@@ -80,6 +80,27 @@ def test_masks_among_the_frames(tmp_path: Path) -> None:
     assert "masks: '*_watershed_mask.png'  # guess, kept" in again
 
 
+@pytest.mark.parametrize(("inside", "beside"), [("frames", "masks"), ("", "masks"), ("rgb", "labels")])
+def test_masks_in_the_folder_of_each_video(tmp_path: Path, inside: str, beside: str) -> None:
+    operations = ("opA", "opB", "opC")
+    frames(tmp_path, *(f"{name}/{inside}".rstrip("/") for name in operations))
+    masks(tmp_path, *(f"{name}/{beside}" for name in operations), values=np.array([1, 2], np.uint8))
+    found = check(tmp_path, progress=False, workers=1)
+    assert (len(found.summary.videos), found.summary.frames) == (3, 9)
+    assert [(problem.code, problem.first) for problem in found.problems] == [("no-dataset-file", f"opA/{beside}")]
+    content = yaml.safe_load(write_draft(tmp_path).read_text())
+    assert content["masks"] == {f"{name}_{inside}".rstrip("_"): f"{name}/{beside}" for name in operations}
+    report = check(tmp_path, progress=False, workers=1)
+    assert (report.summary.frames, report.summary.labelled, report.fatal) == (9, 9, False)
+
+
+def test_of_two_folders_of_masks_none_is_guessed(tmp_path: Path) -> None:
+    frames(tmp_path, "opA/frames", "opB/frames")
+    for place in ("masks", "labels"):
+        masks(tmp_path, f"opA/{place}", f"opB/{place}", values=np.array([1, 2], np.uint8))
+    assert "# masks: masks  # question" in draft_dataset_file(tmp_path)
+
+
 def test_coco_among_the_frames(tmp_path: Path) -> None:
     """As Endoscapes is downloaded."""
     frames(tmp_path, "train", "test")

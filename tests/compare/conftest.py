@@ -35,7 +35,7 @@ def write_run(tmp_path: Path) -> Write:
         said = {
             "format": 1,
             "seed": int(name.rpartition("-")[2]),
-            "method": {"name": "supervised"},
+            "method": {"name": name.split("__")[2] if "__" in name else "supervised"},
             "data": {"root": "../../../data", "size": size, "labelling": {"every": 10}, "cache": None},
             "model": {"architecture": "deeplabv3", "encoder": encoder, "output_stride": 8, "weights": None},
             "evaluation": {"include_background": True, "flip": False, "scales": [1.0]},

@@ -130,15 +130,16 @@ def test_a_name_tells_the_place(point: str) -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"method": ["supervised"]}, "there is no key method"),
-        ({"datasets": {}}, "datasets: "),
+        ({"method": ["supervised"]}, r"there is no key 'method' \(did you mean methods\?\)"),
+        ({"methods": {"a": {"method": "twice", "sed": [1]}}}, r"'methods.a.sed' \(did you mean seeds\?\)"),
+        ({"datasets": {}}, "datasets is {}: "),
         ({"methods": ["a/b"]}, "use letters, digits"),
         ({"methods": ["a__b"]}, "use letters, digits"),
         ({"methods": ["supervisd"]}, r"there is no 'supervisd' \(did you mean supervised\?\); the methods are"),
         ({"methods": ["supervised", "supervised"]}, "supervised stands twice"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
-        ({"seeds": 0}, "seeds: Input should be a valid list"),
-        ({"sweep": {"data.size": 64}}, "sweep: data.size is 64, expected a list of values"),
+        ({"seeds": 0}, "seeds is 0: input should be a valid list"),
+        ({"sweep": {"data.size": 64}}, "data.size is 64, expected a list of values"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (
             {"set": {"model.encodr": "resnet18"}},

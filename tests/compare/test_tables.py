@@ -17,7 +17,7 @@ from rich.console import Console
 
 from suture.compare.compare import print_scores, write_tables
 from suture.compare.render import latex, markdown
-from suture.compare.results import read_results
+from suture.compare.results import LABELS_ALONE, read_results
 from suture.compare.tables import (
     class_table,
     cost_table,
@@ -29,6 +29,7 @@ from suture.compare.tables import (
 )
 from suture.errors import UserError
 from suture.files import write_json
+from suture.methods.method import methods
 from suture.runs.effort import supervised_steps
 
 Write = Callable[..., Path]
@@ -78,7 +79,7 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     ]
     assert texts(every_10) == [
         ["pgvcl", "10.0%", "90.0%", *test[0], *["*90.00 ± 0.00"] * 2],
-        ["supervised", "10.0%", "90.0%", *test[1], *["80.00 ± 0.00"] * 2],
+        ["supervised", "10.0%", "0.0%", *test[1], *["80.00 ± 0.00"] * 2],  # it learns from no unlabelled frame
     ]
     notes = "\n".join(table.notes)
     assert "scored by hand" in notes
@@ -111,6 +112,10 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
         ["50.00", "*75.00", "62.50"],
         ["*60.00", "70.00", "62.50"],
     ]
+
+
+def test_what_learns_from_labels_alone_is_a_method() -> None:
+    assert methods().keys() > LABELS_ALONE
 
 
 def test_classes_that_a_mean_hides(tmp_path: Path, write_run: Write) -> None:

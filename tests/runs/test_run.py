@@ -298,6 +298,14 @@ def test_a_batch_that_cannot_be_divided_is_refused(
         train_quietly(supervised(), tmp_path)
 
 
+def test_a_finished_run_says_so(finished: Path, pgvcl: Callable[..., Config], tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    said = io.StringIO()
+    again = pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true")
+    train(again, tmp_path / "run", Console(file=said, width=200))
+    assert "The run is finished: nothing is trained." in said.getvalue()
+
+
 def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     before = (finished / "metrics.json").read_text()

@@ -101,7 +101,8 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     found = [place.name for place in candidates]
     if "masks" not in said:
         found = found or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
-        file = file.model_copy(update={"masks": found[0] if found else _exports_among(clips, root) or None})
+        inside = {video: os.path.relpath(folder, root) for video, folder in clips.masks_inside.items()}
+        file = file.model_copy(update={"masks": found[0] if found else _exports_among(clips, root) or inside or None})
     masks = find_masks(root, file, path, clips)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from suture.data.dataset_file import nearest
+from suture.data.dataset_file import nearest, parse
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, write_json
 from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
 from suture.runs.folder import Run
 from suture.settings import Settings
-from suture.words import listed, reason
+from suture.words import listed
 
 FORMAT = 1
 """The newest comparison file this version reads."""
@@ -172,10 +172,7 @@ def read_plan(file: Path) -> Plan:
     """
     said = read_yaml(file)
     check_format(file, said.get("format", FORMAT), FORMAT)
-    try:
-        comparison = Comparison(**said)
-    except ValidationError as error:
-        raise UserError("\n".join(f"{file}: {_sentence(mistake)}" for mistake in error.errors())) from error
+    comparison = parse(Comparison, said, file)
     runs: dict[str, Planned] = {}
     for run in _runs(comparison, file):
         if run.name in runs:
@@ -307,12 +304,3 @@ def _safe(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "-".join(map(_safe, value))
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", str(value)).strip("-") or "none"
-
-
-def _sentence(mistake: Any) -> str:
-    place = ".".join(map(str, mistake["loc"]))
-    if mistake["type"] == "extra_forbidden":
-        return f"there is no key {place}."
-    if mistake["type"] == "missing":
-        return f"{place} is missing."
-    return f"{place}: {reason(mistake)}." if place else f"{reason(mistake)}."

@@ -34,6 +34,8 @@ SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 OVERALL = "overall"
 CLASS_SCORE = "iou"
 """The score of single classes."""
+LABELS_ALONE = frozenset({"supervised", "twice", "strong"})
+"""The methods that learn from labelled frames alone."""
 MARKS = "†‡§¶‖"
 
 
@@ -181,7 +183,10 @@ class Row:
 
     @property
     def unlabelled(self) -> str:
+        """The share of unlabelled frames that the method learns from."""
         share = self.runs[0].labelled_share
+        if share is not None and self.runs[0].config["method"]["name"] in LABELS_ALONE:
+            return "0.0%"
         return "–" if share is None else f"{100 * (1 - share):.1f}%"
 
     def values(self, which: str, where: str, key: str) -> dict[int, float]:

@@ -130,9 +130,18 @@ class Clip:
 class Clips:
     """All videos, and which of them a name means."""
 
-    def __init__(self, place: Path, found: Iterable[Clip], json: list[Path], by_name: bool = False) -> None:
+    def __init__(
+        self,
+        place: Path,
+        found: Iterable[Clip],
+        json: list[Path],
+        by_name: bool = False,
+        masks_inside: Mapping[str, Path] | None = None,
+    ) -> None:
         self.place = place
         self.are_by_name = by_name
+        self.masks_inside = masks_inside or {}
+        """Video → the folder of its masks, which is no video."""
         self.all = list(found)
         self._json = json
         if not self.all:
@@ -158,13 +167,32 @@ class Clips:
         json: list[Path] = []
         return Clips(place, list(_find_clips(place, skip, pattern, json)), json)
 
+    def without_masks(self) -> "Clips":
+        """The same, but for folders called like those of masks in a folder that has one video else."""
+        frames: dict[Path, list[Clip]] = {}
+        masks: dict[Path, list[Clip]] = {}
+        for clip in self.all:
+            if clip.file is None and clip.folder != self.place and clip.folder.name in MASK_FOLDERS:
+                masks.setdefault(clip.folder.parent, []).append(clip)
+            else:
+                for folder in (clip.folder, clip.folder.parent):
+                    frames.setdefault(folder, []).append(clip)
+        inside = {
+            frames[folder][0].id: found[0].folder
+            for folder, found in masks.items()
+            if len(found) == 1 == len(frames.get(folder, ()))
+        }
+        videos = (clip for clip in self.all if clip.folder not in inside.values())
+        return Clips(self.place, videos, self._json, masks_inside=inside) if inside else self
+
     def by_name(self) -> "Clips":
         """The same with several videos in one folder, where the names before the numbers of its images differ."""
         parts = (
             clip.by_name(clip.folder.relative_to(self.place).parts) if clip.file is None else (clip,)
             for clip in self.all
         )
-        return Clips(self.place, itertools.chain.from_iterable(parts), self._json, by_name=True)
+        found = itertools.chain.from_iterable(parts)
+        return Clips(self.place, found, self._json, by_name=True, masks_inside=self.masks_inside)
 
     def tell_by_name(self, single: bool) -> bool:
         """Whether names seem to tell videos apart in a folder, and do so in every folder where they differ.

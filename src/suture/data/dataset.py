@@ -260,7 +260,8 @@ class Dataset:
     notes: list[str] = field(default_factory=list)
     """What the source found and did, for the user to read."""
     unread_masks: list[str] = field(default_factory=list)
-    """Images beside frames that are masks by their names, where nothing says which masks to read."""
+    """Images beside frames, and folders in or beside a video's, that are masks by their names, where nothing says which
+    masks to read."""
     unmatched_masks: list[str] = field(default_factory=list)
     """Masks whose names fit no frame; of a number past a video's end also how many frames there are."""
     doubtful_masks: list[DoubtfulMask] = field(default_factory=list)

@@ -85,6 +85,8 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         )
         session = Session(run, config, opened, processes, _console(console, processes))
         _announce(session, stages)
+        if run.metrics:
+            session.console.print("The run is finished: nothing is trained.", highlight=False)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
         run_stages(session, job, stages)

@@ -1,6 +1,7 @@
 """The user's own data: video files or folders of frames, masks, and `dataset.yaml` that says what is what."""
 
 import contextlib
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,9 +47,10 @@ def load(root: Path) -> Dataset:
     lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
     clips = find_videos(place, skip, file, None if path.is_file() else lists)
     lists = lists.among(clips)
-    unread = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
-    if unread:
-        notes.append(_passed_over(unread))
+    beside = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
+    if beside:
+        notes.append(_passed_over(beside))
+    unread = [*itertools.chain.from_iterable(beside.values()), *clips.masks_inside.values()]
     notes += [*_told_by_name(clips), *lists.notes, *_unread_json(root, file, clips)]
     if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
         # Of masks without a dataset.yaml it is told with them: suture.checks.problems
@@ -72,7 +74,7 @@ def load(root: Path) -> Dataset:
         videos,
         protocol=file.protocol,
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
-        unread_masks=[str(mask) for files in unread.values() for mask in files] if file.masks is None else [],
+        unread_masks=[str(place) for place in unread] if file.masks is None else [],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         late_masks=late,
@@ -130,6 +132,7 @@ def find_videos(place: Path, skip: set[Path], file: DatasetFile, guess_by: Split
     folders say it: chunks of one operation (GX010123_0001, GX020123_0001) are named just as several operations are.
     """
     clips = Clips.below(place, skip, file.mask_pattern)
+    clips = clips.without_masks() if file.masks is None else clips
     if guess_by is None:
         return clips.by_name() if file.videos_by == "name" else clips
     if not guess_by.lines and not clips.are_by_split:
