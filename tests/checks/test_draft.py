@@ -1,6 +1,7 @@
 """`suture check --write`: the draft loads back, marks its guesses, and never overwrites unasked."""
 
 import json
+import re
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -516,9 +517,8 @@ def test_frames_of_many_videos_in_one_folder_are_asked_about(tmp_path: Path) -> 
     assert "# question: are caseA, caseB, op7_part1 and 1 more of several operations? Now the images of a" in text
     assert yaml.safe_load(text)["split"] == {"train": ["images"]}
     assert [video.id for video in load_dataset(tmp_path)] == ["images"]
-    # As the question says.
-    line = next(line for line in text.splitlines() if line.startswith("# videos_by"))
-    (tmp_path / "dataset.yaml").write_text(line.removeprefix("# "))
+    # As the question says: guesses about what is no video any more are made anew.
+    (tmp_path / "dataset.yaml").write_text(text.replace("# videos_by: name", "videos_by: name"))
     text = write_draft(tmp_path, force=True).read_text()
     content = yaml.safe_load(text)
     assert "videos_by: name  # kept" in text
@@ -528,6 +528,16 @@ def test_frames_of_many_videos_in_one_folder_are_asked_about(tmp_path: Path) -> 
     assert [video.id for video in report.summary.videos] == ["caseA", "caseB", "op7_part1", "op7_part2"]
     assert report.summary.labelled == 12
     assert report.problems == []
+
+
+def test_an_answer_is_kept_though_it_is_outdated(tmp_path: Path) -> None:
+    names = numbered("caseA", "caseB")
+    flat(tmp_path / "images", *names)
+    flat_masks(tmp_path / "masks", *names)
+    text = write_draft(tmp_path).read_text()
+    answered = re.sub(r"(train: \[images\]).*", r"\1", text).replace("# videos_by: name", "videos_by: name")
+    (tmp_path / "dataset.yaml").write_text(answered)
+    assert yaml.safe_load(write_draft(tmp_path, force=True).read_text())["split"] == {"train": ["images"]}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,11 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         inside = {video: os.path.relpath(folder, root) for video, folder in clips.masks_inside.items()}
         file = file.model_copy(update={"masks": found[0] if found else _exports_among(clips, root) or inside or None})
     masks = find_masks(root, file, path, clips)
+    videos = [clip.id for clip in clips.all]
+    _forget_outdated(said, guesses, "view", videos)
+    _forget_outdated(said, guesses, "cases", videos)
     cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
+    _forget_outdated(said, guesses, "split", cases)
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
 
     def section(key: str, draft: Callable[[], list[str]]) -> list[str]:
@@ -172,6 +176,15 @@ def _unanswered(text: str) -> set[Place]:
         else:
             look((key.value,), value.end_mark)
     return places
+
+
+def _forget_outdated(said: dict[str, Any], guesses: Collection[Place], key: str, known: Collection[str]) -> None:
+    """Forget a guess that nobody has answered and that speaks of what is no longer there: it is guessed anew."""
+    entries = said.get(key)
+    if isinstance(entries, dict) and all((key, str(name)) in guesses for name in entries):
+        names = entries if key == "view" else chain.from_iterable(entries.values())
+        if not set(map(str, names)) <= set(known):
+            del said[key]
 
 
 def _kept(key: str, value: Any, guesses: Collection[Place]) -> list[str]:
@@ -357,7 +370,7 @@ def _videos_by(clips: Clips) -> list[str]:
         return []
     return [
         f"# question: are {listed(several, _SOME)} of several operations? Now the images of a folder are one video.",
-        "# If they are, leave nothing but the next line in this file, without the #, and draft with --write --force.",
+        "# If they are, take the # off the next line, and draft again with --write --force.",
         "# videos_by: name",
     ]
 
