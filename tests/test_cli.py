@@ -59,7 +59,7 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
     [
         ("synthetic FILE/made", "cannot be read or written (Not a directory): check the path"),
         ("train ROOT --preset demo -o FILE/run", "cannot be read or written (Not a directory): check the path"),
-        ("synthetic ROOT/made --frames 3", "make no video: frames: Input should be greater than or equal to 4."),
+        ("synthetic ROOT/made --frames 3", "make no video: frames: expected a number greater than or equal to 4."),
         ("synthetic ROOT/made --frames 5", "make no video: frames is 5, expected at least 4 for each of the 3 shots."),
     ],
 )

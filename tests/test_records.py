@@ -47,13 +47,13 @@ def test_runs_of_every_version_so_far_are_read(comparison: str) -> None:
 @pytest.mark.parametrize(
     ("shape", "content", "where"),
     [
-        (EnvironmentRecord, [], "Input should be a valid mapping of keys to values"),
+        (EnvironmentRecord, [], "expected a mapping of keys to values"),
         (EnvironmentRecord, {"starts": []}, "starts: List should have at least 1 item"),
-        (EnvironmentRecord, {"starts": 3}, "starts: Input should be a valid list"),
+        (EnvironmentRecord, {"starts": 3}, "starts: expected a list"),
         (StageRecord, {"steps": 4}, "seconds: Field required"),
-        (StageRecord, {"seconds": "long"}, "seconds: Input should be a valid number"),
-        (ShotsRecord, {"a": [0, "x"]}, "a.1: Input should be a valid integer"),
-        (DataRecord, "cut", "Input should be a valid mapping of keys to values"),
+        (StageRecord, {"seconds": "long"}, "seconds: expected a number"),
+        (ShotsRecord, {"a": [0, "x"]}, "a.1: expected a whole number"),
+        (DataRecord, "cut", "expected a mapping of keys to values"),
     ],
 )
 def test_the_place_that_was_changed_is_named(shape: type[BaseModel], content: Any, where: str, tmp_path: Path) -> None:

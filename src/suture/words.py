@@ -40,8 +40,19 @@ def reason(mistake: Mapping[str, Any]) -> str:
     """What pydantic says against a value, in the words of who wrote YAML, not Python.
 
     >>> reason({"msg": "Value error, crop is too small"}), reason({"msg": "Input should be a valid tuple"})
-    ('crop is too small', 'Input should be a valid list')
+    ('crop is too small', 'expected a list')
+    >>> reason({"msg": "Input should be a valid integer, unable to parse string as an integer"})
+    'expected a whole number'
+    >>> reason({"msg": "Input should be greater than 0"})
+    'expected a number greater than 0'
     """
     text = str(mistake["msg"]).removeprefix("Value error, ").removesuffix(" for <class 'pathlib.Path'>")
     text = re.sub("dictionary( or instance of [A-Za-z]+)?", "mapping of keys to values", text)
-    return text.replace("tuple", "list").replace("Tuple", "List").replace(" after validation", "")
+    text = text.replace("tuple", "list").replace("Tuple", "List").replace(" after validation", "")
+    text = re.sub("^Input should be (?=greater|less)", "expected a number ", text)
+    text = re.sub("^Input (should (be|have)|is not) ", "expected ", text)
+    text = re.sub("a valid (integer|number|boolean|string)(, .*)?$", lambda found: _KINDS[found[1]], text)
+    return text.replace("a valid ", "a ")
+
+
+_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}

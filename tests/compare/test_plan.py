@@ -138,7 +138,7 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"methods": ["supervisd"]}, r"there is no 'supervisd' \(did you mean supervised\?\); the methods are"),
         ({"methods": ["supervised", "supervised"]}, "supervised stands twice"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
-        ({"seeds": 0}, "seeds is 0: input should be a valid list"),
+        ({"seeds": 0}, "seeds is 0: expected a list"),
         ({"sweep": {"data.size": 64}}, "data.size is 64, expected a list of values"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (

@@ -156,7 +156,7 @@ def test_settings_of_several_methods_in_one_file() -> None:
 def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> None:
     elsewhere = refused(data={"root": "x", "sizes": 32}, method={"train": {"epoch": 3}}, computer={}, seed=-1)
     assert sorted(elsewhere.splitlines()) == [
-        "c.yaml: seed is -1: Input should be greater than or equal to 0.",
+        "c.yaml: seed is -1: expected a number greater than or equal to 0.",
         "c.yaml: there is no setting computer; did you mean compute?",
         "c.yaml: there is no setting data.sizes; did you mean data.size?",
     ]
@@ -190,7 +190,7 @@ def test_a_short_key_names_the_whole_ones_that_it_may_mean(override: str, meant:
 
 
 def test_impossible_values_are_refused_by_name() -> None:
-    assert refused(data={"root": "x", "size": "big"}).startswith("c.yaml: data.size is 'big': Input should be")
+    assert refused(data={"root": "x", "size": "big"}).startswith("c.yaml: data.size is 'big': expected")
     assert "data.size is [8, 64]: sides below 16" in refused(data={"root": "x", "size": [8, 64]})
     assert "data.root is missing" in refused(data={"size": 32})
     assert "data is 7" in refused(data=7)
@@ -362,7 +362,7 @@ def test_every_setting_is_in_the_reference() -> None:
 
 def test_mistakes_are_told_in_the_words_of_yaml() -> None:
     root = {"root": "x"}
-    assert refused(data=root | {"validation": "a"}) == "c.yaml: data.validation is 'a': Input should be a valid list."
-    assert refused(data="x") == "c.yaml: data is 'x': Input should be a valid mapping of keys to values."
-    assert refused(data={"root": None}) == "c.yaml: data.root is None: Input is not a valid path."
-    assert "seed is 99999999999999999999: Input should be less than" in refused(data=root, seed=99999999999999999999)
+    assert refused(data=root | {"validation": "a"}) == "c.yaml: data.validation is 'a': expected a list."
+    assert refused(data="x") == "c.yaml: data is 'x': expected a mapping of keys to values."
+    assert refused(data={"root": None}) == "c.yaml: data.root is None: expected a path."
+    assert "seed is 99999999999999999999: expected a number less than" in refused(data=root, seed=99999999999999999999)
