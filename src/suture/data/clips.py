@@ -182,7 +182,8 @@ class Clips:
             for folder, found in masks.items()
             if len(found) == 1 == len(frames.get(folder, ()))
         }
-        videos = (clip for clip in self.all if clip.folder not in inside.values())
+        folders = {*inside.values()}
+        videos = (clip for clip in self.all if clip.folder not in folders)
         return Clips(self.place, videos, self._json, masks_inside=inside) if inside else self
 
     def by_name(self) -> "Clips":
