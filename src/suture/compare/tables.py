@@ -334,8 +334,9 @@ def tidy_scores(board: Board) -> Iterator[Record]:
     """One record for each number of the tables of scores, for the CSV file."""
     columns = [*score_columns(board), *(column for which in board.sets for column in class_columns(board, which))]
     for group in board.groups:
+        best = [best_rows(group, column) for column in columns]
         for row in group.rows:
-            for column in columns:
+            for column, winners in zip(columns, best, strict=True):
                 values = _values(row, column)
                 if values:
                     mean, deviation = mean_and_deviation(values)
@@ -352,7 +353,7 @@ def tidy_scores(board: Board) -> Iterator[Record]:
                         "mean": mean,
                         "std": deviation,
                         "seeds": len(values),
-                        "best": int(row in best_rows(group, column)),
+                        "best": int(any(row is winner for winner in winners)),
                     }
 
 
