@@ -93,11 +93,11 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
     skip = {Path(os.path.normpath(place)) for place in places}
-    lists = SplitLists.find(root)
     # What a file that names its videos does not say of them is no question any more: its other keys speak of these.
     stated = said.keys() & {"videos", "videos_by"}
     guessed = not stated or ("videos_by",) in guesses
-    clips = find_videos(Path(os.path.normpath(root / file.videos)), skip, file, None if stated else lists)
+    place = Path(os.path.normpath(root / file.videos))
+    clips, lists = find_videos(place, skip, file, SplitLists.find(root), stated=bool(stated))
     found = [place.name for place in candidates]
     if "masks" not in said:
         found = found or [*_plainest_first(clips.beside), *_labelme_beside(clips)]
@@ -124,7 +124,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
-        section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists.among(clips), guessed)),
+        section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists, guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
         section("exclude", lambda: _exclude(root)),
         section("annotated", list),

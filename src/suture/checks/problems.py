@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from suture.data.dataset import SPLITS, Boxes, Dataset, Split, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile
 from suture.data.sources.folder import guess
 from suture.data.view import View
-from suture.data.walk import mask_suffixes, walk
+from suture.data.walk import holds_files, mask_suffixes
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -236,20 +235,16 @@ def unread_masks(evidence: Evidence) -> Iterator[Problem]:
         return
     path = dataset.root / FILE_NAME
     if path.exists() and (named := DatasetFile.read(path).mask_places):
-        full = [place for place in named if _holds_files(dataset.root / place)]
+        full = [place for place in named if holds_files(dataset.root / place)]
         what = "Masks that dataset.yaml names, but no frame is labelled in them"
         yield from evidence.problem("no-label", "fatal", what, full, mends.NO_LABEL)
         return
-    places = sorted(str(place) for place in guess(dataset.root)[1] if _holds_files(place)) or dataset.unread_masks
+    places = sorted(str(place) for place in guess(dataset.root)[1] if holds_files(place)) or dataset.unread_masks
     again = " --force" if path.exists() else ""
     mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
     silent = "dataset.yaml does not say" if path.exists() else "no dataset.yaml says"
     what = f"Masks are here, but {silent} what their values mean: they are left out"
     yield from evidence.problem("no-dataset-file", "fatal", what, places, mend)
-
-
-def _holds_files(place: Path) -> bool:
-    return place.is_file() or any(files for _, _, files in walk(place))
 
 
 def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from suture.words import listed, number
 _PLACES = (".", "splits", "ImageSets/Segmentation", "ImageSets")
 """Where they usually lie; the first place that has lists of several splits counts."""
 _SUFFIX = ".txt"
+_OF_FRAMES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,7 @@ def _lines(path: Path) -> list[str]:
 def _plain(name: str) -> str:
     """A name as those of videos and masks are: a path with slashes, without suffix."""
     path = posixpath.normpath(name.replace("\\", "/")).lstrip("/")
-    stem, suffix = posixpath.splitext(path)
-    return stem if suffix.lower() in IMAGE_SUFFIXES | VIDEO_SUFFIXES else path
+    return posixpath.splitext(path)[0] if suffix_of(path) in _OF_FRAMES else path
 
 
 def _videos(names: set[str], clips: Clips) -> dict[str, str]:

@@ -99,6 +99,11 @@ def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[st
             pending += [(folder / name, left - 1) for name in reversed(folders)]
 
 
+def holds_files(place: Path) -> bool:
+    """Whether it is a file, or a folder with one in it or below."""
+    return place.is_file() or any(files for _, _, files in walk(place))
+
+
 def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str]:
     """The image files of a folder in natural order: name without suffix → name."""
     found: dict[str, str] = {}

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suture.data.dataset import Boxes
-from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport
-from suture.data.images import MAX_PIXELS
+from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, is_absurd
 from suture.errors import UserError
 from suture.words import number
 
@@ -58,7 +57,7 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnI
                 raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
             width, height = int(entry["width"]), int(entry["height"])
             images[frame] = DrawnImage(width, height, tuple(shapes.pop(entry["id"], ())))
-            if min(width, height) < 1 or width * height > MAX_PIXELS:
+            if is_absurd(width, height):
                 raise UserError(
                     f"{where}: {entry['file_name']} is {entry['width']}×{entry['height']}, which is absurd."
                 )

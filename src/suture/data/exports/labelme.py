@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from suture.data.dataset import Boxes
-from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport
-from suture.data.images import MAX_PIXELS, open_image, raw_mask
+from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, is_absurd
+from suture.data.images import open_image, raw_mask
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -60,7 +60,7 @@ def _parse(where: str, content: bytes) -> tuple[DrawnImage, int, str]:
     try:
         data = json.loads(content)
         width, height = int(data["imageWidth"]), int(data["imageHeight"])
-        if min(width, height) < 1 or width * height > MAX_PIXELS:
+        if is_absurd(width, height):
             raise ValueError(f"an image of {width}×{height} is absurd")
         shapes: list[Shape] = []
         for entry in data["shapes"]:

@@ -13,10 +13,16 @@ from pycocotools import mask as coco
 
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
 from suture.data.dataset import Boxes
+from suture.data.images import MAX_PIXELS
 from suture.errors import UserError
 
 Shape = tuple[str, Any]
 """A label and COCO's `segmentation`: a list of polygons, or run lengths."""
+
+
+def is_absurd(width: int, height: int) -> bool:
+    """Whether no image has that size, so that none may be made of it."""
+    return min(width, height) < 1 or width * height > MAX_PIXELS
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from suture.data.images import MaskFile
 from suture.data.lists import SplitLists
 from suture.data.sources import source
 from suture.data.view import View
-from suture.data.walk import STAR, images_of, listing, mask_suffixes, walk
+from suture.data.walk import STAR, holds_files, images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -45,14 +45,13 @@ def load(root: Path) -> Dataset:
         file, skip = guess(root)
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
     lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
-    clips = find_videos(place, skip, file, None if path.is_file() else lists)
-    lists = lists.among(clips)
+    clips, lists = find_videos(place, skip, file, lists, stated=path.is_file())
     beside = {pattern: files for pattern, files in clips.beside.items() if pattern != file.mask_pattern}
     if beside:
         notes.append(_passed_over(beside))
     unread = [*itertools.chain.from_iterable(beside.values()), *clips.masks_inside.values()]
     notes += [*_told_by_name(clips), *lists.notes, *_unread_json(root, file, clips)]
-    if root.is_dir() and not path.is_file() and not unread and not any(any(listing(folder)) for folder in skip):
+    if root.is_dir() and not path.is_file() and not unread and not any(map(holds_files, skip)):
         # Of masks without a dataset.yaml it is told with them: suture.checks.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
@@ -125,22 +124,26 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
     return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
 
 
-def find_videos(place: Path, skip: set[Path], file: DatasetFile, guess_by: SplitLists | None) -> Clips:
-    """The videos by folder or by name, as the file says.
+def find_videos(
+    place: Path, skip: set[Path], file: DatasetFile, lists: SplitLists, *, stated: bool
+) -> tuple[Clips, SplitLists]:
+    """The videos by folder or by name, as the file says, and what the lists name among them.
 
-    Where nobody has said it, they are by name only if the split does not hang on that guess, since such lists or the
+    Where it is not `stated`, they are by name only if the split does not hang on that guess, since the lists or the
     folders say it: chunks of one operation (GX010123_0001, GX020123_0001) are named just as several operations are.
     """
     clips = Clips.below(place, skip, file.mask_pattern)
     clips = clips.without_masks() if file.masks is None else clips
-    if guess_by is None:
-        return clips.by_name() if file.videos_by == "name" else clips
-    if not guess_by.lines and not clips.are_by_split:
-        return clips
+    if stated and file.videos_by == "name":
+        clips = clips.by_name()
+    among = lists.among(clips)
+    if stated or not (lists.lines or clips.are_by_split):
+        return clips, among
     by_name = clips.by_name()
-    listed_whole = guess_by.among(by_name).divide_no_video and not guess_by.among(clips).divide_no_video
+    among_named = lists.among(by_name)
+    listed_whole = among_named.divide_no_video and not among.divide_no_video
     said = listed_whole or clips.are_by_split
-    return by_name if said and clips.tell_by_name(single=listed_whole) else clips
+    return (by_name, among_named) if said and clips.tell_by_name(single=listed_whole) else (clips, among)
 
 
 def _told_by_name(clips: Clips) -> Iterator[str]:
