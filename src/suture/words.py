@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
+"""What pydantic calls values, in plain words."""
+
 
 def number(count: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun.
@@ -53,6 +56,3 @@ def reason(mistake: Mapping[str, Any]) -> str:
     text = re.sub("^Input (should (be|have)|is not) ", "expected ", text)
     text = re.sub("a valid (integer|number|boolean|string)(, .*)?$", lambda found: _KINDS[found[1]], text)
     return text.replace("a valid ", "a ")
-
-
-_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 from pycocotools import mask as coco
+from two_videos import write_file
 
 from suture.checks.check import check
 from suture.data.classes import UNPAINTED
@@ -164,20 +164,6 @@ def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
 def test_a_mask_can_be_sent_to_another_process(tmp_path: Path) -> None:
     mask = open_export(write(tmp_path / "coco.json", content(("grasper", SQUARE)))).mask("a/0001", {"grasper": 1}, None)
     assert (pickle.loads(pickle.dumps(mask)).read(False) == mask.read(False)).all()
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for video in "ab":
-        (tmp_path / "videos" / video).mkdir(parents=True)
-        for number in range(1, 4):
-            Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / "videos" / video / f"{number:04d}.png")
-    return tmp_path
-
-
-def write_file(root: Path, masks: Any, **more: Any) -> None:
-    file = {"videos": "videos", "masks": masks, "classes": [{"name": "grasper"}], "unpainted": "background"}
-    (root / "dataset.yaml").write_text(yaml.safe_dump(file | {"view": "none"} | more))
 
 
 @pytest.mark.parametrize(

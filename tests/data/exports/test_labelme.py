@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from two_videos import write_file
 
 from suture.checks.check import check
 from suture.checks.draft import write_draft
@@ -46,20 +47,6 @@ def brushed(pixels: np.ndarray) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels.astype(np.uint8) * 255).save(file, "png")
     return base64.b64encode(file.getvalue()).decode()
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for video in "ab":
-        (tmp_path / "videos" / video).mkdir(parents=True)
-        for number in range(1, 4):
-            Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / "videos" / video / f"{number:04d}.png")
-    return tmp_path
-
-
-def write_file(root: Path, masks: Any, **more: Any) -> None:
-    file = {"videos": "videos", "masks": masks, "classes": [{"name": "grasper"}], "unpainted": "background"}
-    (root / "dataset.yaml").write_text(yaml.safe_dump(file | {"view": "none"} | more))
 
 
 @pytest.mark.parametrize("kind", ["polygon", None])
