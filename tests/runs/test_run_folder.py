@@ -136,6 +136,20 @@ def test_no_run_goes_among_the_masks(
     assert not (dataset / "masks/run").exists()
 
 
+@pytest.mark.parametrize("name", ["config.yaml", "notes/today.txt"])
+def test_no_run_goes_among_other_files(
+    name: str, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The user's own config.yaml would be written over."""
+    own = tmp_path / "mine" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    with pytest.raises(UserError, match=r"mine holds files but no run, expected a new or empty folder, or a run"):
+        train_quietly(supervised(), tmp_path / "mine")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [own]
+    assert own.read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", ["data.json", "environment.json", "metrics.json", "shots.json"])
 def test_a_record_that_was_changed_is_one_sentence(name: str, begun: Any, train_quietly: Callable[..., Any]) -> None:
     folder, config = begun

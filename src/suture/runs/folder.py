@@ -14,9 +14,10 @@ import yaml
 
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
+from suture.data.walk import holds_files
 from suture.deploy.inputs import training_view
 from suture.errors import UserError
-from suture.files import check_format, read_yaml, remove_leftovers, write_json, write_text
+from suture.files import check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
 from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
@@ -24,6 +25,9 @@ from suture.words import number
 if TYPE_CHECKING:  # imports torch, which a folder's small files do without
     from suture.models.segmenter import Segmenter
     from suture.models.weights import Model
+
+STARTS = "environment.json"
+"""What a folder holds as soon as a run was started in it."""
 
 
 def default_folder(config: Config) -> Path:
@@ -107,12 +111,23 @@ class Run:
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
+        path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
+        starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
+        write_json(path, {"starts": [*starts, machine]})
         said = relocated(config.model_dump(mode="json"), Path(), self.folder)
         write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
-        path = self.folder / "environment.json"
-        starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
-        write_json(path, {"starts": [*starts, machine]})
+
+    def refuse_used(self) -> None:
+        """Refuse a folder that holds files and no run: one of the run's may have the name of one of them."""
+        refuse_file(self.folder)
+        if self.begun or (self.folder / STARTS).exists() or not self.folder.exists():
+            return
+        if holds_files(self.folder):
+            raise UserError(
+                f"{self.folder} holds files but no run, expected a new or empty folder, or a run to go on with: give "
+                "another."
+            )
 
     @property
     def begun(self) -> bool:

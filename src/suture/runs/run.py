@@ -63,6 +63,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     stages = list(config.build_method().stages())
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
     processes.first_only(lambda: refuse_too_large(config, stages, processes.memory, processes.world, processes.sharing))
+    processes.first_only(run.refuse_used)
     if not run.begun:
         processes.first_only(lambda: refuse_among_data(run.folder))
     with _locked(run, processes), explained(run.folder):
