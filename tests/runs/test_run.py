@@ -4,8 +4,10 @@ import io
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -16,10 +18,12 @@ import yaml
 from rich.console import Console
 
 from suture.checks.check import check
+from suture.compare.plan import Place
+from suture.compare.results import Result
 from suture.data import mends
 from suture.errors import UserError
 from suture.models.pretrained import read_tensors
-from suture.runs.callbacks import progress_bar
+from suture.runs.callbacks import Bar, Curve, progress_bar, read_curve
 from suture.runs.config import Config
 from suture.runs.processes import Processes
 from suture.runs.run import evaluate_run, refuse_too_large, train
@@ -57,6 +61,38 @@ def test_the_bar_leaves_room_for_the_numbers(width: int) -> None:
         progress.add_task("stage 3 of 4: contrast", total=78225, completed=39112, detail="loss 0.123 1234.5 img/s")
     assert "39112/78225 loss 0.123 1234.5 img/s" in text.getvalue()
     assert "…" not in text.getvalue()
+
+
+def test_terminal_curve_and_tables_count_the_same_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of 4 labelled and 8 unlabelled frames, in two seconds."""
+    facts = {"steps": 1, "batch": 4, "unlabelled_batch": 8}
+    stage = SimpleNamespace(
+        settings=SimpleNamespace(batch=4, accumulate=1),
+        total_steps=1,
+        last_loss=torch.tensor(0.5),
+        last_taught=None,
+        facts=lambda: facts,
+    )
+    trainer: Any = SimpleNamespace(
+        global_step=0,
+        is_global_zero=True,
+        loggers=[],
+        optimizers=[SimpleNamespace(param_groups=[{"lr": 0.1}])],
+    )
+    text, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    watching = Curve(tmp_path / "metrics.csv", 1, tmp_path / "last.ckpt"), Bar("train", Console(file=text, width=100))
+    for callback in watching:
+        callback.on_train_start(trainer, stage)
+        callback.on_train_batch_start(trainer, stage, None, 0)
+    now[0], trainer.global_step = 2.0, 1
+    for callback in watching:
+        callback.on_train_batch_end(trainer, stage, None, None, 0)
+        callback.on_train_end(trainer, stage)
+    assert "6.0 img/s" in text.getvalue()
+    assert read_curve(tmp_path / "metrics.csv")[0]["images_per_second"] == 6
+    done = {"train": facts | {"seconds": 2.0}}
+    assert Result(Place("d", "l", "m", "", 0), {}, {}, done).images_per_second == 6
 
 
 def test_another_logger_by_one_line(supervised: Callable[..., Config], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from suture.records import (
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
-from suture.runs.effort import differing, effort
+from suture.runs.effort import differing, effort, images_of_a_step
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 """The sets of frames that are scored, in the order of the paper's columns."""
@@ -111,10 +111,10 @@ class Result:
 
     @property
     def images_per_second(self) -> float | None:
-        """Frames in the batches of all training stages over the time these took, where it is known."""
+        """Over all training stages and the time these took, where it is known."""
         training = [done for done in self.stages.values() if done.get("steps") and "batch" in done]
         seconds = _total(done["seconds"] for done in training)
-        images = sum(done["steps"] * (done["batch"] + done.get("unlabelled_batch", 0)) for done in training)
+        images = sum(done["steps"] * images_of_a_step(done) for done in training)
         return images / seconds if seconds else None
 
     @cached_property

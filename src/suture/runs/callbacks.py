@@ -22,6 +22,7 @@ from rich.table import Column
 from suture.errors import UserError
 from suture.files import replacing, write_bytes
 from suture.methods.stage import Stage
+from suture.runs.effort import images_of_a_step
 from suture.runs.signals import ended_by, hearing
 from suture.words import time_left
 
@@ -169,11 +170,12 @@ class Curve(Callback):
         began, at = self._mark
         now = time.perf_counter()
         self._mark = (now, step)
+        images = (step - at) * images_of_a_step(stage.facts())
         row = {
             "step": step,
             "loss": float(stage.last_loss),
             "lr": self._lr,
-            "images_per_second": round((step - at) * stage.settings.batch / max(now - began, 1e-9), 2),
+            "images_per_second": round(images / max(now - began, 1e-9), 2),
         }
         if stage.last_taught is not None:
             row["taught"] = round(float(stage.last_taught), 4)
@@ -227,7 +229,7 @@ class Bar(Callback):
         if now - self._shown < self.interval and step < stage.total_steps:
             return  # reading the loss waits for the device: not at every step
         self._shown = now
-        rate = (step - self._first) * stage.settings.batch / max(now - self._began, 1e-9)
+        rate = (step - self._first) * images_of_a_step(stage.facts()) / max(now - self._began, 1e-9)
         detail = f"loss {float(stage.last_loss):.3f} {rate:.1f} img/s"
         self._progress.update(self._task, completed=step, detail=detail)
         if not self.console.is_terminal and step < stage.total_steps:

@@ -55,6 +55,16 @@ def supervised_batches(stages: Stages) -> list[int]:
     )
 
 
+def images_of_a_step(stage: Mapping[str, Any]) -> int:
+    """What images per second count: the frames in a step's batch, labelled and unlabelled, by a stage's facts.
+
+    >>> images_of_a_step({"batch": 8, "unlabelled_batch": 4})
+    12
+    """
+    images: int = stage["batch"] + stage.get("unlabelled_batch", 0)
+    return images
+
+
 def _weights(record: Mapping[str, Any] | None) -> str:
     if record is None:
         return "random"
