@@ -153,6 +153,25 @@ def test_write_drafts_and_then_checks(
     assert file.read_text() == before
 
 
+def test_whether_a_folder_holds_several_videos_is_asked_where_it_is_drafted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that is found says that all became one video."""
+    for video in ("a", "b"):
+        for image in (root / "videos" / video).iterdir():
+            image.rename(root / "videos" / f"{video}_{image.name}")
+        (root / "videos" / video).rmdir()
+    suture(monkeypatch, "check", str(root), "--write")
+    asked = (
+        f"{root / 'dataset.yaml'} asks: are a and b of several operations? Now the images of a folder are one video."
+    )
+    assert f"{asked} If they are, say `videos_by: name` there and draft again" in capsys.readouterr().err
+    file = root / "dataset.yaml"
+    file.write_text(file.read_text().replace("# videos_by: name", "videos_by: name"))
+    suture(monkeypatch, "check", str(root), "--write", "--force")
+    assert " asks: " not in capsys.readouterr().err
+
+
 def test_a_wrong_option_of_the_source_is_told_before_anything_is_drafted(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

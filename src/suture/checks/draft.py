@@ -60,6 +60,7 @@ _HEAD = (
     f"format: {FORMAT}",
 )
 
+_SEVERAL = re.compile(r"(?m)^# question: (are .+ of several operations\?.*)$")
 _ALTERNATING = "frames"
 """The case of folders train and test that hold frames of one video."""
 _GUESS = re.compile(r"[:\s]*#\s*guess")
@@ -143,6 +144,17 @@ def kept_aside(summary: Summary, path: Path) -> str:
         f"{sum(counts.values()):,} of {number(summary.labelled, 'labelled frame')} are kept aside for scoring "
         f"({parts}) and not learnt from: to change that, move cases under split in {path}."
     )
+
+
+def asked_of_videos(path: Path) -> str:
+    """Whether images of one folder are several videos, as a draft asks it; nothing if not: no finding of a check does.
+
+    What the answer changes comes before all else: cases, split and scores speak of videos.
+    """
+    question = _SEVERAL.search(path.read_text(encoding="utf-8"))
+    if question is None:
+        return ""
+    return f"{path} asks: {question[1]} If they are, say `videos_by: name` there and draft again with --write --force."
 
 
 def _said(path: Path) -> dict[str, Any]:
