@@ -379,6 +379,10 @@ def predict(
     view: Annotated[
         str, typer.Option(help="What shows the scene: as trained, auto (black borders are found), none, or x,y,w,h.")
     ] = "trained",
+    videos_by: Annotated[
+        Literal["trained", "folder", "name"],
+        typer.Option(help="What makes one video of images: as trained, their folder, or the name before their number."),
+    ] = "trained",
     smooth: Annotated[
         float, typer.Option(help="Carry over so much of the frame before where nothing moves, such as 0.7.")
     ] = 0.0,
@@ -402,7 +406,7 @@ def predict(
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
     refuse_scales(sizes)
-    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth)
+    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth, videos_by)
     refuse_folder(output)
     with _waiting():
         from suture.deploy.predict import predict as predict_inputs

@@ -23,13 +23,13 @@ NAMES = ("tissue", "tool", "vessel")
 COLORS = ((200, 120, 110), (0, 114, 178), (240, 228, 66))
 
 
-def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto") -> Path:
-    """A run folder's two model files, with random weights that tell colours apart, and the view of their training."""
+def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto", **noted: Any) -> Path:
+    """A run folder's two model files, with random weights that tell colours apart, and notes of their training."""
     torch.manual_seed(3)
     segmenter = build_segmenter("deeplabv3", "tu-test_resnet", classes=len(NAMES)).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
         segmenter.classifier.get_parameter("head.weight").mul_(30)
-    Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view})})
+    Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view} | noted)})
     return folder
 
 

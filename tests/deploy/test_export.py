@@ -120,7 +120,7 @@ def test_the_file_says_what_it_is_and_not_where_it_was_made(exported: Exported, 
     assert said | expected == said
     assert said["run"]["dataset"] == "synthetic"
     assert len(said["run"]["sha256"]) == 64
-    assert said["run"]["view"] == "auto"
+    assert (said["run"]["view"], said["run"]["videos_by"]) == ("auto", "folder")
     content = exported.path.read_bytes()
     for secret in (b"patient-doe", b"site-packages", b"suture/deploy", str(Path.home()).encode() + b"/"):
         assert secret not in content

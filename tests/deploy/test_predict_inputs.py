@@ -3,10 +3,12 @@
 import io
 import os
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
-from predict_files import write_images, write_sound, write_video
+from predict_files import picture, write_images, write_model, write_sound, write_video
 from rich.console import Console
 
 from suture.data.sources import load_dataset
@@ -52,6 +54,58 @@ def test_images_by_name_are_one_clip(tree: Path) -> None:
     assert [path.name for path in clip.images] == ["frame0.png", "frame2.png"]
     (single,) = find_clips([tree / "frames/frame1.png"])
     assert single.name == "frame1"
+
+
+def write_flat(folder: Path, *videos: str) -> Path:
+    """Frames of several videos in one folder."""
+    folder.mkdir(parents=True)
+    for video in videos:
+        for index in (2, 10):
+            cv2.imwrite(str(folder / f"{video}_{index}.png"), picture(index))
+    return folder
+
+
+def test_names_tell_the_videos_of_one_folder_apart_as_in_a_dataset(tmp_path: Path, tree: Path) -> None:
+    flat = write_flat(tmp_path / "flat", "caseA", "caseB")
+    cv2.imwrite(str(flat / "still.png"), picture(0))
+    (flat.parent / "dataset.yaml").write_text("videos: flat\nvideos_by: name")
+    clips = find_clips([flat], videos_by="name")
+    videos = {video.id: [frame.image for frame in video.frames] for video in load_dataset(tmp_path)}
+    assert {clip.name: clip.images for clip in clips} == videos
+    assert [image.name for image in clips[0].images] == ["caseA_2.png", "caseA_10.png"]
+    assert names(find_clips([flat])) == ["flat"]
+    assert names(find_clips([f"{flat}/*_2.png"], videos_by="name")) == ["caseA_2", "caseB_2"]
+    # Folders of frames, and video files, stay what they are.
+    others = [tree / name for name in ("a", "b", "c", "frames")]
+    assert names(find_clips(others, videos_by="name")) == names(find_clips(others))
+    # What is given twice is one; what has the name of a folder is another.
+    assert names(find_clips([flat, f"{flat}/../flat"], videos_by="name")) == ["caseA", "caseB", "still"]
+    write_images(flat / "caseA")
+    with pytest.raises(
+        UserError, match=r"flat/caseA is a folder of images, and images beside it .* expected two names"
+    ):
+        find_clips([flat], videos_by="name")
+
+
+def test_a_model_tells_videos_apart_as_its_training_did(tmp_path: Path) -> None:
+    """One clip of all would carry what smoothing keeps, and the view, from one video into the next."""
+    flat = write_flat(tmp_path / "flat", "caseA", "caseB")
+    model = Predictor(write_model(tmp_path / "model", videos_by="name"), "cpu")
+
+    def said(videos_by: Any, out: Path, model: Predictor = model) -> tuple[str, list[str]]:
+        text = io.StringIO()
+        settings = Settings(overlay=False, smooth=0.7, videos_by=videos_by)
+        predict(model, [flat], out, settings, console=Console(file=text))
+        return text.getvalue(), sorted(path.name for path in out.iterdir())
+
+    line, results = said("trained", tmp_path / "trained")
+    assert "names of images, as in training: caseA (2 frames) and caseB (2 frames); --videos-by folder makes" in line
+    assert results == ["caseA", "caseB"]
+    assert said("folder", tmp_path / "folder")[1] == ["flat"]
+    before = Predictor(write_model(tmp_path / "before"), "cpu")
+    line, results = said("trained", tmp_path / "earlier", before)
+    assert ("told apart" in line, results) == (False, ["flat"])
+    assert said("name", tmp_path / "name", before)[1] == ["caseA", "caseB"]
 
 
 def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:

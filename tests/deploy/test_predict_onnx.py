@@ -147,6 +147,12 @@ def test_averages(tmp_path: Path) -> None:
         Predictor(fixed, scales=(1, 1.5))
 
 
+def test_a_file_knows_how_videos_were_told_apart(tmp_path: Path) -> None:
+    assert Predictor(write_onnx(tmp_path / "older.onnx", (40, 48), "masks")).network.videos_by == "folder"
+    noted = write_onnx(tmp_path / "model.onnx", (40, 48), "masks", run={"videos_by": "name"})
+    assert Predictor(noted).network.videos_by == "name"
+
+
 def test_a_file_of_somebody_else(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="was not written by `suture export`"):
         Predictor(write_onnx(tmp_path / "other.onnx", (40, 48), "masks", format=None))

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import torch
 import yaml
 
+from suture.data.sources import load_dataset
+from suture.deploy.networks import noted_training
 from suture.errors import UserError
 from suture.files import read_json
 from suture.runs.callbacks import read_curve
@@ -70,6 +73,13 @@ def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
     assert model["segmenter"].keys() >= {"architecture", "encoder", "classes", "mean", "std"}
     assert [one["name"] for one in model["classes"]][:2] == ["background-tissue", "liver"]
     assert Run(finished).segmenter().classes == 10
+    assert noted_training(finished / "model.safetensors") == {"view": "auto", "videos_by": "folder"}
+
+
+def test_a_model_knows_how_videos_were_told_apart(finished: Path, dataset: Path, tmp_path: Path) -> None:
+    by_name = replace(load_dataset(dataset), videos_by="name")
+    Run(tmp_path).write_model(Run(finished).segmenter(), by_name, (32, 32))
+    assert noted_training(tmp_path / "model.safetensors")["videos_by"] == "name"
 
 
 def test_the_device_says_whether_a_service_computes_for_several_processes_at_once(

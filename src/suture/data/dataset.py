@@ -26,6 +26,8 @@ from suture.words import number
 FORMAT = 1
 """The newest `dataset.yaml` this version reads."""
 Split = Literal["train", "val", "test"]
+VideosBy = Literal["folder", "name"]
+"""Whether images are of one video by their folder, or by what stands before the numbers in their names too."""
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _SPLIT_WORD = re.compile(
     r"(?<![^\W\d_])(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?:set)?(?![^\W\d_])", re.IGNORECASE
@@ -255,6 +257,8 @@ class Dataset:
     classes: ClassTable
     videos: list[Video]
     protocol: str = "default"
+    videos_by: VideosBy = "folder"
+    """How images are told apart; a model remembers it, for new ones."""
     divides_cases: bool = False
     """Whether the source's own protocol puts one case into two splits (vocalfolds' `sequences` does)."""
     notes: list[str] = field(default_factory=list)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from inspect import isclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
-from suture.data.dataset import FORMAT, Split
+from suture.data.dataset import FORMAT, Split, VideosBy
 from suture.data.walk import STAR
 from suture.errors import UserError
 from suture.files import check_format, read_yaml
@@ -89,8 +89,7 @@ class DatasetFile(Settings):
     format: StrictInt = FORMAT
     name: StrictStr | None = None
     videos: StrictStr = "."
-    videos_by: Literal["folder", "name"] = "folder"
-    """Whether images are of one video by their folder, or by what stands before the numbers in their names too."""
+    videos_by: VideosBy = "folder"
     masks: Annotated[StrictStr | list[StrictStr] | dict[StrictStr, StrictStr] | None, AfterValidator(_masks)] = None
     """A folder of masks or an annotation tool's export, several of these, or one for each video; or a pattern of masks
     that lie beside their frames."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from suture.data.dataset import VideosBy
 from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
 from suture.deploy.outputs import Masks, Table
@@ -26,13 +27,14 @@ class Settings:
     view: ViewSetting = "trained"
     smooth: float = 0.0
     """How much of the frame before is carried over (`Smoother`); 0 is nothing."""
+    videos_by: VideosBy | Literal["trained"] = "trained"
 
     def __post_init__(self) -> None:
         if not 0 <= self.smooth < 1:
             raise UserError(f"smooth is {self.smooth}, expected a number from 0 to below 1.")
 
     def to_json(self) -> dict[str, Any]:
-        """All but the view, which the model may decide."""
+        """All but view and videos, which the model may decide."""
         return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "smooth": self.smooth}
 
 

@@ -24,7 +24,7 @@ from suture.data.view import View
 from suture.deploy.asked import refuse_export, refuse_to_replace
 from suture.deploy.card import Papers, card_of
 from suture.deploy.frames import to_class_ids, to_network
-from suture.deploy.networks import ONNX_FORMAT, noted_view
+from suture.deploy.networks import ONNX_FORMAT, noted_training
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.models.segmenter import Segmenter
@@ -133,7 +133,7 @@ def export_run(
     card, text = card_of(output), papers.card()
     refuse_to_replace(card, text, force)
     weights = folder / WEIGHTS
-    noted = {"sha256": fingerprint(weights)["sha256"], "view": noted_view(weights)}
+    noted = {"sha256": fingerprint(weights)["sha256"]} | noted_training(weights)
     file = to_onnx(model, shape, papers.origin() | noted)
     deployed = Deployed(model.segmenter, model.size, shape)
     frames, real = _frames(papers, deployed)

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from suture.data.clips import MASK_FOLDERS, is_prediction
-from suture.data.dataset import Video
+from suture.data.dataset import Video, VideosBy
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view
-from suture.data.walk import images_of, masks_beside, natural, walk
+from suture.data.walk import before_number, images_of, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 from suture.files import suffix_of
@@ -69,14 +69,19 @@ def fill(memory: np.ndarray, frames: Sequence[np.ndarray | Planes]) -> np.ndarra
 
 @dataclass(eq=False)
 class Clip:
-    """Frames in order: those of a video file, or the images of one folder."""
+    """Frames in order: those of a video file, or images of one folder."""
 
     path: Path
-    """The video file, the folder, or a single image."""
+    """The video file, the folder, or a single image; the folder and the video's name, where names tell videos apart."""
     images: Sequence[Path] = ()
     """None: they are in the video file."""
     name: str = ""
     """What its results are called; no two clips of one command have the same."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether its path is not there on disk, but made of a folder and the name of its images."""
+        return len(self.images) > 1 and self.images[0].parent != self.path
 
     @cached_property
     def file(self) -> VideoFile | None:
@@ -222,12 +227,14 @@ def read_training_view(noted: Any, where: str) -> "ClipView | Literal['auto']":
     return ClipView(view, tuple(noted["size"]) if noted["size"] else None, AS_TRAINED)
 
 
-def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> list[Clip]:
+def find_clips(
+    inputs: Iterable[str | Path], leave_out: Path | None = None, videos_by: VideosBy = "folder"
+) -> list[Clip]:
     """The clips that paths, folders and globs mean, each once, with names of their own; `leave_out` is not entered.
 
-    Images of one folder are one clip. Below a given folder, masks and results of earlier predictions are left out. A
-    clip is named after its file or folder, and after the folders above it as far as that is needed to tell it from
-    another.
+    Images of one folder are one clip, or several by their names, as of a dataset. Below a given folder, masks and
+    results of earlier predictions are left out. A clip is named after its file, its folder or its images, and after the
+    folders above it as far as that is needed to tell it from another.
     """
     videos: list[Path] = []
     images: dict[Path, list[Path]] = {}
@@ -247,10 +254,25 @@ def find_clips(inputs: Iterable[str | Path], leave_out: Path | None = None) -> l
     clips = [Clip(path) for path in videos]
     for folder, files in images.items():
         in_folder = sorted({file.name for file in files}, key=natural)
-        paths = [folder / name for name in images_of(folder, in_folder).values()]
-        clips.append(Clip(folder if len(paths) > 1 else paths[0], paths))
-    once = {os.path.realpath(clip.path): clip for clip in clips}
-    return _named(list(once.values()))
+        named: dict[str, list[Path]] = {}
+        for stem, name in images_of(folder, in_folder).items():
+            named.setdefault(before_number(stem) if videos_by == "name" else "", []).append(folder / name)
+        clips += [Clip(folder / name if len(paths) > 1 else paths[0], paths) for name, paths in named.items()]
+    return _named(_each_once(clips))
+
+
+def _each_once(clips: Iterable[Clip]) -> list[Clip]:
+    """The clips without those that were given again."""
+    once: dict[str, Clip] = {}
+    for clip in clips:
+        place = os.path.realpath(clip.path)
+        if once.setdefault(place, clip).by_name != clip.by_name:
+            raise UserError(
+                f"{clip.path} is a folder of images, and images beside it have its name before their numbers, expected "
+                "two names: rename the folder, or give --videos-by folder."
+            )
+        once[place] = clip
+    return list(once.values())
 
 
 def shared_out(clips: Sequence[Clip], rank: int, world: int) -> list[Clip]:

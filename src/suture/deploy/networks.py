@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE, ClassTable
+from suture.data.dataset import VideosBy
 from suture.data.view import View
 from suture.deploy.inputs import ClipView, read_training_view
 from suture.errors import UserError
@@ -23,7 +25,8 @@ from suture.models.weights import DESCRIPTION, WEIGHTS, Model, fingerprint
 ONNX_FORMAT = 1
 """Of the entry `suture` in an ONNX file's metadata."""
 TRAINED_ON = "trained_on"
-"""The one entry in the header of a run's weights (the order of several is left to chance): dataset and view."""
+"""The one entry in the header of a run's weights (the order of several is left to chance): dataset, view, and how
+videos were told apart."""
 _SURE = 40.0
 """The score of the class that a network without scores decided for; the others have 0."""
 
@@ -48,6 +51,8 @@ class Network:
     """Name and SHA-256 of its file."""
     view: ClipView | Literal["auto"] = "auto"
     """What it was trained on, of frames of the same device."""
+    videos_by: VideosBy = "folder"
+    """How the images that it was trained on were told apart."""
     cuts: bool = False
     """Whether it cuts the view out of whole frames itself."""
 
@@ -70,17 +75,31 @@ def open_network(path: Path, device: str = "auto") -> Network:
         fold_batch_norms(segmenter, torch.zeros(1, 3, *model.size))
     segmenter.to(memory_format=torch.channels_last).requires_grad_(False)
     weights = path / WEIGHTS if path.is_dir() else path
-    table, view = _table(model.names, model.colors), read_training_view(noted_view(weights), str(weights))
-    identity = fingerprint(weights)
+    noted = noted_training(weights)
     return Network(
-        segmenter, table, model.size, model.size, where, any_size=True, scored=True, identity=identity, view=view
+        segmenter,
+        _table(model.names, model.colors),
+        model.size,
+        model.size,
+        where,
+        any_size=True,
+        scored=True,
+        identity=fingerprint(weights),
+        view=read_training_view(noted["view"], str(weights)),
+        videos_by=_videos_by(noted),
     )
 
 
-def noted_view(weights: Path) -> Any:
-    """What the header of a weights file says about the view of its training."""
+def noted_training(weights: Path) -> dict[str, Any]:
+    """What the header of a weights file says of its training: the view, and how videos were told apart."""
     with safe_open(weights, framework="pt") as file:
-        return json.loads((file.metadata() or {}).get(TRAINED_ON, "{}")).get("view")
+        noted = json.loads((file.metadata() or {}).get(TRAINED_ON, "{}"))
+    return {key: noted.get(key) for key in ("view", "videos_by")}
+
+
+def _videos_by(noted: Mapping[str, Any]) -> VideosBy:
+    """How videos were told apart; older models say nothing."""
+    return "name" if noted.get("videos_by") == "name" else "folder"
 
 
 class OnnxNetwork(nn.Module):
@@ -152,7 +171,8 @@ def _open_onnx(path: Path, device: str) -> Network:
         height, width = session.get_inputs()[0].shape[1:3] if fixed else trained
         multiple = 1 if fixed else int(about["multiple"])
         view = View.parse(about["view"], str(path)) if about.get("view") else None
-        looked_at = "auto" if view else read_training_view(about.get("run", {}).get("view"), str(path))
+        run = about.get("run", {})
+        looked_at = "auto" if view else read_training_view(run.get("view"), str(path))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} was not written by `suture export`: it does not say its classes.") from error
     module = OnnxNetwork(session, len(names), multiple, scored, view)
@@ -166,6 +186,7 @@ def _open_onnx(path: Path, device: str) -> Network:
         scored=scored,
         identity=fingerprint(path),
         view=looked_at,
+        videos_by=_videos_by(run),
         cuts=view is not None,
     )
 

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,16 +23,18 @@ from rich.table import Column
 
 from suture.data.clips import JOURNAL, RECORD
 from suture.deploy.asked import Settings, refuse_folder
-from suture.deploy.inputs import find_clips, shared_out
+from suture.deploy.inputs import Clip, find_clips, shared_out
 from suture.deploy.pipeline import Job
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
 from suture.records import PredictionRecord, read_record
-from suture.words import number, time_left
+from suture.words import listed, number, time_left
 
 _RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD)
 _LINES = 5
 """Problems of a clip that are printed; the table has all of them."""
+_SOME = 3
+"""Videos that a line names of many."""
 _MUCH = 2
 """So many times the pixels that a frame has, or the network looks at, are worth a word: they begin to take time."""
 
@@ -77,7 +80,10 @@ def predict(
     console = console or Console(stderr=True)
     refuse_folder(out)
     rank, world = _meet()
-    clips = find_clips(inputs, leave_out=out)
+    videos_by = predictor.network.videos_by if settings.videos_by == "trained" else settings.videos_by
+    clips = find_clips(inputs, out, videos_by)
+    if rank == 0 and (told := _told_by_name(clips, settings.videos_by == "trained")):
+        _say(console, told)
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
     mine = {clip.name for clip in shared_out(clips, rank, world)}
     for job in jobs:
@@ -90,6 +96,19 @@ def predict(
             raise UserError(summary.problems[0])
         raise UserError(f"None of the {len(clips)} inputs can be used, for the reasons above: give others.")
     return summary
+
+
+def _told_by_name(clips: Sequence[Clip], trained: bool) -> str:
+    """Which images became which clips, where those of a folder became several; nothing where none did."""
+    folders = Counter(clip.images[0].parent for clip in clips if clip.images)
+    told = [clip for clip in clips if clip.images and folders[clip.images[0].parent] > 1]
+    if not told:
+        return ""
+    found = [f"{clip.name} ({number(len(clip), 'frame')})" for clip in told]
+    return (
+        f"Videos are told apart by what stands before the numbers in the names of images{', as in training' * trained}"
+        f": {listed(found, _SOME)}; --videos-by folder makes one video of each folder instead."
+    )
 
 
 @contextmanager

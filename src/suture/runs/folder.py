@@ -160,7 +160,8 @@ class Run:
         from suture.models.weights import Model
 
         classes = dataset.classes
-        noted = json.dumps({"dataset": dataset.name, "view": training_view(dataset.split("train"))})
+        view = training_view(dataset.split("train"))
+        noted = json.dumps({"dataset": dataset.name, "view": view, "videos_by": dataset.videos_by})
         Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: noted})
 
 

@@ -751,6 +751,7 @@ def test_videos_that_names_tell_apart(tmp_path: Path) -> None:
     write_file(tmp_path, videos="images", videos_by="name", masks="masks", classes=CLASSES)
     dataset = load_dataset(tmp_path)
     assert {video.id: len(video) for video in dataset} == {"images": 1, "caseA": 3, "caseB": 2, "day2_caseA": 1}
+    assert dataset.videos_by == "name"
     assert masks_of(dataset) == {"caseA": [2], "day2_caseA": [0], "caseB": [1], "images": [0]}
     assert [frame.number for frame in dataset["caseA"].frames] == [1, 2, 10]
     assert dataset.notes == [

@@ -72,6 +72,7 @@ def load(root: Path) -> Dataset:
         table,
         videos,
         protocol=file.protocol,
+        videos_by="name" if clips.are_by_name else "folder",
         notes=[*notes, *(note for found in masks for note in found.export.notes)],
         unread_masks=[str(place) for place in unread] if file.masks is None else [],
         unmatched_masks=unmatched,
