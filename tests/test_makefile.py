@@ -1,4 +1,4 @@
-"""`make test` with tools that take no time: what it runs side by side, what it prints, and when it fails."""
+"""`make` with tools that take no time: what it runs side by side, what it prints, and when it fails."""
 
 import os
 import shutil
@@ -10,11 +10,27 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def make(folder: Path, goal: str, tools: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run `make` in a folder of its own, with shell scripts for tools."""
+    shutil.copy(ROOT / "Makefile", folder)
+    for name, script in tools.items():
+        path = folder / ".venv/bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}")
+        path.chmod(0o755)
+    for name in ("constraints.txt", "pyproject.toml", ".venv/.ready"):
+        (folder / name).touch()
+    # This may be `make test` itself, whose settings are not for another make.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ["make", goal], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 @pytest.mark.parametrize(("types", "tests"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_types_are_looked_at_beside_the_tests_and_both_count(types: int, tests: int, tmp_path: Path) -> None:
     """Each of the two waits until the other has begun."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
     meet = "touch $0.begun; for i in $(seq 600); do [ -e .venv/bin/{other}.begun ] && break; sleep 0.05; done\n"
     meet += "[ -e .venv/bin/{other}.begun ] || exit 9\n"
     tools = {
@@ -22,21 +38,21 @@ def test_types_are_looked_at_beside_the_tests_and_both_count(types: int, tests: 
         "mypy": f"{meet.format(other='python')}echo one wrong type; echo in all; exit {types}\n",
         "python": f"printf ..; {meet.format(other='mypy')}echo ..; echo 4 passed; exit {tests}\n",
     }
-    for name, script in tools.items():
-        path = tmp_path / ".venv/bin" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{script}")
-        path.chmod(0o755)
-    for name in ("constraints.txt", "pyproject.toml", ".venv/.ready"):
-        (tmp_path / name).touch()
-    # This may be `make test` itself, whose settings are not for another make.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    done = subprocess.run(
-        ["make", "test"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = make(tmp_path, "test", tools)
     assert (done.returncode == 0) == (types == 0 and tests == 0), done.stdout + done.stderr
     if types:
         assert "\none wrong type\nin all\n" in done.stdout
         assert "4 passed\n" in done.stdout  # wherever mypy's lines came
     else:
         assert done.stdout == "....\n4 passed\n"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_the_demo_ends_with_what_to_open_and_what_its_scores_mean(tmp_path: Path) -> None:
+    done = make(tmp_path, "demo", {"suture": 'echo suture "$@"\n'})
+    assert done.returncode == 0, done.stderr
+    *commands, opened, meaning = done.stdout.splitlines()
+    report, predict = commands[-2].split(), commands[-1].split()
+    film = f"{predict[predict.index('-o') + 1]}/{Path(predict[3]).stem}/overlay.mp4"
+    assert all(path in opened for path in (report[report.index("-o") + 1], film))
+    assert all(Path(run).name in meaning for run in report if run.startswith("demo/runs/"))
