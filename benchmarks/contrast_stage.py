@@ -1,6 +1,6 @@
 """The contrast stage, whole steps with loading from disk: `python benchmarks/contrast_stage.py`.
 
-P1N4 (a view, a frame of the same shot and four of other videos for every query) on generated footage of EndoVis18's
+P1N4 (a sample, a frame of the same shot and four of other videos for every query) on generated footage of EndoVis18's
 size, trained by the code that a run uses:
 
 - `shared`, `bank`, `own`: our stage with its three ways to other-video keys;

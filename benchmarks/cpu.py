@@ -65,7 +65,7 @@ RENDERERS = {
     stitch: (resample, render_labels),
     strong: (resample, render_labels, nearest, recolor),
 }
-"""What augments a batch, by the module that calls it; the labelled views of stitch are those of `strong`."""
+"""What augments a batch, by the module that calls it; the labelled samples of stitch are those of `strong`."""
 LADDER = (
     *("plain", "frame store", "cut and augmented as a batch", "channels last", "fast depthwise convolution"),
     *("taps that meet nothing left out", "class sums", "bfloat16"),

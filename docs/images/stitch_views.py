@@ -1,6 +1,6 @@
 """Draw what a step of stitch sees: `python docs/images/stitch_views.py DATASET OUT.jpg`.
 
-Each column is a labelled view and its labels, then an unlabelled frame as the teacher and as the student see it.
+Each column is a labelled sample and its labels, then an unlabelled frame as the teacher and as the student see it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from suture.runs.run import open_data
 
 COLUMNS = 6
 SIDE = 256
-ROWS = ("labelled view", "with its labels", "the teacher sees", "the student sees")
+ROWS = ("labelled sample", "with its labels", "the teacher sees", "the student sees")
 
 
 def main() -> None:
