@@ -129,7 +129,8 @@ def test_methods_without_a_pair_are_told() -> None:
 def test_it_ends_quietly_where_nobody_reads_on() -> None:
     command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch", "twice"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
