@@ -132,8 +132,15 @@ def test_shapes_that_cannot_be_drawn(tmp_path: Path, segmentation: Any) -> None:
         read(path)
 
 
-def test_a_polygon_of_two_points_has_no_area(tmp_path: Path) -> None:
-    assert set(np.unique(read(write(tmp_path / "coco.json", content(("grasper", [[1, 1, 4, 4]])))))) == {UNPAINTED}
+def test_polygons_without_area_are_no_shapes(root: Path) -> None:
+    """As in LabelMe: a frame with nothing else would be labelled as background all over."""
+    write(root / "coco.json", content(("grasper", [[1, 1, 4, 4]]), ("clip", [[], [1, 1]])))
+    write_file(root, "coco.json")
+    assert check(root, progress=False, workers=1).problems[0].code == "boxes-only"
+    write(root / "coco.json", content(("grasper", [[1, 1, 4, 4], *SQUARE]), ("clip", [[1, 1, 4, 4]])))
+    dataset = load_dataset(root)
+    assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(1, 1)]
+    assert int(dataset.read_mask(dataset["a"], 0).sum()) == 12
 
 
 @pytest.mark.parametrize(

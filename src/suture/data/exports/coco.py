@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suture.data.dataset import Boxes
-from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, is_absurd
+from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, has_area, is_absurd
 from suture.errors import UserError
 from suture.words import number
 
@@ -46,7 +46,7 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnI
                 raise UserError(f"{where} has shapes of the category id {annotation['category_id']}, not listed in it.")
             found = shapes.setdefault(annotation["image_id"], [])
             segmentation = annotation.get("segmentation")
-            if segmentation and any(segmentation):  # tools write [] or [[]] for a box
+            if has_area(segmentation):
                 found.append((label, segmentation))
             else:
                 without += 1

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from suture.data.dataset import Boxes
-from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, is_absurd
+from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, has_area, is_absurd
 from suture.data.images import open_image, raw_mask
 from suture.errors import UserError
 from suture.words import listed, number
@@ -66,10 +66,11 @@ def _parse(where: str, content: bytes) -> tuple[DrawnImage, int, str]:
         for entry in data["shapes"]:
             kind = entry.get("shape_type") or "polygon"  # older files do not say it
             draw = {"polygon": _polygon, "circle": _circle, "mask": _brushed}.get(kind)
-            if draw is not None and (draw is not _polygon or len(entry["points"]) > 2):
+            segmentation = draw(entry, width, height) if draw else None
+            if has_area(segmentation):
                 if entry["label"] is None:
                     raise ValueError("a shape without a label")
-                shapes.append((str(entry["label"]), draw(entry, width, height)))
+                shapes.append((str(entry["label"]), segmentation))
         image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
         return DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -18,11 +18,24 @@ from suture.errors import UserError
 
 Shape = tuple[str, Any]
 """A label and COCO's `segmentation`: a list of polygons, or run lengths."""
+_LINE = 4
+"""The numbers of a polygon of two corners."""
 
 
 def is_absurd(width: int, height: int) -> bool:
     """Whether no image has that size, so that none may be made of it."""
     return min(width, height) < 1 or width * height > MAX_PIXELS
+
+
+def has_area(segmentation: Any) -> bool:
+    """Whether an annotation is a shape, however it is drawn: tools write [] or [[]] for a box, two corners for a line.
+
+    >>> has_area([[0, 0, 4, 0, 4, 4]]), has_area([[0, 0, 4, 4]]), has_area([[]]), has_area(None)
+    (True, False, False, False)
+    """
+    if isinstance(segmentation, list):
+        return not all(isinstance(polygon, list) and len(polygon) <= _LINE for polygon in segmentation)
+    return bool(segmentation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +115,7 @@ def _draw_polygons(polygons: list[list[float]], height: int, width: int) -> np.n
         most = 2 * max(height, width)
         if not all(math.isfinite(number) and -most <= number <= most for number in polygon) or len(polygon) % 2:
             raise ValueError("a polygon is x, y, x, y, … within the image")
-    drawable = [polygon for polygon in polygons if len(polygon) >= 6]
-    if not drawable:
-        return np.zeros((height, width), bool)
+    drawable = [polygon for polygon in polygons if len(polygon) > _LINE]
     return coco.decode(coco.merge(coco.frPyObjects(drawable, height, width))).astype(bool)
 
 
