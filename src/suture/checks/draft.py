@@ -18,7 +18,8 @@ from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_c
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
-from suture.data.exports import holds_labelme, is_export, open_export
+from suture.data.exports import holds_labelme, is_export, open_file
+from suture.data.exports.labelme import LabelMeFile
 from suture.data.images import MaskFile
 from suture.data.lists import SplitLists
 from suture.data.sources import sources
@@ -323,9 +324,10 @@ def _mask_places(root: Path) -> list[Path]:
 def _opens(export: Path) -> bool:
     """Whether it holds labels of several frames; LabelMe's files, of one each, are named by a folder or a pattern."""
     try:
-        return not holds_labelme(export) and bool(open_export(export).frames)
+        found = open_file(export)
     except UserError:
         return False  # some other JSON or zip
+    return not isinstance(found, LabelMeFile) and bool(found.frames)
 
 
 def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
