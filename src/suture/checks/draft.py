@@ -400,7 +400,9 @@ def _classes(
     images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
     if images:
         by_color = any(isinstance(value, tuple) for value in known)
-        lines, unpainted = _classes_of_values(_read_values(images, workers, by_color), kept, known)
+        found = _read_values(images, workers, by_color)
+        lines, unpainted = _classes_of_values(found, kept, known)
+        lines += _labels_beside_values(_new_labels(masks, known), found)
     elif masks:
         lines, unpainted = _classes_of_labels(masks, kept, known), _unpainted("what nobody painted")
     elif kept:
@@ -415,9 +417,26 @@ def _files(export: ImageMasks) -> Iterator[Path]:
     return (export.path / name for name in export.files.values())
 
 
-def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
+def _new_labels(masks: Sequence[Masks], known: Collection[Raw]) -> list[str]:
+    """The labels of annotation tools that no class has yet."""
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
-    names = [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+    return [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+
+
+def _labels_beside_values(labels: Sequence[str], found: "_Values") -> list[str]:
+    """Where some masks are images and others have labels, only the user knows which value and label are one class."""
+    if not labels:
+        return []
+    values = (list(value) if isinstance(value, tuple) else value for value in found.pixels)
+    value = next((value for value in values if value not in (0, [0, 0, 0])), 1)
+    return [
+        f"  # question: to which of these classes do the labels of the annotation tool belong ({listed(labels)})?",
+        f"  # Write each beside its class's value, as {_flow([value, labels[0]])}; a class of its own needs one too.",
+    ]
+
+
+def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
+    names = _new_labels(masks, known)
     if not names and not kept:
         return ["# classes:  # question: the export has no shapes, hence no labels; which classes will there be?"]
     lines = ["classes:  # the labels of the annotation tool", *kept]
