@@ -113,6 +113,17 @@ def test_a_file_that_is_no_list_is_no_reason_to_refuse(tmp_path: Path) -> None:
     assert "they name 1 video or frames of them; 1 line of none" in load_dataset(tmp_path).notes[0]
 
 
+@pytest.mark.parametrize("log", ["a done in 12 s;b done in 9 s", "a 0.83;b 0.9", "a: 3;b: 4", "a OK;b OK"])
+def test_a_log_whose_lines_begin_with_names_is_no_list(tmp_path: Path, log: str) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1")
+    write_lists(tmp_path, train="a;b", test=log)
+    assert {video: dict(found) for video, found in load_dataset(tmp_path).listed.items()} == {
+        "a": {"train": 1},
+        "b": {"train": 1},
+    }
+    assert f"2 lines of none or several (first: test.txt: {log.split(';')[0]})" in load_dataset(tmp_path).notes[0]
+
+
 def test_lists_as_windows_writes_them(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos", "a/1", "b/1")
     (tmp_path / "Train.TXT").write_bytes("a\r\n".encode("utf-16"))
