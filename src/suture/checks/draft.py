@@ -17,7 +17,7 @@ from suture.checks.facts import found_view, in_parallel
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
-from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, Place, parse, unanswered
 from suture.data.exports import holds_labelme, is_export, open_file
 from suture.data.exports.labelme import LabelMeFile
 from suture.data.images import MaskFile
@@ -63,12 +63,9 @@ _HEAD = (
 
 _ALTERNATING = "frames"
 """The case of folders train and test that hold frames of one video."""
-_GUESS = re.compile(r"[:\s]*#\s*guess")
 _KEPT_GUESS = "  # guess, kept"
 
 Value = int | Color
-Place = tuple[str | int, ...]
-"""A key of the file; or a key and what stands below it, by its name or its number."""
 
 
 def write_draft(root: Path, force: bool = False, workers: int | None = None) -> Path:
@@ -89,7 +86,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     workers = workers or cores()
     path = root / FILE_NAME
     said = _said(path) if path.exists() else {}
-    guesses = _unanswered(path.read_text(encoding="utf-8-sig")) if said else set()
+    guesses = unanswered(path.read_text(encoding="utf-8-sig")) if said else set()
     candidates = _mask_places(root)
     file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
@@ -153,30 +150,6 @@ def _said(path: Path) -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"{error} Mend it, or remove the file to draft it from nothing.") from error
     return {key: value for key, value in read_yaml(path).items() if value not in (None, [], {}) or key == "view"}
-
-
-def _unanswered(text: str) -> set[Place]:
-    """Where a file still says that something is a guess: nobody has removed the mark, so nobody has answered it.
-
-    >>> sorted(_unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
-    [('name',), ('split', 'train')]
-    """
-    lines = text.splitlines()
-    places: set[Place] = set()
-
-    def look(place: Place, end: yaml.Mark) -> None:
-        if end.line < len(lines) and _GUESS.match(lines[end.line][end.column :]):
-            places.add(place)
-
-    for key, value in yaml.compose(text, yaml.SafeLoader).value:
-        if isinstance(value, yaml.CollectionNode) and not value.flow_style:
-            look((key.value,), key.end_mark)
-            for position, entry in enumerate(value.value):
-                name, node = entry if isinstance(entry, tuple) else (None, entry)
-                look((key.value, name.value if name else position), node.end_mark)
-        else:
-            look((key.value,), value.end_mark)
-    return places
 
 
 def _forget_outdated(said: dict[str, Any], guesses: Collection[Place], key: str, known: Collection[str]) -> None:
