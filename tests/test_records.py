@@ -50,7 +50,7 @@ def test_runs_of_every_version_so_far_are_read(comparison: str) -> None:
         (EnvironmentRecord, [], "expected a mapping of keys to values"),
         (EnvironmentRecord, {"starts": []}, "starts: List should have at least 1 item"),
         (EnvironmentRecord, {"starts": 3}, "starts: expected a list"),
-        (StageRecord, {"steps": 4}, "seconds: Field required"),
+        (StageRecord, {"steps": 4}, "seconds: missing"),
         (StageRecord, {"seconds": "long"}, "seconds: expected a number"),
         (ShotsRecord, {"a": [0, "x"]}, "a.1: expected a whole number"),
         (DataRecord, "cut", "expected a mapping of keys to values"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from suture.compare.results import Result, Results, read_results, t_interval
 from suture.errors import UserError
@@ -87,7 +88,7 @@ def main() -> None:
         options.error(str(error))
     if not text:
         options.error(f"{said.folder} has no dataset, labelling and seed of both {said.method} and {said.other}")
-    print(text)
+    Console().out(text, highlight=False)  # as the commands do, it ends quietly where `head` has read enough
 
 
 if __name__ == "__main__":

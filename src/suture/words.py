@@ -48,10 +48,13 @@ def reason(mistake: Mapping[str, Any]) -> str:
     'expected a whole number'
     >>> reason({"msg": "Input should be greater than 0"})
     'expected a number greater than 0'
+    >>> reason({"msg": "Input should be a valid dictionary or instance of _Data"}), reason({"msg": "Field required"})
+    ('expected a mapping of keys to values', 'missing')
     """
     text = str(mistake["msg"]).removeprefix("Value error, ").removesuffix(" for <class 'pathlib.Path'>")
-    text = re.sub("dictionary( or instance of [A-Za-z]+)?", "mapping of keys to values", text)
+    text = re.sub(r"dictionary( or instance of \w+)?", "mapping of keys to values", text)
     text = text.replace("tuple", "list").replace("Tuple", "List").replace(" after validation", "")
+    text = text.replace("Field required", "missing")
     text = re.sub("^Input should be (?=greater|less)", "expected a number ", text)
     text = re.sub("^Input (should (be|have)|is not) ", "expected ", text)
     text = re.sub("a valid (integer|number|boolean|string)(, .*)?$", lambda found: _KINDS[found[1]], text)

@@ -162,7 +162,7 @@ def test_the_name_of_a_case_counts_before_those_of_its_videos(misnamed: Path) ->
 
 def test_one_of_the_videos_of_a_case_may_say_it(misnamed: Path) -> None:
     describe(misnamed, cases={"ann": ["test_1", "train"]}, split={"train": ["ann"], "test": ["val"]})
-    assert only(misnamed, "misnamed-split").places == ("test_1 in train",)
+    assert only(misnamed, "misnamed-split").places == ("test_1 in train", "val in test")
 
 
 def test_unknown_ids(root: Path) -> None:

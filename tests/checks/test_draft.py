@@ -228,6 +228,29 @@ def test_a_coco_file_gives_its_categories(tmp_path: Path) -> None:
     assert dataset["a"].with_mask == [2]
 
 
+@pytest.mark.parametrize(
+    ("values", "example"),
+    [([0, 7], "[7, liver]"), ([[0, 0, 0], [9, 8, 7]], "[[9, 8, 7], liver]")],
+)
+def test_images_and_labels_in_one_folder(tmp_path: Path, values: list, example: str) -> None:
+    """Which value is which label nobody but the user knows: the draft asks, and the answer is kept."""
+    frames(tmp_path / "videos", "a", "b")
+    masks(tmp_path / "masks", "a", values=np.array(values, np.uint8))
+    shapes = [{"label": label, "points": [[1, 1], [30, 1], [30, 30]]} for label in ("liver", "fat")]
+    labelme = {"shapes": shapes, "imageWidth": WIDTH, "imageHeight": HEIGHT}
+    (tmp_path / "masks/b").mkdir()
+    (tmp_path / "masks/b/001.json").write_text(json.dumps(labelme))
+    text = write_draft(tmp_path).read_text()
+    assert "to which of these classes do the labels of the annotation tool belong (liver and fat)?" in text
+    assert f"beside its class's value, as {example};" in text
+    answered = re.sub("value: [^c]*, color", f"value: [{example[1:-1]}, fat], color", text)
+    (tmp_path / "dataset.yaml").write_text(f"{answered}\nunpainted: background\n")
+    assert "labels of the annotation tool" not in write_draft(tmp_path, force=True).read_text()
+    dataset = load_dataset(tmp_path)
+    assert {video.id: video.with_mask for video in dataset} == {"a": [0, 1, 2], "b": [1]}
+    assert dataset.read_mask(dataset["b"], 1).max() == 1
+
+
 def test_a_folder_without_masks(tmp_path: Path) -> None:
     frames(tmp_path, "a", "b")
     text = write_draft(tmp_path).read_text()

@@ -126,6 +126,16 @@ def test_methods_without_a_pair_are_told() -> None:
     assert "no dataset, labelling and seed of both stitch and nothing" in done.stderr
 
 
+def test_it_ends_quietly_where_nobody_reads_on() -> None:
+    command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch", "twice"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 @pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU without pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
     assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice")

@@ -91,6 +91,14 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     assert interval_table(board) is None
 
 
+def test_a_video_called_as_the_whole_set_is_not_taken_for_it(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5, videos={"overall": 0.25}, per_sequence=True)})
+    (board,) = read_results(tmp_path).boards
+    table = score_table(board)
+    assert table.columns[3:] == ["Overall", "per frame", "overall"]
+    assert texts(table.groups[0]) == [["supervised", "10.0%", "0.0%", "50.00", "50.00", "25.00"]]
+
+
 def test_completion_is_explained_only_where_it_is(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     write_run("d__every-10__pgvcl__seed-0", {"test": scores(0.6)})

@@ -113,6 +113,17 @@ def test_a_file_that_is_no_list_is_no_reason_to_refuse(tmp_path: Path) -> None:
     assert "they name 1 video or frames of them; 1 line of none" in load_dataset(tmp_path).notes[0]
 
 
+@pytest.mark.parametrize("log", ["a done in 12 s;b done in 9 s", "a 0.83;b 0.9", "a: 3;b: 4", "a OK;b OK"])
+def test_a_log_whose_lines_begin_with_names_is_no_list(tmp_path: Path, log: str) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1")
+    write_lists(tmp_path, train="a;b", test=log)
+    assert {video: dict(found) for video, found in load_dataset(tmp_path).listed.items()} == {
+        "a": {"train": 1},
+        "b": {"train": 1},
+    }
+    assert f"2 lines of none or several (first: test.txt: {log.split(';')[0]})" in load_dataset(tmp_path).notes[0]
+
+
 def test_lists_as_windows_writes_them(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos", "a/1", "b/1")
     (tmp_path / "Train.TXT").write_bytes("a\r\n".encode("utf-16"))
@@ -136,6 +147,24 @@ def test_a_video_that_they_divide_is_left_out_and_told(tmp_path: Path) -> None:
     assert (problem.severity, problem.count) == ("warning", 1)
     assert problem.what == "1 case that the lists divide: by them, what was learnt from would be scored"
     assert problem.first == "caseA: 2 lines in train and 1 line in test"
+
+
+@pytest.mark.parametrize(
+    ("split", "told"),
+    [
+        ("  train: [a]  # guess\n  test: [b]  # guess", ("a", "c")),  # the draft's; c is left out
+        ("  train: [a, c]\n  test: [b]  # guess", ()),
+        ("  train: [a]\n  test: [b]  # guess", ("c",)),
+        ("  train: [a]\n  test: [b]", ()),
+        ("  train: [a, b]  # guess, kept", ("a", "c")),
+    ],
+)
+def test_the_warning_ends_with_the_answer(tmp_path: Path, split: str, told: tuple[str, ...]) -> None:
+    write_frames(tmp_path / "videos", "a/1", "a/2", "b/3", "c/4", "c/5")
+    write_lists(tmp_path, train="a/1;c/4", test="a/2;b;c/5")
+    (tmp_path / "dataset.yaml").write_text(f"videos: videos\nsplit:  # guess: by test.txt and train.txt\n{split}\n")
+    found = problems(tmp_path).get("divided-by-list")
+    assert tuple(place[0] for place in (found.places if found else ())) == told
 
 
 def test_a_case_that_they_divide_by_videos_is_told(tmp_path: Path) -> None:
@@ -186,3 +215,19 @@ def test_a_split_against_the_lists_is_told(tmp_path: Path) -> None:
     write_lists(tmp_path, train="a", test="b")
     (tmp_path / "dataset.yaml").write_text("videos: videos\nsplit: {train: [b], test: [a]}")
     assert problems(tmp_path)["misnamed-split"].places == ("a in test", "b in train")
+
+
+def test_test_and_val_that_have_changed_places_are_told(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1", "c/1")
+    write_lists(tmp_path, train="a", test="b", val="c")
+    (tmp_path / "dataset.yaml").write_text("videos: videos\nsplit: {train: [a], test: [c], val: [b]}")
+    assert problems(tmp_path)["misnamed-split"].places == ("b in val", "c in test")
+    (tmp_path / "dataset.yaml").write_text("videos: videos\nsplit: {train: [c], test: [b], val: [a]}")
+    assert "misnamed-split" not in problems(tmp_path)  # the test is that of the lists
+
+
+def test_val_may_be_the_test_where_there_is_no_other(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1")
+    write_lists(tmp_path, train="a", val="b")
+    (tmp_path / "dataset.yaml").write_text("videos: videos\nsplit: {train: [a], test: [b]}")
+    assert "misnamed-split" not in problems(tmp_path)

@@ -17,8 +17,9 @@ from suture.checks.facts import found_view, in_parallel
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
-from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, parse
-from suture.data.exports import holds_labelme, is_export, open_export
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, Place, parse, unanswered
+from suture.data.exports import holds_labelme, is_export, open_file
+from suture.data.exports.labelme import LabelMeFile
 from suture.data.images import MaskFile
 from suture.data.lists import SplitLists
 from suture.data.sources import sources
@@ -63,12 +64,9 @@ _HEAD = (
 _SEVERAL = re.compile(r"(?m)^# question: (are .+ of several operations\?.*)$")
 _ALTERNATING = "frames"
 """The case of folders train and test that hold frames of one video."""
-_GUESS = re.compile(r"[:\s]*#\s*guess")
 _KEPT_GUESS = "  # guess, kept"
 
 Value = int | Color
-Place = tuple[str | int, ...]
-"""A key of the file; or a key and what stands below it, by its name or its number."""
 
 
 def write_draft(root: Path, force: bool = False, workers: int | None = None) -> Path:
@@ -89,7 +87,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     workers = workers or cores()
     path = root / FILE_NAME
     said = _said(path) if path.exists() else {}
-    guesses = _unanswered(path.read_text(encoding="utf-8-sig")) if said else set()
+    guesses = unanswered(path.read_text(encoding="utf-8-sig")) if said else set()
     candidates = _mask_places(root)
     file = parse(DatasetFile, {"videos": guess(root)[0].videos} | said, path)
     places = mask_places(root, file, path) if "masks" in said else candidates
@@ -164,30 +162,6 @@ def _said(path: Path) -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"{error} Mend it, or remove the file to draft it from nothing.") from error
     return {key: value for key, value in read_yaml(path).items() if value not in (None, [], {}) or key == "view"}
-
-
-def _unanswered(text: str) -> set[Place]:
-    """Where a file still says that something is a guess: nobody has removed the mark, so nobody has answered it.
-
-    >>> sorted(_unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
-    [('name',), ('split', 'train')]
-    """
-    lines = text.splitlines()
-    places: set[Place] = set()
-
-    def look(place: Place, end: yaml.Mark) -> None:
-        if end.line < len(lines) and _GUESS.match(lines[end.line][end.column :]):
-            places.add(place)
-
-    for key, value in yaml.compose(text, yaml.SafeLoader).value:
-        if isinstance(value, yaml.CollectionNode) and not value.flow_style:
-            look((key.value,), key.end_mark)
-            for position, entry in enumerate(value.value):
-                name, node = entry if isinstance(entry, tuple) else (None, entry)
-                look((key.value, name.value if name else position), node.end_mark)
-        else:
-            look((key.value,), value.end_mark)
-    return places
 
 
 def _forget_outdated(said: dict[str, Any], guesses: Collection[Place], key: str, known: Collection[str]) -> None:
@@ -335,9 +309,10 @@ def _mask_places(root: Path) -> list[Path]:
 def _opens(export: Path) -> bool:
     """Whether it holds labels of several frames; LabelMe's files, of one each, are named by a folder or a pattern."""
     try:
-        return not holds_labelme(export) and bool(open_export(export).frames)
+        found = open_file(export)
     except UserError:
         return False  # some other JSON or zip
+    return not isinstance(found, LabelMeFile) and bool(found.frames)
 
 
 def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
@@ -410,7 +385,9 @@ def _classes(
     images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
     if images:
         by_color = any(isinstance(value, tuple) for value in known)
-        lines, unpainted = _classes_of_values(_read_values(images, workers, by_color), kept, known)
+        found = _read_values(images, workers, by_color)
+        lines, unpainted = _classes_of_values(found, kept, known)
+        lines += _labels_beside_values(_new_labels(masks, known), found)
     elif masks:
         lines, unpainted = _classes_of_labels(masks, kept, known), _unpainted("what nobody painted")
     elif kept:
@@ -425,9 +402,26 @@ def _files(export: ImageMasks) -> Iterator[Path]:
     return (export.path / name for name in export.files.values())
 
 
-def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
+def _new_labels(masks: Sequence[Masks], known: Collection[Raw]) -> list[str]:
+    """The labels of annotation tools that no class has yet."""
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
-    names = [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+    return [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+
+
+def _labels_beside_values(labels: Sequence[str], found: "_Values") -> list[str]:
+    """Where some masks are images and others have labels, only the user knows which value and label are one class."""
+    if not labels:
+        return []
+    values = (list(value) if isinstance(value, tuple) else value for value in found.pixels)
+    value = next((value for value in values if value not in (0, [0, 0, 0])), 1)
+    return [
+        f"  # question: to which of these classes do the labels of the annotation tool belong ({listed(labels)})?",
+        f"  # Write each beside its class's value, as {_flow([value, labels[0]])}; a class of its own needs one too.",
+    ]
+
+
+def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
+    names = _new_labels(masks, known)
     if not names and not kept:
         return ["# classes:  # question: the export has no shapes, hence no labels; which classes will there be?"]
     lines = ["classes:  # the labels of the annotation tool", *kept]

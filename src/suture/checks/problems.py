@@ -13,7 +13,7 @@ from suture.checks.facts import FrameFacts, MaskFacts
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, said_splits
-from suture.data.dataset_file import FILE_NAME, DatasetFile
+from suture.data.dataset_file import FILE_NAME, DatasetFile, unanswered
 from suture.data.sources.folder import guess
 from suture.data.view import View
 from suture.data.walk import holds_files, mask_suffixes
@@ -143,11 +143,13 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
 
 
 def misnamed_splits(evidence: Evidence) -> Iterator[Problem]:
-    """A video that says test in train, or one that says train in test; its case's name counts before its own, and a
-    list before both."""
+    """A video that says test in train or val, or the other way round; its case's name counts before its own, and a list
+    before both."""
     said = said_splits({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
     said |= {video: next(iter(found)) for video, found in evidence.dataset.listed.items() if len(found) == 1}
-    turned = {("test", "train"), ("train", "test")}
+    turned = {("test", "train"), ("train", "test"), ("test", "val")}
+    if "test" in said.values():  # else val is often taken as the test
+        turned.add(("val", "test"))
     places = [f"{v.id} in {v.split}" for v in evidence.dataset if (said.get(v.id), v.split) in turned]
     what = f"{number(len(places), 'video')} in another split than the name, the folder or a list says"
     mend = (
@@ -158,19 +160,35 @@ def misnamed_splits(evidence: Evidence) -> Iterator[Problem]:
 
 
 def divided_by_lists(evidence: Evidence) -> Iterator[Problem]:
-    """Cases of which the lists beside the data put some frames into one split and some into another."""
+    """Cases of which the lists beside the data put some frames into one split and some into another, until the user has
+    said where they belong."""
     dataset = evidence.dataset
+    guessed = _guessed_splits(dataset) if dataset.listed else set()
     places = []
     for case, videos in dataset.cases.items():
+        if videos[0].split not in guessed:
+            continue
         found = sum((dataset.listed.get(video.id, Counter()) for video in videos), Counter[Split]())
         parts = [f"{number(found[split], 'line')} in {split}" for split in SPLITS if found[split]]
         if len(parts) > 1:
             places.append(f"{case}: {listed(parts)}")
     what = f"{number(len(places), 'case')} that the lists divide: by them, what was learnt from would be scored"
     mend = (
-        "put each case into one split as a whole in dataset.yaml, and say of the scores that they are not by the lists"
+        "put each case into one split as a whole in dataset.yaml, without the mark `# guess`, and say of the scores "
+        "that they are not by the lists"
     )
     yield from evidence.problem("divided-by-list", "warning", what, places, mend)
+
+
+def _guessed_splits(dataset: Dataset) -> set[Split | None]:
+    """The splits whose cases nobody has stated in `dataset.yaml`; while there is one, cases in none are open too."""
+    path = dataset.root / FILE_NAME
+    stated = DatasetFile.read(path).split if path.is_file() else None
+    if stated is None:
+        return {*SPLITS, None}
+    guesses = unanswered(path.read_text(encoding="utf-8-sig"))
+    marked = {split for split in stated if ("split", split) in guesses}
+    return {*marked, None} if marked else set()
 
 
 def missing_videos(evidence: Evidence) -> Iterator[Problem]:

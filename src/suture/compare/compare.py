@@ -205,7 +205,7 @@ def _run_records(board: Board) -> Iterator[Record]:
                     "run": run.place.name,
                     **run.place._asdict(),
                     "set": which,
-                    **run.metrics[which][OVERALL],
+                    **run.metrics[which][OVERALL.part],
                     "seconds": run.seconds,
                     "peak_memory": run.peak_memory,
                     "images_per_second": run.images_per_second,

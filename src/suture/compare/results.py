@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
@@ -31,7 +31,16 @@ from suture.runs.effort import differing, effort, images_of_a_step
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 """The sets of frames that are scored, in the order of the paper's columns."""
-OVERALL = "overall"
+
+
+class Where(NamedTuple):
+    """What of a set a score is of: all of it, or one of its videos or classes."""
+
+    part: Literal["overall", "videos", "classes"]
+    name: str = ""
+
+
+OVERALL = Where("overall")
 CLASS_SCORE = "iou"
 """The score of single classes."""
 LABELS_ALONE = frozenset({"supervised", "twice", "strong"})
@@ -87,11 +96,10 @@ class Result:
         frames = sum(video["frames"] - len(video["excluded"]) for video in videos if video["split"] == "train")
         return len(self.data["labelled"]) / frames if frames else None
 
-    def score(self, which: str, where: str, key: str) -> float | None:
-        """A score of a set: overall, or of one video, or the IoU of a class; None where there is none."""
-        scores = self.metrics.get(which, {})
-        parts = scores.get("classes" if key == CLASS_SCORE else "videos", {})
-        return (scores.get(OVERALL, {}) if where == OVERALL else parts.get(where, {})).get(key)
+    def score(self, which: str, where: Where, key: str) -> float | None:
+        """A score of a set; None where there is none."""
+        scores = self.metrics.get(which, {}).get(where.part, {})
+        return (scores if where == OVERALL else scores.get(where.name, {})).get(key)
 
     @property
     def seconds(self) -> float | None:
@@ -189,7 +197,7 @@ class Row:
             return "0.0%"
         return "–" if share is None else f"{100 * (1 - share):.1f}%"
 
-    def values(self, which: str, where: str, key: str) -> dict[int, float]:
+    def values(self, which: str, where: Where, key: str) -> dict[int, float]:
         """A score by seed."""
         found = {run.place.seed: run.score(which, where, key) for run in self.runs}
         return {seed: value for seed, value in found.items() if value is not None}

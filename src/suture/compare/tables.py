@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from suture.compare.results import CLASS_SCORE, OVERALL, SETS, Board, Group, Row, mean_and_deviation, t_interval
+from suture.compare.results import CLASS_SCORE, OVERALL, SETS, Board, Group, Row, Where, mean_and_deviation, t_interval
 from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
 from suture.words import listed, number
 
@@ -64,12 +64,12 @@ class Column:
     """A score of one set: overall, of one video or of one class."""
 
     which: str
-    where: str
+    where: Where
     key: str
 
     @property
     def title(self) -> str:
-        return SCORES[self.key] if self.where == OVERALL else self.where
+        return self.where.name or SCORES[self.key]
 
 
 def score_columns(board: Board) -> list[Column]:
@@ -87,7 +87,7 @@ def score_columns(board: Board) -> list[Column]:
             videos = dict.fromkeys(
                 video for run in board.runs for video in run.metrics.get("test", {}).get("videos", {})
             )
-            columns += [Column(which, video, board.primary) for video in videos]
+            columns += [Column(which, Where("videos", video), board.primary) for video in videos]
     return columns
 
 
@@ -139,7 +139,7 @@ def best_rows(group: Group, column: Column) -> list[Row]:
 def class_columns(board: Board, which: str) -> list[Column]:
     """A column for each class that the set shows, in the order of the dataset's table."""
     names = _distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
-    columns = [Column(which, name, CLASS_SCORE) for name in names]
+    columns = [Column(which, Where("classes", name), CLASS_SCORE) for name in names]
     return [column for column in columns if any(_values(row, column) for row in board.rows)]
 
 
@@ -348,7 +348,7 @@ def tidy_scores(board: Board) -> Iterator[Record]:
                         "point": row.place.point,
                         "mark": row.mark,
                         "set": column.which,
-                        "where": column.where,
+                        "where": column.where.name or column.where.part,
                         "score": column.key,
                         "mean": mean,
                         "std": deviation,

@@ -1,12 +1,14 @@
 """`dataset.yaml`: the one place where the user says what the classes, cases, splits and views of their data are."""
 
 import csv
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from inspect import isclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
+import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,6 +33,9 @@ FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"
 """What a list of excluded frames is usually called; `exclude` names it."""
 BACKGROUND = "background"
+Place = tuple[str | int, ...]
+"""A key of the file; or a key and what stands below it, by its name or its number."""
+_GUESS = re.compile(r"[:\s]*#\s*guess")
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -209,6 +214,30 @@ def parse(model: type[T], content: Any, path: Path) -> T:
         # A misspelt key is also a missing one: the spelling is what helps.
         mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
         raise UserError(f"{path}: {_explain(mistakes[0], model)}.") from error
+
+
+def unanswered(text: str) -> set[Place]:
+    """Where a file still says that something is a guess: nobody has removed the mark, so nobody has answered it.
+
+    >>> sorted(unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
+    [('name',), ('split', 'train')]
+    """
+    lines = text.splitlines()
+    places: set[Place] = set()
+
+    def look(place: Place, end: yaml.Mark) -> None:
+        if end.line < len(lines) and _GUESS.match(lines[end.line][end.column :]):
+            places.add(place)
+
+    for key, value in yaml.compose(text, yaml.SafeLoader).value:
+        if isinstance(value, yaml.CollectionNode) and not value.flow_style:
+            look((key.value,), key.end_mark)
+            for position, entry in enumerate(value.value):
+                name, node = entry if isinstance(entry, tuple) else (None, entry)
+                look((key.value, name.value if name else position), node.end_mark)
+        else:
+            look((key.value,), value.end_mark)
+    return places
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

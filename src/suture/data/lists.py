@@ -3,6 +3,7 @@
 import codecs
 import os
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ _PLACES = (".", "splits", "ImageSets/Segmentation", "ImageSets")
 """Where they usually lie; the first place that has lists of several splits counts."""
 _SUFFIX = ".txt"
 _OF_FRAMES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
+_COLUMN = re.compile(rf"-?[0-9]+|.*[/\\].*|.*(?:{'|'.join(map(re.escape, sorted(_OF_FRAMES)))})", re.IGNORECASE)
+"""What may stand behind a name: a whole number, or a path. Other words make a line that of a log."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +47,14 @@ class SplitLists:
 
     def among(self, clips: Clips) -> "SplitLists":
         """The same with what the lines name."""
-        # A mask may stand behind its frame.
-        names = {line: (_plain(line), _plain(line.split()[0])) for lines in self.lines.values() for line in lines}
-        videos = _videos({name for both in names.values() for name in both}, clips)
+        names = {line: _names(line) for lines in self.lines.values() for line in lines}
+        videos = _videos({name for found in names.values() for name in found}, clips)
         said = said_splits({file: posixpath.basename(file) for file in self.lines})
         splits: dict[str, Counter[Split]] = {}
         unknown = []
         for file, lines in self.lines.items():
             for line in lines:
-                whole, first = names[line]
-                if video := videos.get(whole) or videos.get(first):
+                if video := next((videos[name] for name in names[line] if name in videos), None):
                     splits.setdefault(video, Counter())[said[file]] += 1
                 else:
                     unknown.append(f"{file}: {line}")
@@ -95,6 +96,17 @@ def _lines(path: Path) -> list[str]:
     encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     lines = content.decode(encoding, errors="replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
+
+
+def _names(line: str) -> list[str]:
+    """What a line may name: all of it; or its first word, if what lists have stands behind it, be it a mask or numbers.
+
+    >>> _names("images/a_1.png masks/a_1.png"), _names("a_1 -1"), _names("a_1 is blurred"), _names("a_1 0.83")
+    (['images/a_1.png masks/a_1', 'images/a_1'], ['a_1 -1', 'a_1'], ['a_1 is blurred'], ['a_1 0.83'])
+    """
+    first, *columns = line.split()
+    named = [line, first] if columns and all(map(_COLUMN.fullmatch, columns)) else [line]
+    return [_plain(name) for name in named]
 
 
 def _plain(name: str) -> str:

@@ -14,7 +14,8 @@ from PIL import Image
 from pycocotools import mask as coco
 from two_videos import write_file
 
-from suture.checks.check import check
+from suture.checks.check import check, refuse_unlabelled
+from suture.checks.draft import write_draft
 from suture.data.classes import UNPAINTED
 from suture.data.exports import open_export
 from suture.data.exports.shapes import DrawnImage, ShapeMask
@@ -111,37 +112,57 @@ def test_any_run_lengths_are_drawn_or_refused(counts: Any) -> None:
         assert set(np.unique(mask.read(by_color=False))) <= {1, UNPAINTED}
 
 
+NO_POLYGON = "a polygon is x, y, x, y, … within the image"
+NO_SHAPE = "it is neither polygons nor run lengths"
+
+
 @pytest.mark.parametrize(
-    "segmentation",
+    ("segmentation", "why"),
     [
-        [[0, 0, 1e9, 0, 5, 5]],
-        [[0, 0, float("nan"), 0, 5, 5]],
-        [[0, 0, 1, 0, 5]],
-        [["a"] * 6],
-        [5],
-        "polygon",
-        {"counts": [48]},
-        {"size": [8, 6], "counts": [48]},
-        {"size": [6, 8], "counts": [47]},
-        {"size": [6, 8], "counts": [[48]]},
+        ([[0, 0, 1e9, 0, 5, 5]], NO_POLYGON),
+        ([[0, 0, float("nan"), 0, 5, 5]], NO_POLYGON),
+        ([[0, 0, 1, 0, 5]], NO_POLYGON),
+        ([["a"] * 6], NO_SHAPE),
+        ([5], NO_SHAPE),
+        ("polygon", NO_SHAPE),
+        ({"counts": [48]}, NO_SHAPE),
+        ({"size": [8, 6], "counts": [48]}, r"run lengths for \[8, 6\] in an image of \[6, 8\]"),
+        ({"size": [6, 8], "counts": [47]}, "run lengths that do not fill the image"),
+        ({"size": [6, 8], "counts": [[48]]}, "run lengths that do not fill the image"),
     ],
 )
-def test_shapes_that_cannot_be_drawn(tmp_path: Path, segmentation: Any) -> None:
+def test_shapes_that_cannot_be_drawn(tmp_path: Path, segmentation: Any, why: str) -> None:
     path = write(tmp_path / "coco.json", content(("grasper", segmentation)))
-    with pytest.raises(UserError, match=r"coco\.json: a/0001 has a shape that cannot be drawn"):
+    with pytest.raises(UserError, match=rf"coco\.json: a/0001 has a shape that cannot be drawn \({why}\): export it"):
         read(path)
 
 
-def test_a_polygon_of_two_points_has_no_area(tmp_path: Path) -> None:
-    assert set(np.unique(read(write(tmp_path / "coco.json", content(("grasper", [[1, 1, 4, 4]])))))) == {UNPAINTED}
+def test_polygons_without_area_are_no_shapes(root: Path) -> None:
+    """As in LabelMe: a frame with nothing else would be labelled as background all over."""
+    write(root / "coco.json", content(("grasper", [[1, 1, 4, 4]]), ("clip", [[], [1, 1]])))
+    write_file(root, "coco.json")
+    assert check(root, progress=False, workers=1).problems[0].code == "boxes-only"
+    write(root / "coco.json", content(("grasper", [[1, 1, 4, 4], *SQUARE]), ("clip", [[1, 1, 4, 4]])))
+    dataset = load_dataset(root)
+    assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(1, 1)]
+    assert int(dataset.read_mask(dataset["a"], 0).sum()) == 12
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "is not COCO"),
-        ({"images": [], "annotations": []}, "'categories' is missing"),
-        (content() | {"images": [{"id": 1, "file_name": "a"}]}, "'width' is missing"),
+        ([], r"is not COCO \(expected a mapping of keys to values\): export it again as COCO\."),
+        ([{"id": 1, "data": {"image": "a.png"}, "annotations": []}], "expected a mapping"),  # Label Studio's own JSON
+        (
+            content() | {"images": [{"id": 1, "file_name": "a", "width": None}]},
+            "images.0.width: expected a whole number",
+        ),
+        (
+            content() | {"images": [{"id": [1], "file_name": "a", "width": 8, "height": 6}]},
+            "id: expected a number or text",
+        ),
+        ({"images": [], "annotations": []}, "categories: missing"),
+        (content() | {"images": [{"id": 1, "file_name": "a"}]}, "images.0.width: missing"),
         (content() | {"images": content()["images"] * 2}, "holds two images a/0001.png"),
         (content() | {"images": [{"id": 1, "file_name": "a", "width": 60000, "height": 60000}]}, "absurd"),
         (content() | {"images": [{"id": 1, "file_name": "a", "width": -8, "height": -6}]}, "absurd"),
@@ -157,7 +178,10 @@ def test_files_that_are_not_coco(tmp_path: Path, value: Any, message: str) -> No
 
 def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
     (tmp_path / "coco.json").write_text("{")
-    with pytest.raises(UserError, match=r"coco\.json is not valid JSON"):
+    with pytest.raises(UserError, match=r"coco\.json is not valid JSON \(line 1, column 2\): it is damaged or cut off"):
+        open_export(tmp_path / "coco.json")
+    (tmp_path / "coco.json").write_bytes(b'{"\xff": 1}')
+    with pytest.raises(UserError, match=r"coco\.json is not valid JSON \(it is not UTF-8\): export it again as COCO\."):
         open_export(tmp_path / "coco.json")
 
 
@@ -220,6 +244,20 @@ def test_an_image_without_shapes_is_not_labelled(root: Path) -> None:
     dataset = load_dataset(root)
     assert not dataset.notes
     assert not dataset.read_mask(dataset["a"], 0).any()  # background throughout
+
+
+def test_an_export_that_labels_nothing_is_told(root: Path) -> None:
+    """As Label Studio writes it where nobody has drawn anything yet."""
+    write(root / "masks/result.json", content(labels=()))
+    write_draft(root)
+    problem = check(root, progress=False, workers=1).problems[0]
+    assert (problem.code, problem.severity, problem.first) == ("no-label", "fatal", "masks")
+    assert problem.what == "Masks that dataset.yaml names, but no frame is labelled in them"
+    assert problem.mend.startswith("label frames and export again")
+    with pytest.raises(
+        UserError, match=r"no frame is labelled in them \(first: masks\); label frames and export again"
+    ):
+        refuse_unlabelled(load_dataset(root))
 
 
 def box_alone() -> dict[str, Any]:

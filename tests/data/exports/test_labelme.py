@@ -83,18 +83,22 @@ def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (content(imageHeight=None), "is not LabelMe's"),
+        (content(imageHeight=None), r"is not LabelMe's \(imageHeight: expected a whole number\)"),
         (content(imageHeight=60000, imageWidth=60000), "60000×60000 is absurd"),
         (content(imageHeight=-6, imageWidth=-8), "absurd"),
-        ({key: value for key, value in content().items() if key != "imageWidth"}, "'imageWidth' is missing"),
-        (content(shape("grasper", [1, 2, 3])), "is not LabelMe's"),
-        (content(shape("grasper", [[1, 2]], "circle")), "is not LabelMe's"),
-        (content({"points": SQUARE}), "'label' is missing"),
+        ({key: value for key, value in content().items() if key != "imageWidth"}, "imageWidth: missing"),
+        (content(shape("grasper", [1, 2, 3])), "shapes.0.points.0: expected a list"),
+        (content(shape("grasper", [["a", "b"]] * 3)), "shapes.0.points.0.0: expected a number"),
+        (content(shape("grasper", [[1, 2]], "circle")), "a circle of 1 point, expected its centre and one of its rim"),
+        (content(shape("grasper", kind=["polygon"])), "shapes.0.shape_type: expected text"),
+        (content({"points": SQUARE}), "a shape without a label"),
         (content({"points": SQUARE, "label": None}), "a shape without a label"),
         (content(shape("clip", [[7, 5], [9, 6]], "mask", mask=brushed(np.ones((2, 3))))), "3×2 at 7, 5 in 8×6"),
         (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="AAAA")), "a brushed mask is not an image"),
-        (content(shape("clip", [[0, 0], [1, 1]], "mask")), "'mask' is missing"),
-        (content(shapes={"a": 1}), "is not LabelMe's"),
+        (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="A")), "a brushed mask whose image is cut off"),
+        (content(shape("clip", [[0, 0], [1, 1]], "mask")), "a brushed mask without its image or its place"),
+        (content(shape("clip", [], "mask", mask="AAAA")), "a brushed mask without its image or its place"),
+        (content(shapes={"a": 1}), "shapes: expected a list"),
     ],
 )
 def test_files_that_are_not_labelmes(tmp_path: Path, value: Any, message: str) -> None:
@@ -103,14 +107,24 @@ def test_files_that_are_not_labelmes(tmp_path: Path, value: Any, message: str) -
     assert "0001.json" in str(error.value)
 
 
+def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write(root / "masks/a/0002.json", content(shape("grasper")))
+    write_file(root, "masks")
+    read_bytes, names = Path.read_bytes, []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: names.append(path.name) or read_bytes(path))
+    load_dataset(root)
+    assert sorted(names) == ["0001.json", "0002.json"]
+
+
 def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     path = write(tmp_path / "0001.json", content(shape("grasper")))
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(UserError, match=r"0001\.json is not valid JSON.*save it again"):
+    with pytest.raises(UserError, match=r"0001\.json is not valid JSON \(line 1, column \d+\): .*save it again"):
         open_export(path)
 
 
-@pytest.mark.parametrize("points", [[[0, 0], [1e9, 0], [5, 5]], [[0, 0], [float("nan"), 0], [5, 5]], [["a", "b"]] * 3])
+@pytest.mark.parametrize("points", [[[0, 0], [1e9, 0], [5, 5]], [[0, 0], [float("nan"), 0], [5, 5]]])
 def test_shapes_that_cannot_be_drawn(tmp_path: Path, points: Any) -> None:
     path = write(tmp_path / "0001.json", content(shape("grasper", points)))
     with pytest.raises(UserError, match=r"0001\.json: 0001 has a shape that cannot be drawn"):

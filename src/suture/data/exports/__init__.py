@@ -9,7 +9,7 @@ from suture.data.dataset import Boxes, Mask
 from suture.data.exports.archive import Archive
 from suture.data.exports.coco import read_coco
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
-from suture.data.exports.labelme import is_labelme, read_labelme
+from suture.data.exports.labelme import LabelMeFile, is_labelme, labelme_export, read_labelme
 from suture.errors import UserError
 from suture.files import suffix_of
 
@@ -51,9 +51,16 @@ def is_export(path: Path) -> bool:
 
 def open_export(path: Path) -> Export:
     """Read an export: CVAT's as zip or folder, COCO's and LabelMe's as JSON file or zip."""
+    found = open_file(path)
+    return labelme_export(path, {path.stem: found}) if isinstance(found, LabelMeFile) else found
+
+
+def open_file(path: Path) -> Export | LabelMeFile:
+    """Read an export, or a LabelMe file, which is of one frame: those of a folder are one export."""
     if suffix_of(path) == JSON:
         content = _read(path)
-        return open_labelme(path, {path.stem: path}) if is_labelme(content) else read_coco(path, [(str(path), content)])
+        name = str(path)
+        return read_labelme(name, content) if is_labelme(content) else read_coco(path, [(name, content)])
     archive = Archive(path)
     names = archive.names()
     if any(name.rpartition("/")[2] == LABEL_MAP for name in names):
@@ -63,7 +70,7 @@ def open_export(path: Path) -> Export:
         if not is_labelme(archive.read(annotations[0])):
             return read_coco(path, contents)
         frames = (name[: -len(JSON)] for name in annotations)
-        return read_labelme(path, ((frame, *file) for frame, file in zip(frames, contents, strict=True)))
+        return labelme_export(path, {frame: read_labelme(*file) for frame, file in zip(frames, contents, strict=True)})
     raise UserError(
         f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json): export it again."
     )
@@ -76,7 +83,7 @@ def holds_labelme(path: Path) -> bool:
 
 def open_labelme(path: Path, files: Mapping[str, Path]) -> Export:
     """Read the LabelMe files in a folder, given by the names of their frames, as one export."""
-    return read_labelme(path, ((frame, str(file), _read(file)) for frame, file in files.items()))
+    return labelme_export(path, {frame: read_labelme(str(file), _read(file)) for frame, file in files.items()})
 
 
 def _read(path: Path) -> bytes:

@@ -1,15 +1,51 @@
 """COCO JSON: polygons and run lengths for images that are known by their file name."""
 
-import json
 import posixpath
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel
 
 from suture.data.dataset import Boxes
-from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, is_absurd
+from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, has_area, is_absurd, read_json
 from suture.errors import UserError
 from suture.words import number
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, int | float | str):
+        raise ValueError("expected a number or text")
+    return value
+
+
+Plain = Annotated[Any, AfterValidator(_plain)]
+"""An id or a name: tools write either as number or as text."""
+
+
+class _Category(BaseModel):
+    id: int
+    name: Plain
+
+
+class _Image(BaseModel):
+    id: Plain
+    file_name: Plain
+    width: int
+    height: int
+
+
+class _Annotation(BaseModel):
+    image_id: Plain
+    category_id: Plain
+
+
+class _File(BaseModel):
+    """What is read of a COCO file; the segmentations only when they are drawn."""
+
+    categories: list[_Category]
+    images: list[_Image]
+    annotations: list[_Annotation]
 
 
 def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
@@ -35,38 +71,29 @@ def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
 
 def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnImage], int]:
     """The labels, the images with their shapes, and how many annotations have no shape."""
-    try:
-        data = json.loads(content)
-        labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
-        shapes: dict[Any, list[Shape]] = {}
-        without = 0
-        for annotation in data["annotations"]:
-            label = labels.get(annotation["category_id"])
-            if label is None:
-                raise UserError(f"{where} has shapes of the category id {annotation['category_id']}, not listed in it.")
-            found = shapes.setdefault(annotation["image_id"], [])
-            segmentation = annotation.get("segmentation")
-            if segmentation and any(segmentation):  # tools write [] or [[]] for a box
-                found.append((label, segmentation))
-            else:
-                without += 1
-        images: dict[str, DrawnImage] = {}
-        for entry in data["images"]:
-            frame = posixpath.splitext(posixpath.normpath(str(entry["file_name"]).replace("\\", "/")))[0]
-            if frame in images:
-                raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
-            width, height = int(entry["width"]), int(entry["height"])
-            images[frame] = DrawnImage(width, height, tuple(shapes.pop(entry["id"], ())))
-            if is_absurd(width, height):
-                raise UserError(
-                    f"{where}: {entry['file_name']} is {entry['width']}×{entry['height']}, which is absurd."
-                )
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{where} is not valid JSON ({error}): export it again.") from error
-    except KeyError as error:
-        raise UserError(f"{where} is not COCO: {error} is missing; export it again as COCO.") from error
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} is not COCO ({error}): export it again as COCO.") from error
+    data = read_json(where, content, _File, "COCO", "export it again as COCO")
+    labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
+    shapes: dict[Any, list[Shape]] = {}
+    without = 0
+    for annotation in data["annotations"]:
+        label = labels.get(annotation["category_id"])
+        if label is None:
+            raise UserError(f"{where} has shapes of the category id {annotation['category_id']}, not listed in it.")
+        found = shapes.setdefault(annotation["image_id"], [])
+        segmentation = annotation.get("segmentation")
+        if has_area(segmentation):
+            found.append((label, segmentation))
+        else:
+            without += 1
+    images: dict[str, DrawnImage] = {}
+    for entry in data["images"]:
+        frame = posixpath.splitext(posixpath.normpath(str(entry["file_name"]).replace("\\", "/")))[0]
+        if frame in images:
+            raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
+        width, height = int(entry["width"]), int(entry["height"])
+        images[frame] = DrawnImage(width, height, tuple(shapes.pop(entry["id"], ())))
+        if is_absurd(width, height):
+            raise UserError(f"{where}: {entry['file_name']} is {width}×{height}, which is absurd.")
     if shapes:
         raise UserError(f"{where} has shapes for the image id {next(iter(shapes))}, which it does not list.")
     return {label: category for category, label in labels.items()}, images, without

@@ -2,17 +2,17 @@
 
 import base64
 import io
-import json
 import math
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel, Field, StrictFloat, StrictStr
 
 from suture.data.dataset import Boxes
-from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, is_absurd
+from suture.data.exports.shapes import DrawnImage, Shape, ShapeExport, has_area, is_absurd, read_json
 from suture.data.images import open_image, raw_mask
 from suture.errors import UserError
 from suture.words import listed, number
@@ -31,34 +31,55 @@ def is_labelme(content: bytes) -> bool:
     return b'"shapes"' in content and not all(b'"%b"' % key in content for key in _COCO)
 
 
-def read_labelme(path: Path, files: Iterable[tuple[str, str, bytes]]) -> ShapeExport:
-    """Read which frames have shapes; `files` are frames, names for messages, and contents."""
-    images: dict[str, DrawnImage] = {}
-    others: list[str] = []
-    without = count = 0
-    for frame, name, content in files:
-        images[frame], left_out, said = _parse(name, content)
-        without += left_out
-        count += 1
-        if said and posixpath.splitext(said)[0] != posixpath.basename(frame):
-            others.append(f"{frame}.json: {said}")
-    drawn = {frame: image for frame, image in images.items() if image.shapes}
+class LabelMeFile(NamedTuple):
+    """What LabelMe has saved about one frame."""
+
+    drawn: DrawnImage
+    without: int
+    """Annotations that are no shapes: boxes, lines, points."""
+    image: str
+    """The name of the image that it says it is of."""
+
+
+class _Entry(BaseModel):
+    points: list[tuple[StrictFloat, StrictFloat]]
+    shape_type: StrictStr | None = None
+    mask: StrictStr | None = None
+
+
+class _Content(BaseModel):
+    """What is read of a file; labels are looked at where there is a shape."""
+
+    width: int = Field(alias="imageWidth")
+    height: int = Field(alias="imageHeight")
+    shapes: list[_Entry]
+
+
+def labelme_export(path: Path, files: Mapping[str, LabelMeFile]) -> ShapeExport:
+    """The files of a folder or a zip, by the names of their frames, as one export."""
+    drawn = {frame: file.drawn for frame, file in files.items() if file.drawn.shapes}
     shapes = [shape for image in drawn.values() for shape in image.shapes]
     notes = []
-    if len(drawn) < count:
-        empty = f"{path.name}: of {number(count, 'LabelMe file')}, {count - len(drawn):,} without any shape"
-        notes.append(f"{empty}: taken as not labelled.")
+    if empty := len(files) - len(drawn):
+        of_all = f"{path.name}: of {number(len(files), 'LabelMe file')}, {empty:,} without any shape"
+        notes.append(f"{of_all}: taken as not labelled.")
+    others = [
+        f"{frame}.json: {file.image}"
+        for frame, file in files.items()
+        if file.image and posixpath.splitext(file.image)[0] != posixpath.basename(frame)
+    ]
     if others:
         which = f"{number(len(others), 'LabelMe file')} whose imagePath is another image ({listed(others, _SOME)})"
         notes.append(f"{path.name}: {which}: taken as of the frame that each is named after; rename what is wrong.")
+    without = sum(file.without for file in files.values())
     boxes = [Boxes(str(path), without, len(shapes))] if without else []
     return ShapeExport(path, {label: label for label, _ in shapes}, drawn, notes, boxes)
 
 
-def _parse(where: str, content: bytes) -> tuple[DrawnImage, int, str]:
-    """What is drawn on the frame, how many annotations have no shape (boxes, lines, points), and its image's name."""
+def read_labelme(where: str, content: bytes) -> LabelMeFile:
+    """Read one file; `where` is its name for messages."""
+    data = read_json(where, content, _Content, "LabelMe's", _AGAIN)
     try:
-        data = json.loads(content)
         width, height = int(data["imageWidth"]), int(data["imageHeight"])
         if is_absurd(width, height):
             raise ValueError(f"an image of {width}×{height} is absurd")
@@ -66,20 +87,17 @@ def _parse(where: str, content: bytes) -> tuple[DrawnImage, int, str]:
         for entry in data["shapes"]:
             kind = entry.get("shape_type") or "polygon"  # older files do not say it
             draw = {"polygon": _polygon, "circle": _circle, "mask": _brushed}.get(kind)
-            if draw is not None and (draw is not _polygon or len(entry["points"]) > 2):
-                if entry["label"] is None:
+            segmentation = draw(entry, width, height) if draw else None
+            if has_area(segmentation):
+                if entry.get("label") is None:
                     raise ValueError("a shape without a label")
-                shapes.append((str(entry["label"]), draw(entry, width, height)))
-        image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
-        return DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{where} is not valid JSON ({error}): {_AGAIN}.") from error
-    except KeyError as error:
-        raise UserError(f"{where} is not LabelMe's: {error} is missing; {_AGAIN}.") from error
+                shapes.append((str(entry["label"]), segmentation))
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+    except ValueError as error:
         raise UserError(f"{where} is not LabelMe's ({error}): {_AGAIN}.") from error
+    image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
+    return LabelMeFile(DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image)
 
 
 def _polygon(entry: dict[str, Any], width: int, height: int) -> list[list[float]]:
@@ -88,6 +106,8 @@ def _polygon(entry: dict[str, Any], width: int, height: int) -> list[list[float]
 
 def _circle(entry: dict[str, Any], width: int, height: int) -> list[list[float]]:
     """A centre and a point of the rim, as a polygon."""
+    if len(entry["points"]) != 2:
+        raise ValueError(f"a circle of {number(len(entry['points']), 'point')}, expected its centre and one of its rim")
     (x, y), rim = entry["points"]
     radius = math.dist((x, y), rim)
     angles = (2 * math.pi * corner / _CORNERS for corner in range(_CORNERS))
@@ -97,9 +117,15 @@ def _circle(entry: dict[str, Any], width: int, height: int) -> list[list[float]]
 def _brushed(entry: dict[str, Any], width: int, height: int) -> dict[str, Any]:
     """A small image and the corner where it lies, as COCO's run lengths."""
     name = "a brushed mask"
-    with open_image(io.BytesIO(base64.b64decode(entry["mask"])), name) as image:
+    if not entry.get("mask") or not entry["points"] or not all(map(math.isfinite, entry["points"][0])):
+        raise ValueError(f"{name} without its image or its place")
+    try:
+        content = base64.b64decode(entry["mask"])
+    except ValueError:
+        raise ValueError(f"{name} whose image is cut off") from None
+    with open_image(io.BytesIO(content), name) as image:
         brushed = raw_mask(image, by_color=False, name=name) > 0
-    left, top = (round(number) for number in entry["points"][0])
+    left, top = map(round, entry["points"][0])
     if left < 0 or top < 0 or top + brushed.shape[0] > height or left + brushed.shape[1] > width:
         raise ValueError(f"a mask of {brushed.shape[1]}×{brushed.shape[0]} at {left}, {top} in {width}×{height}")
     whole = np.zeros((height, width), bool)

@@ -10,19 +10,55 @@ from typing import Any
 import cv2
 import numpy as np
 from pycocotools import mask as coco
+from pydantic import BaseModel, ValidationError
 
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
 from suture.data.dataset import Boxes
 from suture.data.images import MAX_PIXELS
 from suture.errors import UserError
+from suture.words import reason
 
 Shape = tuple[str, Any]
 """A label and COCO's `segmentation`: a list of polygons, or run lengths."""
+_LINE = 4
+"""The numbers of a polygon of two corners."""
+
+
+class _Undrawable(ValueError):
+    """What is wrong with a shape, in words for the user."""
+
+
+def read_json(where: str, content: bytes, form: type[BaseModel], tool: str, mend: str) -> Any:
+    """What a tool's JSON file holds, as it stands there; one that has not the tool's form is a `UserError`."""
+    try:
+        data = json.loads(content)
+        form.model_validate(data)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise UserError(f"{where} is not valid JSON ({place}): it is damaged or cut off; {mend}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where} is not valid JSON (it is not UTF-8): {mend}.") from error
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        key = ".".join(map(str, mistake["loc"]))
+        raise UserError(f"{where} is not {tool} ({key}{': ' if key else ''}{reason(mistake)}): {mend}.") from error
+    return data
 
 
 def is_absurd(width: int, height: int) -> bool:
     """Whether no image has that size, so that none may be made of it."""
     return min(width, height) < 1 or width * height > MAX_PIXELS
+
+
+def has_area(segmentation: Any) -> bool:
+    """Whether an annotation is a shape, however it is drawn: tools write [] or [[]] for a box, two corners for a line.
+
+    >>> has_area([[0, 0, 4, 0, 4, 4]]), has_area([[0, 0, 4, 4]]), has_area([[]]), has_area(None)
+    (True, False, False, False)
+    """
+    if isinstance(segmentation, list):
+        return not all(isinstance(polygon, list) and len(polygon) <= _LINE for polygon in segmentation)
+    return bool(segmentation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +129,8 @@ class ShapeMask:
                 return _draw_runs(segmentation, height, width)
             return _draw_polygons(segmentation, height, width)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-            raise UserError(f"{self.name} has a shape that cannot be drawn ({error}): export it again.") from error
+            why = str(error) if isinstance(error, _Undrawable) else "it is neither polygons nor run lengths"
+            raise UserError(f"{self.name} has a shape that cannot be drawn ({why}): export it again.") from error
 
 
 def _draw_polygons(polygons: list[list[float]], height: int, width: int) -> np.ndarray:
@@ -101,10 +138,8 @@ def _draw_polygons(polygons: list[list[float]], height: int, width: int) -> np.n
         # Drawing takes time by the length of the outline: a corner a million pixels away would never end.
         most = 2 * max(height, width)
         if not all(math.isfinite(number) and -most <= number <= most for number in polygon) or len(polygon) % 2:
-            raise ValueError("a polygon is x, y, x, y, … within the image")
-    drawable = [polygon for polygon in polygons if len(polygon) >= 6]
-    if not drawable:
-        return np.zeros((height, width), bool)
+            raise _Undrawable("a polygon is x, y, x, y, … within the image")
+    drawable = [polygon for polygon in polygons if len(polygon) > _LINE]
     return coco.decode(coco.merge(coco.frPyObjects(drawable, height, width))).astype(bool)
 
 
@@ -113,9 +148,9 @@ def _draw_runs(segmentation: dict[str, Any], height: int, width: int) -> np.ndar
     counts = segmentation["counts"]
     runs = np.array(_unpack_runs(counts) if isinstance(counts, str) else counts, np.int64)
     if list(segmentation["size"]) != [height, width]:
-        raise ValueError(f"run lengths for {segmentation['size']} in an image of {[height, width]}")
+        raise _Undrawable(f"run lengths for {segmentation['size']} in an image of {[height, width]}")
     if runs.ndim != 1 or (runs < 0).any() or runs.sum() != height * width:
-        raise ValueError("run lengths that do not fill the image")
+        raise _Undrawable("run lengths that do not fill the image")
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
 
 

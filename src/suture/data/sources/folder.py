@@ -14,7 +14,8 @@ from suture.data.classes import ClassTable, Raw
 from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
-from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, holds_labelme, is_export, open_export, open_labelme
+from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
+from suture.data.exports.labelme import LabelMeFile, labelme_export
 from suture.data.images import MaskFile
 from suture.data.lists import SplitLists
 from suture.data.sources import source
@@ -258,7 +259,7 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
             f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO or LabelMe file (.json)."
         )
     images: dict[str, str] = {}
-    labelme: dict[str, Path] = {}
+    labelme: dict[str, LabelMeFile] = {}
     for folder, folders, files in walk(place):
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
         images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
@@ -266,12 +267,13 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
         for export in exports:
-            if holds_labelme(export):
-                labelme[within + export.stem] = export
+            found = open_file(export)
+            if isinstance(found, LabelMeFile):
+                labelme[within + export.stem] = found
             else:
-                yield Masks(open_export(export), _named_after(export, clips) if only is None else only)
+                yield Masks(found, _named_after(export, clips) if only is None else only)
     if labelme:
-        yield Masks(open_labelme(place, labelme), only)
+        yield Masks(labelme_export(place, labelme), only)
         images = {name: file for name, file in images.items() if name not in labelme}  # the frames that were labelled
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
