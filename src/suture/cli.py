@@ -435,7 +435,9 @@ def compare(
     minutes: Annotated[float | None, typer.Option(help="Start no run that would not end within so many.")] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="METHOD", help="Train only this method's runs; may be given several times."),
+        typer.Option(
+            metavar="METHOD|RUN", help="Train only this method's runs, or this run; first what is named first."
+        ),
     ] = None,
     list: Annotated[bool, typer.Option("--list", help="Only say which runs there are, and which are done.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Only write the tables of the finished runs.")] = False,

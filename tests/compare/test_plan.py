@@ -82,19 +82,20 @@ def test_a_method_may_have_seeds_of_its_own(tmp_path: Path) -> None:
     ]
 
 
-def test_the_runs_of_some_methods_alone(tmp_path: Path) -> None:
+def test_some_runs_alone(tmp_path: Path) -> None:
     methods = {"supervised": None, "longer": {"method": "supervised"}, "pgvcl": {"method": "pgvcl", "seeds": [4]}}
     plan = read_plan(write(tmp_path, methods=methods, seeds=[0, 1]))
-    assert [run.name for run in plan.only(["pgvcl", "longer"]).runs] == [
-        "made__all__longer__seed-0",
-        "made__all__longer__seed-1",
+    assert [run.name for run in plan.only(["pgvcl", "made__all__longer__seed-1", "longer"]).runs] == [
         "made__all__pgvcl__seed-4",
-    ]
+        "made__all__longer__seed-1",
+        "made__all__longer__seed-0",
+    ], "as they are named, each once"
     assert plan.only(()) == plan
     for wrong, said in {"longr": "'longr' (did you mean longer?)", "dmt": "'dmt'"}.items():  # known, not of this file
         with pytest.raises(UserError) as refused:
             plan.only(["pgvcl", wrong])
-        assert str(refused.value) == f"--only is {said}, expected one of the file's methods: supervised, longer, pgvcl."
+        expected = "expected one of the file's methods (supervised, longer, pgvcl) or a run that --list shows."
+        assert str(refused.value) == f"--only is {said}, {expected}"
 
 
 def test_a_sweep_is_of_the_methods_that_have_its_keys(tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ def compare(
 ) -> Outcome:
     """Train every run of a comparison file that is not finished, and write the tables of those that are.
 
-    With `only`, the runs of these methods are trained; plan and tables are of the whole file. With `kept`, the small
-    files of each run are in that folder as soon as it is finished, whatever becomes of the others.
+    With `only`, the runs of these methods, or with these names, are trained; plan and tables are of the whole file.
+    With `kept`, the small files of each run are in that folder as soon as it is finished, whatever becomes of the
+    others.
 
     >>> compare(Path("ratios.yaml"), devices="0,1", jobs=2, minutes=55, only=["dmt"])  # doctest: +SKIP
     """

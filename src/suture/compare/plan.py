@@ -149,14 +149,17 @@ class Plan:
     proposed: str
     runs: tuple[Planned, ...]
 
-    def only(self, methods: Collection[str]) -> "Plan":
-        """The plan with the runs of these methods alone; where none is named, with all."""
-        known = dict.fromkeys(run.place.method for run in self.runs)
-        for name in methods:
+    def only(self, names: Collection[str]) -> "Plan":
+        """The plan with the runs of these methods, and the runs of these names, alone: first those that are named
+        first. Where none is named, the plan as it is."""
+        methods = dict.fromkeys(run.place.method for run in self.runs)
+        known = [*methods, *(run.name for run in self.runs)]
+        for name in names:
             if name not in known:
-                expected = f"expected one of the file's methods: {', '.join(known)}"
+                expected = f"expected one of the file's methods ({', '.join(methods)}) or a run that --list shows"
                 raise UserError(f"--only is {name!r}{nearest(name, known)}, {expected}.")
-        return replace(self, runs=tuple(run for run in self.runs if run.place.method in (methods or known)))
+        named = {run.name: run for name in names for run in self.runs if name in (run.place.method, run.name)}
+        return replace(self, runs=tuple(named.values())) if names else self
 
     def write(self, out: Path) -> None:
         """Leave in the comparison's folder what its tables need to know."""
