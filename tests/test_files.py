@@ -20,7 +20,7 @@ def test_a_mapping(tmp_path: Path) -> None:
     [
         ("", "holds nothing"),
         ("- a", "holds a list"),
-        ("a: [1,", "line 1"),
+        ("a: [1,", "line 2"),
         ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' occurs twice"),
         ("split: {train: [x], test: [y], train: [z]}", "'train' occurs twice"),
         ("name: 2024-31-12", "month must be in 1..12.*put quotes around it"),

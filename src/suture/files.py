@@ -11,6 +11,11 @@ from typing import Any
 
 import yaml
 
+try:
+    from yaml import CSafeLoader as SafeLoader  # ten times as fast: a comparison reads the configs of all its runs
+except ImportError:  # PyYAML was built without libyaml
+    from yaml import SafeLoader  # type: ignore[assignment]
+
 from suture.errors import UserError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
@@ -105,7 +110,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeys(SafeLoader):
     """Safe YAML in which no key occurs twice: of two, one would be lost without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
