@@ -91,7 +91,7 @@ class Propagation(Stage):
         s, job = self.settings, self.job
         self.frames = UnlabelledFrames(job.frames)
         self.order = Epochs(np.arange(len(job.frames)), job.seed, self.name)
-        # The classifier rests: it is learnt anew in fine-tuning.
+        # The classifier rests: the projector stands in its place, and fine-tuning goes on with it as it was.
         self.segmenter.classifier.requires_grad_(False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
