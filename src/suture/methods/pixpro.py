@@ -68,7 +68,7 @@ class Propagation(TwoBranches):
 
     def prepare(self) -> int:
         job, channels = self.job, self.settings.channels
-        self.frames = UnlabelledFrames(job.frames)
+        self.frames = UnlabelledFrames(job.frames)  # all of them, the labelled ones too: labels do not matter here
         with drawn_from(job.seed):
             self.make_branches()
             # g of the propagation, which the online branch alone has: two equal branches would collapse.
