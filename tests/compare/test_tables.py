@@ -188,6 +188,22 @@ def test_what_is_not_comparable_is_marked_and_never_the_best(tmp_path: Path, wri
     assert best == ["equal"]
 
 
+def test_a_table_explains_the_marks_that_stand_in_it_and_no_others(tmp_path: Path, write_run: Write) -> None:
+    """The sixth mark is the first one twice: rows that have the first one each do not come to it."""
+    for number in range(7):
+        write_run(f"d__every-10__m{number}__seed-0", {"test": scores(0.5)}, size=64 + 32 * number)
+    write_run("d__every-10__n__seed-0", {"test": scores(0.5)}, size=96)
+    write_run("d__every-20__m0__seed-0", {"test": scores(0.5)})
+    for method in ("m1", "n"):
+        write_run(f"d__every-20__{method}__seed-0", {"test": scores(0.5)}, size=96)
+    (board,) = read_results(tmp_path).boards
+    assert list(board.differences) == ["†", "‡", "§", "¶", "‖", "††"]
+    board.groups = [group for group in board.groups if group.labelling == "every-20"]
+    assert texts(score_table(board).groups[0])[1][0] == "m1†"
+    for table in tables_of(board):
+        assert [note.partition(" ")[0] for note in table.notes if "not comparable" in note] == ["†"]
+
+
 def test_one_lucky_seed_is_not_the_best_beside_means_of_several(tmp_path: Path, write_run: Write) -> None:
     for seed in range(3):
         write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)})
@@ -303,7 +319,7 @@ def test_a_pair_carries_the_marks_of_both(tmp_path: Path, write_run: Write) -> N
     write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "proposed": "ours", "runs": names})
     table = pooled_table(read_results(tmp_path).boards[0])
     assert table is not None
-    assert [row[0] for row in texts(table.groups[0])] == ["ours − twice†", "ours − other‡†"]
+    assert [row[0] for row in texts(table.groups[0])] == ["ours − twice†", "ours − other‡,†"]
 
 
 def test_intervals_resample_cases_only_with_five_of_them(tmp_path: Path, write_run: Write) -> None:

@@ -67,7 +67,7 @@ def tiny_job(tmp_path: Path) -> Callable[..., Job]:
 
     `videos` says how many frames each video has; a video's case is its name up to a dot, so `a.1` and `a.2` are two
     videos of one case. Each video has two shots; every `every`-th frame is labelled. With `numbered`, a frame is all of
-    one grey, 10 × its number, so that a rendered view tells which frame it is of.
+    one grey, 10 × its number, so that a rendered view tells which frame it is of. With `blind`, no pixel is in view.
     """
 
     def build(
@@ -78,6 +78,7 @@ def tiny_job(tmp_path: Path) -> Callable[..., Job]:
         size: tuple[int, int] = (32, 32),
         stored: tuple[int, int] = (36, 44),
         round_view: bool = False,
+        blind: bool = False,
         numbered: bool = False,
         architecture: str = "deeplabv3",
         **options: Any,
@@ -96,7 +97,7 @@ def tiny_job(tmp_path: Path) -> Callable[..., Job]:
         ]
         dataset = Dataset("tiny", tmp_path, CLASSES, made)
         labelling = Labelling({name: range(0, length, every) for name, length in videos.items()})
-        inside = circle(stored) if round_view else np.ones(stored, bool)
+        inside = circle(stored) if round_view else np.full(stored, not blind)
         frames: dict[Place, np.ndarray] = {}
         labels: dict[Place, np.ndarray] = {}
         for number, place in enumerate((video.id, index) for video in made for index in video.usable):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.methods import cutmix, semi, strong
+from suture.methods import cutmix, pgvcl, semi, strong
 from suture.methods import stage as base
 from suture.methods.method import find_method
 from suture.methods.pseudo import PseudoLabels
@@ -103,9 +103,9 @@ def meet(patch: pytest.MonkeyPatch, world: int) -> None:
         barrier.wait()
         return list(values)
 
-    for module in (base, semi):
+    for module in (base, semi, pgvcl):
         patch.setattr(module, "all_sum", lambda value: torch.stack(everyones(value)).sum(0))
-    for module in (cutmix, strong):
+    for module in (cutmix, strong, pgvcl):
         patch.setattr(module, "all_gather", lambda value: torch.cat(everyones(value)))
 
 
@@ -127,6 +127,15 @@ class StageTester:
         assert all(torch.equal(a[name], b[name]) for name in a)
         first = torch.load(path, weights_only=True)["state_dict"]
         assert not all(torch.equal(a[name], first[name]) for name in a)  # the last two steps did something
+
+    def test_what_shows_nothing_teaches_nothing(self, tiny_job: Callable[..., Job]) -> None:
+        """No pixel in view: neither a loss, nor a gradient, nor a NaN of a mean over nothing."""
+        stage = self.make(steps=4)
+        stage.begin(tiny_job(blind=True))
+        loss = stage.training_step(stage.render(stage.draw(Part(0, range(4), range(4)))), 0)
+        loss.backward()
+        assert loss == 0
+        assert all((p.grad == 0).all() for p in stage.parameters() if p.grad is not None)
 
     def test_two_processes_learn_what_one_does(
         self, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch

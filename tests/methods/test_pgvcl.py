@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from stage_tester import EASY, QUICK, stages_of, train_accuracy
+from stage_tester import EASY, QUICK, StageTester, stages_of, train_accuracy
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
@@ -52,6 +52,23 @@ def with_pseudo_labels(job: Job) -> None:
     blocks = np.array([0, 1, 2, IGNORE], np.uint8)
     drawn = {number: blocks[generator.integers(0, 4, (4, 4))] for number in job.frames.unlabelled.tolist()}
     job.frames.pseudo = {number: labels.repeat(8, 0).repeat(8, 1) for number, labels in drawn.items()}
+
+
+class TestContrast(StageTester):
+    """With the bank, which has more to remember than the weights."""
+
+    @pytest.fixture
+    def tiny_job(self, tiny_job: Build) -> Build:
+        def build(*, blind: bool = False, **options: Any) -> Job:
+            job = tiny_job(VIDEOS, blind=blind, **LIGHT, **options)
+            if not blind:
+                with_pseudo_labels(job)
+            return job
+
+        return build
+
+    def make(self, **said: Any) -> Contrast:
+        return Contrast("contrast", settings(keys={"mode": "bank"}, batch=4, **said))
 
 
 def numbers_of(images: Tensor) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
 
+from suture.data.classes import IGNORE
 from suture.data.scene import resized
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.selftraining import SelfTraining
@@ -20,8 +21,9 @@ Build = Callable[..., Job]
 
 
 def with_labels(job: Job) -> Job:
-    """The job with pseudo labels: class `number % 3` all over a frame."""
-    job.frames.pseudo = {n: np.full((8, 8), n % 3, np.uint8) for n in job.frames.unlabelled.tolist()}
+    """The job with pseudo labels: class `number % 3` all over a frame's view."""
+    outside = {n: job.frames.in_view(n) == IGNORE for n in job.frames.unlabelled.tolist()}
+    job.frames.pseudo = {n: np.where(ignored, IGNORE, n % 3).astype(np.uint8) for n, ignored in outside.items()}
     return job
 
 

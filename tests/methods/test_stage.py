@@ -259,6 +259,8 @@ def test_a_cosine_warms_up_by_epochs(tiny_job: Build) -> None:
     assert cosine[10] == max(cosine) == pytest.approx(2.0)
     assert cosine[25] == pytest.approx(1.0, rel=1e-3)
     assert cosine[40] == pytest.approx(1e-6)
+    short = rates(line(tiny_job, {"steps": 10, "batch": 2, "optimizer": optimizer}), 11)
+    assert short[5] == max(short) == pytest.approx(2.0)  # at most half of the stage
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,20 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job], monkeypatch: pytest.M
     torch.testing.assert_close(total.loss / total.weight, supervised + 0.1 * r * consistency)
 
 
+def test_a_teacher_that_is_certain_of_nothing_leaves_the_supervised_loss(
+    tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = begun(tiny_job(), consistency=500)
+    set_dropout(stage, active=False)
+    monkeypatch.setattr(stage, "stochastic_pass", lambda images: torch.full((len(images), 3, 32, 32), 1 / 3))
+    batch = stage.render(stage.draw(WHOLE))
+    total = stage.loss(batch)
+    images, labels = batch.labelled
+    supervised = torch.nn.functional.cross_entropy(stage.segmenter(images), labels, ignore_index=IGNORE)
+    torch.testing.assert_close(total.loss / total.weight, supervised)
+    assert total.taught == 0
+
+
 def test_unlabelled_frames_do_not_change_how_labelled_ones_are_normalised(tiny_job: Callable[..., Job]) -> None:
     stage = begun(tiny_job(), consistency=0)
     set_dropout(stage, active=False)

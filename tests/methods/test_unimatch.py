@@ -74,6 +74,17 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
     torch.testing.assert_close(total.loss / total.weight, (supervised + sum(terms) / 2) / 2, rtol=1e-4, atol=1e-5)
 
 
+def test_a_teacher_that_is_sure_of_nothing_leaves_half_of_the_supervised_loss(tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job(), confidence=1)
+    set_dropout(stage, active=False)
+    batch = stage.render(stage.draw(WHOLE))
+    total = stage.loss(batch)
+    images, labels = batch.labelled
+    supervised = F.cross_entropy(stage.segmenter(images), labels, ignore_index=IGNORE)
+    torch.testing.assert_close(total.loss / total.weight, supervised / 2)
+    assert total.taught == 0
+
+
 def dropped(segmenter: Segmenter, image: Tensor, factors: Tensor) -> Tensor:
     """The logits C H W of an image where every channel of every level of the encoder is multiplied, one by one."""
     levels = segmenter.backbone.encoder((image[None] - segmenter.mean) / segmenter.std)

@@ -179,7 +179,10 @@ def read_plan(file: Path) -> Plan:
     runs: dict[str, Planned] = {}
     for run in _runs(comparison, file):
         if run.name in runs:
-            raise UserError(f"{file}: the run {run.name} is planned twice: name each labelling once.")
+            raise UserError(
+                f"{file}: the run {run.name} is planned twice: two labellings, or two points of the sweep, come to the "
+                "same name; name each once, and tell lists apart by the names of their files."
+            )
         runs[run.name] = run
     reference = comparison.reference or next(iter(comparison.methods))
     return Plan(file.stem, reference, comparison.proposed, tuple(runs.values()))

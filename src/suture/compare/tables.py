@@ -43,6 +43,7 @@ class Cell:
     text: str
     bold: bool = False
     mark: str = ""
+    """Of what makes it not comparable; several with commas between them."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def pooled_table(board: Board) -> Table | None:
         pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
         if not pairs:
             continue
-        mark = "".join(_distinct(row.mark for pair in pairs for row in pair))
+        mark = ",".join(_distinct(row.mark for pair in pairs for row in pair if row.mark))
         cells = [Cell(f"{board.proposed} − {other}", mark=mark)]
         for which, key in itertools.product(board.sets, keys):
             apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
@@ -417,7 +418,7 @@ def _meaning(board: Board, keys: Iterable[str]) -> str:
 
 def _mark_notes(board: Board, groups: Iterable[Iterable[Iterable[Cell]]]) -> list[str]:
     """What the marks in these rows stand for."""
-    used = "".join(cell.mark for rows in groups for row in rows for cell in row)
+    used = {mark for rows in groups for row in rows for cell in row for mark in cell.mark.split(",")}
     return [f"{mark} {text}." for mark, text in board.differences.items() if mark in used]
 
 

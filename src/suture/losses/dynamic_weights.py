@@ -1,4 +1,4 @@
-"""DMT's dynamic weights (Feng et al., 2020): how far a model believes what the other one taught it."""
+"""DMT's dynamic weights (Feng et al., 2022): how far a model believes what the other one taught it."""
 
 import torch
 from torch import Tensor

@@ -21,7 +21,7 @@ from suture.losses.cross_entropy import cross_entropy
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.method import Method, method
 from suture.methods.pseudo import Progress, PseudoLabels, PseudoSettings
-from suture.methods.stage import START, Job, Part, Stage, Total, TrainingSettings
+from suture.methods.stage import START, Job, Part, Stage, Total, TrainingSettings, drawn_from
 from suture.methods.supervised import Supervised
 from suture.models.segmenter import Segmenter
 from suture.settings import Settings
@@ -77,8 +77,7 @@ class OtherStart(Supervised):
     """B's pre-training: from another random decoder and classifier, over the frames in another order."""
 
     def prepare(self) -> int:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(generator(self.job.seed, self.name, "weights").integers(2**62)))
+        with drawn_from(int(generator(self.job.seed, self.name, "weights").integers(2**62))):
             other = Segmenter.from_description(self.segmenter.describe())
         self.segmenter.backbone.decoder.load_state_dict(other.backbone.decoder.state_dict())
         self.segmenter.classifier.load_state_dict(other.classifier.state_dict())

@@ -7,43 +7,26 @@ one class and push apart those of others, across views, shots and videos; fine-t
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
-from suture.data.augment import COLORS, Augment, Patches, draw_view, render_confidence, render_images, render_labels
+from suture.data.augment import Patches, draw_view, render_confidence, render_images, render_labels
 from suture.data.keys import KeyPool, KeySettings
-from suture.data.training import Epochs
 from suture.losses.pixel_contrast import ClassSums, Contrasts, class_sums, contrasts, pixel_contrast
 from suture.methods.bank import Bank
+from suture.methods.branches import BranchSettings, TwoBranches
 from suture.methods.method import Method, method
-from suture.methods.optim import momentum_schedule
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
-from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings, all_gather, all_sum
+from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_gather, all_sum, drawn_from
 from suture.methods.supervised import OhemSettings, Supervised, finetune
-from suture.models.momentum import MomentumCopy
-from suture.models.projector import Projector
-from suture.models.segmenter import Segmenter, set_dropout
 from suture.settings import Settings
 
 
-class ContrastSettings(TrainingSettings):
-    """The contrast stage: as the paper where it says, as PixPro where it does not."""
+class ContrastSettings(BranchSettings):
+    """The contrast stage. What it has beyond both branches' settings and its keys is not in the paper, and off."""
 
-    steps: int | None = None
-    epochs: float | None = Field(140, gt=0)
-    batch: int = Field(4, ge=1)
-    optimizer: OptimizerSettings = OptimizerSettings(
-        kind="lars", lr=1.0, head_factor=1, weight_decay=1e-5, schedule="cosine", warmup_epochs=5
-    )
-    augment: Augment = Augment(crop=(0.3, 0.7), color=COLORS["strong"])
     keys: KeySettings = KeySettings()
-    hidden: int = Field(512, ge=1)
-    channels: int = Field(256, ge=1)
-    """Width of the projector and length of an embedding."""
-    momentum: float = Field(0.99, ge=0, le=1)
-    """Of the key branch at the start; a cosine takes it to 1."""
     temperature: float | None = Field(None, gt=0)
     class_balanced: bool = False
     confidence_weighted: bool = False
@@ -53,8 +36,6 @@ class ContrastSettings(TrainingSettings):
 
     @model_validator(mode="after")
     def _possible(self) -> "ContrastSettings":
-        if self.best_every is not None:
-            raise ValueError("best_every needs a classifier that learns with the features, and here it rests")
         if self.symmetric and (not self.keys.views or self.confidence_weighted):
             raise ValueError("symmetric needs keys.views of at least 1 and confidence_weighted: false")
         return self
@@ -76,18 +57,6 @@ class PGVCL(Method):
         yield PseudoLabels("pseudo", s.pseudo)
         yield Contrast("contrast", s.contrast)
         yield finetune(s.finetune)
-
-
-class Embedder(nn.Module):
-    """A branch: backbone and projector, unit-length embeddings on the feature grid."""
-
-    def __init__(self, segmenter: Segmenter, projector: Projector) -> None:
-        super().__init__()
-        self.segmenter = segmenter
-        self.projector = projector
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.projector(self.segmenter.features(images))
 
 
 class ContrastBatch(NamedTuple):
@@ -113,33 +82,20 @@ class Views(NamedTuple):
     confidence: Tensor | None
 
 
-class Contrast(Stage):
-    """The pixel contrast over all training frames."""
+class Contrast(TwoBranches):
+    """The pixel contrast over all training frames: queries in the online branch, keys in the momentum branch."""
 
     settings: ContrastSettings
 
     def prepare(self) -> int:
         s, job = self.settings, self.job
         self.pool = KeyPool(job.frames.cases, job.shots)
-        self.order = Epochs(np.arange(len(job.frames)), job.seed, self.name)
-        # The classifier rests: the projector stands in its place, and fine-tuning goes on with it as it was.
-        self.segmenter.classifier.requires_grad_(False)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(job.seed)
-            projector = Projector(self.segmenter.features_channels, s.hidden, s.channels)
-        self.online = Embedder(self.segmenter, projector)
-        # The key branch has weights that follow the online ones, and batch statistics of its own.
-        self.momentum = MomentumCopy(self.online, buffers="keep")
+        with drawn_from(job.seed):
+            self.make_branches()
         self.bank = None
         if s.keys.mode == "bank":
             self.bank = Bank(torch.from_numpy(job.frames.cases), len(job.frames.classes), s.channels)
         return len(job.frames)
-
-    def groups(self) -> list[dict[str, Any]]:
-        return [{"params": [p for p in self.online.parameters() if p.requires_grad]}]
-
-    def on_train_start(self) -> None:
-        set_dropout(self, active=False)
 
     def draw(self, part: Part) -> ContrastBatch:
         s, frames = self.settings, self.job.frames
@@ -225,10 +181,3 @@ class Contrast(Stage):
             pool = ClassSums(*(torch.cat([all_gather(o), f]) for o, f in zip(own, further, strict=True)))
             met = met + contrasts(ClassSums(*(x[batch.others] for x in pool)))
         return met
-
-    def facts(self) -> dict[str, Any]:
-        return super().facts() | {"supervised_steps": 0}
-
-    def after_step(self) -> None:
-        m = momentum_schedule(self.global_step, self.total_steps, self.settings.momentum)
-        self.momentum.update(self.online, m)

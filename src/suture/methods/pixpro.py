@@ -9,50 +9,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
-from suture.data.augment import Augment, Patches, draw_view, render_images, render_labels
+from suture.data.augment import Patches, draw_view, render_images, render_labels
 from suture.data.classes import IGNORE
-from suture.data.training import Epochs
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
+from suture.methods.branches import BranchSettings, TwoBranches
 from suture.methods.method import Method, method
-from suture.methods.optim import momentum_schedule
-from suture.methods.pgvcl import ContrastSettings, Embedder
 from suture.methods.semi import UnlabelledFrames
-from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings
+from suture.methods.stage import Part, Stage, Total, TrainingSettings, drawn_from
 from suture.methods.supervised import OhemSettings, Supervised, finetune
-from suture.models.momentum import MomentumCopy
-from suture.models.projector import Projector, unit
-from suture.models.segmenter import set_dropout
+from suture.models.projector import unit
 from suture.settings import Settings
 
-_contrast = ContrastSettings()
 
-
-class PropagationSettings(TrainingSettings):
+class PropagationSettings(BranchSettings):
     """Length, optimiser and views, also their crops, as in PGV-CL's contrast; the rest as in PixPro."""
 
-    steps: int | None = None
-    epochs: float | None = Field(_contrast.epochs, gt=0)
-    batch: int = Field(_contrast.batch, ge=1)
-    optimizer: OptimizerSettings = _contrast.optimizer
-    augment: Augment = _contrast.augment
     hidden: int = Field(4096, ge=1)
-    channels: int = Field(256, ge=1)
-    """Width of the projector and length of an embedding."""
-    momentum: float = Field(0.99, ge=0, le=1)
-    """Of the second branch at the start; a cosine takes it to 1."""
     distance: float = Field(0.7, gt=0)
     """Up to which distance, over the larger cell's diagonal, two pixels are a pair."""
     sharpness: float = Field(2.0, ge=1)
     """The power of the similarity by which pixels are propagated."""
-
-    @model_validator(mode="after")
-    def _possible(self) -> "PropagationSettings":
-        if self.best_every is not None:
-            raise ValueError("best_every needs a classifier that learns with the features, and here it rests")
-        return self
 
 
 @method("pixpro")
@@ -82,33 +61,23 @@ class Views(NamedTuple):
     """2B N: which cells show the scene."""
 
 
-class Propagation(Stage):
+class Propagation(TwoBranches):
     """Agreement of two views of every training frame, labelled or not."""
 
     settings: PropagationSettings
 
     def prepare(self) -> int:
-        s, job = self.settings, self.job
-        self.frames = UnlabelledFrames(job.frames)
-        self.order = Epochs(np.arange(len(job.frames)), job.seed, self.name)
-        # The classifier rests: it is learnt anew in fine-tuning.
-        self.segmenter.classifier.requires_grad_(False)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(job.seed)
-            projector = Projector(self.segmenter.features_channels, s.hidden, s.channels)
+        job, channels = self.job, self.settings.channels
+        self.frames = UnlabelledFrames(job.frames)  # all of them, the labelled ones too: labels do not matter here
+        with drawn_from(job.seed):
+            self.make_branches()
             # g of the propagation, which the online branch alone has: two equal branches would collapse.
-            self.transform = nn.Conv2d(s.channels, s.channels, 1)
-        self.online = Embedder(self.segmenter, projector)
-        # Parameters only: the second branch makes batch statistics of its own.
-        self.momentum = MomentumCopy(self.online, buffers="keep")
+            self.transform = nn.Conv2d(channels, channels, 1)
         return len(job.frames)
 
     def groups(self) -> list[dict[str, Any]]:
-        learning = [*self.online.parameters(), *self.transform.parameters()]
-        return [{"params": [p for p in learning if p.requires_grad]}]
-
-    def on_train_start(self) -> None:
-        set_dropout(self, active=False)
+        (group,) = super().groups()
+        return [{"params": [*group["params"], *self.transform.parameters()]}]
 
     def draw(self, part: Part) -> tuple[Patches, Tensor]:
         numbers = [self.order[part.step * self.settings.batch + place] for place in part.own] * 2
@@ -140,13 +109,6 @@ class Propagation(Stage):
         other = Cells(*map(_other_view, batch.cells))
         shown = batch.in_view[:, :, None] & _other_view(batch.in_view)[:, None, :]
         return positive_pairs(batch.cells, other, self.settings.distance) & shown
-
-    def facts(self) -> dict[str, Any]:
-        return super().facts() | {"supervised_steps": 0}
-
-    def after_step(self) -> None:
-        m = momentum_schedule(self.global_step, self.total_steps, self.settings.momentum)
-        self.momentum.update(self.online, m)
 
 
 def _other_view(x: Tensor) -> Tensor:

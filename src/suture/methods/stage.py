@@ -9,6 +9,7 @@ batch as one.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -349,6 +350,14 @@ class Stage(L.LightningModule, ABC):
         if self.average is not None:
             self.average.update(self.segmenter, self.average_momentum)
         self.after_step()
+
+
+@contextmanager
+def drawn_from(seed: int) -> Iterator[None]:
+    """Draw weights from a seed; the generator that everything else draws from stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 class Part(NamedTuple):

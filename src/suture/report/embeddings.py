@@ -22,8 +22,7 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset
 from suture.data.scene import read_scene
 from suture.errors import UserError
-from suture.methods.pgvcl import Contrast
-from suture.methods.pixpro import Propagation
+from suture.methods.branches import TwoBranches
 from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model
 from suture.report.charts import scatter
@@ -307,7 +306,7 @@ def _before_and_after(model: FinishedModel, classes: int, context: Context) -> _
     description = model.segmenter.describe()
     trained = [(stage, stage.weights) for stage in run.stages if stage.weights]
     for (earlier, before), (stage, after) in pairwise(trained):
-        if isinstance(stage.stage, Contrast | Propagation):
+        if isinstance(stage.stage, TwoBranches):
             return _Pair(
                 f"before and after its stage {stage.name}",
                 (f"before {stage.name} (after {earlier.name})", load_model(before, description)),

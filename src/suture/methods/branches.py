@@ -1,0 +1,82 @@
+"""What PGV-CL's contrast and PixPro's propagation share: two branches, of which one learns and one follows.
+
+Both learn features between pre-training and fine-tuning, from all training frames. A projector stands in the place of
+the classifier, which rests, and fine-tuning goes on with it as it was.
+"""
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from suture.data.augment import COLORS, Augment
+from suture.data.training import Epochs
+from suture.methods.optim import momentum_schedule
+from suture.methods.stage import OptimizerSettings, Stage, TrainingSettings
+from suture.models.momentum import MomentumCopy
+from suture.models.projector import Projector
+from suture.models.segmenter import Segmenter, set_dropout
+
+
+class BranchSettings(TrainingSettings):
+    """As PGV-CL's paper where it says, as PixPro where it does not."""
+
+    steps: int | None = None
+    epochs: float | None = Field(140, gt=0)
+    batch: int = Field(4, ge=1)
+    optimizer: OptimizerSettings = OptimizerSettings(
+        kind="lars", lr=1.0, head_factor=1, weight_decay=1e-5, schedule="cosine", warmup_epochs=5
+    )
+    augment: Augment = Augment(crop=(0.3, 0.7), color=COLORS["strong"])
+    hidden: int = Field(512, ge=1)
+    channels: int = Field(256, ge=1)
+    """Width of the projector and length of an embedding."""
+    momentum: float = Field(0.99, ge=0, le=1)
+    """Of the branch that follows, at the start; a cosine takes it to 1."""
+
+    @model_validator(mode="after")
+    def _last_weights(self) -> "BranchSettings":
+        if self.best_every is not None:
+            raise ValueError("best_every needs a classifier that learns with the features, and here it rests")
+        return self
+
+
+class Embedder(nn.Module):
+    """A branch: backbone and projector, unit-length embeddings on the feature grid."""
+
+    def __init__(self, segmenter: Segmenter, projector: Projector) -> None:
+        super().__init__()
+        self.segmenter = segmenter
+        self.projector = projector
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.projector(self.segmenter.features(images))
+
+
+class TwoBranches(Stage):
+    """A stage whose online branch learns and whose momentum branch is an average of it, without any dropout."""
+
+    settings: BranchSettings
+
+    def make_branches(self) -> None:
+        """The branches, and the order in which all training frames take their turns."""
+        s, frames = self.settings, self.job.frames
+        self.order = Epochs(np.arange(len(frames)), self.job.seed, self.name)
+        self.segmenter.classifier.requires_grad_(False)
+        self.online = Embedder(self.segmenter, Projector(self.segmenter.features_channels, s.hidden, s.channels))
+        # Its weights follow the online ones; its batch statistics are its own.
+        self.momentum = MomentumCopy(self.online, buffers="keep")
+
+    def groups(self) -> list[dict[str, Any]]:
+        return [{"params": [p for p in self.online.parameters() if p.requires_grad]}]
+
+    def on_train_start(self) -> None:
+        set_dropout(self, active=False)
+
+    def after_step(self) -> None:
+        m = momentum_schedule(self.global_step, self.total_steps, self.settings.momentum)
+        self.momentum.update(self.online, m)
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"supervised_steps": 0}
