@@ -1,6 +1,7 @@
 """Cuts are found in generated video at 1, 5 and 25 frames per second, and hard negatives are not taken for cuts."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -153,6 +154,13 @@ def test_excluded_frames_separate_shots_and_are_not_read(tmp_path: Path) -> None
         shots.of(9)
     with pytest.raises(KeyError, match="beyond"):
         shots.of(20)
+
+
+def test_frames_that_do_not_take_part_separate_no_shots(tmp_path: Path) -> None:
+    video = video_of([*stretch(scene(0), 24), *stretch(scene(1), 16)], tmp_path, excluded=range(9, 11))
+    thinned = replace(video, every=4)
+    assert thinned.usable == [*range(0, 40, 4)]
+    assert find_shots(thinned).starts == (0, 12, 24)
 
 
 def test_only_the_view_counts(tmp_path: Path) -> None:

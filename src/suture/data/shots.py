@@ -104,7 +104,7 @@ def find_shots(
             progress(1)
 
     numbers = [video.frames[index].number for index in video.usable]
-    return shots_of_frames(frames(), numbers, video.usable, inside, settings)
+    return shots_of_frames(frames(), numbers, video.usable, inside, settings, video.torn(video.usable))
 
 
 def shots_of_frames(
@@ -113,10 +113,12 @@ def shots_of_frames(
     indices: Sequence[int] | None = None,
     inside: np.ndarray | None = None,
     settings: ShotSettings | None = None,
+    torn: np.ndarray | None = None,
 ) -> Shots:
     """The shots of a sequence of RGB frames with these frame numbers; of the pixels, only those `inside` count.
 
-    `indices` are the frames' places in their video (0, 1, 2, … if not given): where they jump, a shot ends.
+    `indices` are the frames' places in their video (0, 1, 2, … if not given): where they jump, a shot ends, unless
+    `torn` says whether it does between each frame and the next.
 
     >>> dark, light = np.zeros((2, 64, 64, 3), np.uint8)
     >>> light[:32, :, 1] = 200; dark[:, 32:, 2] = 200
@@ -124,7 +126,8 @@ def shots_of_frames(
     (0, 5)
     """
     places = range(len(numbers)) if indices is None else indices
-    return _shots(_changes(frames, inside), numbers, places, settings or ShotSettings())
+    apart = np.diff(np.asarray(places, dtype=int)) > 1 if torn is None else torn
+    return _shots(_changes(frames, inside), numbers, places, apart, settings or ShotSettings())
 
 
 def stored_shots(
@@ -153,6 +156,7 @@ def stored_shots(
             _Changes(*map(np.concatenate, zip(*found[video.id], strict=True))) if found[video.id] else _NONE,
             [video.frames[index].number for index in video.usable],
             video.usable,
+            video.torn(video.usable),
             ShotSettings(),
         )
         for video in videos
@@ -221,7 +225,9 @@ def _changes_of(chunk: _Chunk, pixels: "Pixels", inside: Mapping[str, np.ndarray
     return _Changes(found.next[: chunk.count], found.after[: chunk.count])
 
 
-def _shots(changes: _Changes, numbers: Sequence[int], indices: Sequence[int], settings: ShotSettings) -> Shots:
+def _shots(
+    changes: _Changes, numbers: Sequence[int], indices: Sequence[int], apart: np.ndarray, settings: ShotSettings
+) -> Shots:
     curve, places = _curve(changes), np.asarray(indices, dtype=int)
     if len(places) == 0:
         return Shots((), (), curve, curve)
@@ -230,8 +236,7 @@ def _shots(changes: _Changes, numbers: Sequence[int], indices: Sequence[int], se
     # Content decides about gaps in the numbers, since a camera may well stand still. But over the largest (minutes, in
     # CaDIS), or where a recorder counts anew, similar histograms are no evidence that nothing happened in between.
     typical = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    torn = (steps <= 0) | (steps > settings.longest_gap * typical)
-    cuts = (curve > threshold) | torn | (np.diff(places) > 1)
+    cuts = (curve > threshold) | (steps <= 0) | (steps > settings.longest_gap * typical) | apart
     starts = places[np.flatnonzero(np.concatenate([[True], cuts]))]
     return Shots(tuple(starts.tolist()), tuple(places.tolist()), curve, threshold)
 
