@@ -1,6 +1,7 @@
 """`suture check`: a healthy dataset has no problems, and each kind of problem is found, counted, placed and mended."""
 
 import json
+import os
 import shutil
 import struct
 import zlib
@@ -476,6 +477,17 @@ def test_black_frames(root: Path) -> None:
     assert problem.places == ("bob frames 2–3", "bob frame 5")
 
 
+def test_a_cameras_12_bits_in_16(root: Path) -> None:
+    """They are no black frames to leave out, and a training on them would learn from nothing."""
+    write(root / "videos/ann/002.png", np.zeros((HEIGHT, WIDTH, 3), np.uint16))  # of full 16 bits, and black indeed
+    replace_frames(root, "bob", [picture("bob", i).astype(np.uint16) * 16 for i in range(6)])
+    report = run(root)
+    problem = find(report, "few-bits")
+    assert (problem.severity, problem.places) == ("fatal", ("videos/bob/000.png",))
+    assert problem.mend.endswith("divide their values by 16")
+    assert find(report, "black").places == ("ann frame 2",)
+
+
 def test_excluded_frames_are_not_complained_about(root: Path) -> None:
     replace_frames(root, "bob", [picture("bob", i) // (40 if i == 2 else 1) for i in range(6)])
     (root / "exclude.csv").write_text("video,first,last,reason\nbob,2,2,no signal\n")
@@ -673,6 +685,13 @@ def test_processes_find_the_same_as_one(root: Path) -> None:
 def test_a_task_that_kills_its_process_does_not_kill_the_pass() -> None:
     tasks = ["0", "10", "20", "__import__('os')._exit(1)", "40", "50"]
     assert [result for _, result in sorted(in_parallel(eval, tasks, 2))] == [0, 10, 20, 40, 50, None]
+
+
+def test_processes_that_die_as_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a script without its guarded main: no frame is blamed for it."""
+    monkeypatch.setattr("suture.checks.facts.start_in_pool", os._exit)
+    with pytest.raises(UserError, match="die when they start"):
+        list(in_parallel(eval, ["1", "2", "3"], 2))
 
 
 def test_plain_pictures_are_not_taken_for_interlaced() -> None:

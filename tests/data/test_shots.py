@@ -1,6 +1,7 @@
 """Cuts are found in generated video at 1, 5 and 25 frames per second, and hard negatives are not taken for cuts."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from suture.data.dataset import Frame, Video
 from suture.data.images import read_image
-from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames
+from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames, stored_shots
 from suture.data.sources import load_dataset
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import SyntheticSettings, SyntheticVideo, plan
@@ -155,6 +156,13 @@ def test_excluded_frames_separate_shots_and_are_not_read(tmp_path: Path) -> None
         shots.of(20)
 
 
+def test_frames_that_do_not_take_part_separate_no_shots(tmp_path: Path) -> None:
+    video = video_of([*stretch(scene(0), 24), *stretch(scene(1), 16)], tmp_path, excluded=range(9, 11))
+    thinned = replace(video, every=4)
+    assert thinned.usable == [*range(0, 40, 4)]
+    assert find_shots(thinned).starts == (0, 12, 24)
+
+
 def test_only_the_view_counts(tmp_path: Path) -> None:
     view = View(24, 12, 48, 48, (48.0, 36.0, 24.0))
     inside = view.mask(96, 72)[..., None]
@@ -182,3 +190,45 @@ def test_the_drawing(tmp_path: Path) -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(ValidationError):
         ShotSettings(flor=0.1)  # type: ignore[call-arg]
+
+
+class Stored:
+    """Frames in memory, as the frame store gives them."""
+
+    def __init__(self, videos: dict[str, FrameList], round_view: bool) -> None:
+        self.videos = videos
+        self.round_view = round_view
+
+    def frame(self, video: str, index: int) -> np.ndarray:
+        return self.videos[video][index]
+
+    def labels(self, video: str, index: int) -> np.ndarray:
+        raise KeyError((video, index))
+
+    def inside(self, video: str) -> np.ndarray:
+        whole = View(0, 0, 96, 72, (48, 36, 40) if self.round_view else None)
+        return whole.mask(96, 72)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("length", [1, 2, 8, 9, 10, 17])
+def test_stored_frames_in_pieces_are_as_in_one(length: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of 8 frames, and by processes: the same cuts, wherever they lie, and the same curve."""
+    monkeypatch.setattr("suture.data.shots._CHUNK", 8)
+    monkeypatch.setattr("suture.data.shots._FEW", 0)
+    content = {name: stretch(scene(i), 7 + i, i) + stretch(scene(i + 5), 12, i) for i, name in enumerate("abc")}
+    pixels = Stored({name: frames[:length] for name, frames in content.items()}, round_view=True)
+    videos = [Video(name, name, [Frame(i, 2 * i) for i in range(length)]) for name in content]
+    videos.append(Video("cut", "cut", [Frame(i, i) for i in range(length)], excluded=frozenset({1, 3, 4})))
+    pixels.videos["cut"] = pixels.videos["a"]
+    done: list[int] = []
+    found = stored_shots(videos, pixels, workers, done.append)
+    assert sum(done) == sum(len(video.usable) for video in videos)
+    for video in videos:
+        frames = (pixels.frame(video.id, index) for index in video.usable)
+        numbers = [video.frames[index].number for index in video.usable]
+        whole = shots_of_frames(frames, numbers, video.usable, pixels.inside(video.id))
+        assert found[video.id].starts == whole.starts
+        assert found[video.id].frames == whole.frames
+        np.testing.assert_array_equal(found[video.id].curve, whole.curve)
+    assert [len(found[name]) for name in "abc"] == [1 + (length > 7 + i) for i in range(3)]

@@ -259,6 +259,15 @@ def test_changed_data_is_refused_and_named(begun: Any, train_quietly: Callable[.
         train_quietly(config(), folder)
 
 
+def test_other_frames_of_the_same_videos_are_other_data(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    folder, config = begun
+    assert '"every"' not in (folder / "data.json").read_text()  # runs from before there was the key go on
+    with (folder.parent / "data/dataset.yaml").open("a") as file:
+        file.write("every: 3\n")
+    with pytest.raises(UserError, match=r"was begun with other data \(videos\.case01a\.every: null → 3; "):
+        train_quietly(config(), folder)
+
+
 def test_run_and_data_can_be_moved_together(
     supervised: Callable[..., Config],
     dataset: Path,

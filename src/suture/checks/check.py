@@ -329,7 +329,8 @@ def _count_shots(video: Video, facts: Sequence[FrameFacts], view: View | None) -
     numbers = [video.frames[frame.index].number for frame, _ in read]
     inside = view.crop(view.mask(view.x + view.width, view.y + view.height)) if view else None
     pictures = (np.repeat(thumb[..., None], 3, axis=2) for _, thumb in read)
-    shots = shots_of_frames(pictures, numbers, [frame.index for frame, _ in read], inside)
+    indices = [frame.index for frame, _ in read]
+    shots = shots_of_frames(pictures, numbers, indices, inside, torn=video.torn(indices))
     for frame, thumb in read:
         frame.thumb = cv2.resize(thumb, (16, 16), interpolation=cv2.INTER_AREA)
     return len(shots)
@@ -348,7 +349,7 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
             video.case,
             video.split,
             len(video),
-            len(video) - len(video.usable),
+            len(video.excluded),
             len(video.with_mask),
             next((frame.size for frame in evidence.facts[video.id] if frame.size), None),
             views[video.id].to_json() if video.id in views else None,
@@ -356,10 +357,20 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
         )
         for video in dataset
     ]
-    summary = Summary(dataset.name, dataset.protocol, videos, [*dataset.notes, *_all_labelled(dataset)])
+    summary = Summary(
+        dataset.name, dataset.protocol, videos, [*dataset.notes, *_thinned(dataset), *_all_labelled(dataset)]
+    )
     seconds = time.monotonic() - start
     read = sum(1 for _ in evidence.frames)
     return CheckReport(summary, _count_classes(evidence), judge(evidence), read, evidence.complete, seconds)
+
+
+def _thinned(dataset: Dataset) -> Iterator[str]:
+    """How many frames take part, where not all that are there do."""
+    left = [video for video in dataset if video.every > 1]
+    if left:
+        kept, frames = sum(len(video.usable) for video in left), sum(len(video) for video in left)
+        yield f"Of {number(frames, 'frame')} {kept:,} take part (`every: {left[0].every}` in dataset.yaml)."
 
 
 def _all_labelled(dataset: Dataset) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """A first `dataset.yaml` for a folder of videos and masks, with every guess marked."""
 
+import contextlib
 import os
 import re
 from collections import Counter, defaultdict
@@ -47,6 +48,8 @@ _SOME = 3
 """Videos that a line names of many."""
 _RARER = 10
 """How many times as frequent a colour must be for an almost equal one to be in doubt."""
+_MANY = 50_000
+"""Frames beyond which a training looks at some only, though it stores all of them: it draws 16,000 by default."""
 _VALIDATED = 5
 """Labelled cases from which on some are for validation: with fewer, the training needs them more."""
 _PART = re.compile(r"(.+?)[ _.-]*(?:part|pt|teil|chunk|segment|disc|cd)[ _.-]*([0-9]+)", re.IGNORECASE)
@@ -125,7 +128,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         section("cases", lambda: _cases(cases)),
         section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists, guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
-        section("exclude", lambda: _exclude(root)),
+        [*section("every", lambda: _every(clips)), *section("exclude", lambda: _exclude(root))],
         section("annotated", list),
         section("protocol", list),
     )
@@ -630,6 +633,16 @@ def _view(views: Mapping[str, View]) -> list[str]:
         return ["view: none  # guess: no black border was found"]
     lines = ["view:  # guess: found in nine frames of each video; it is looked for anew in videos that are not listed"]
     return lines + [f"  {_flow(video)}: {_flow(view.to_json())}  # guess" for video, view in views.items()]
+
+
+def _every(clips: Clips) -> list[str]:
+    """Long video has more frames than a training ever looks at, and they are all read and stored."""
+    with contextlib.suppress(UserError):  # of a file that cannot be read `check` tells
+        if (frames := sum(clip.length for clip in clips.all)) > _MANY:
+            every = max(2, round(frames / _MANY))
+            few = f"{frames:,} frames take long to read and much room to store; those with a mask take part anyway"
+            return [f"# every: {every}  # to take one of {every} frames: {few}"]
+    return []
 
 
 def _exclude(root: Path) -> list[str]:

@@ -14,15 +14,18 @@ import numpy as np
 
 from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues
 from suture.data.dataset import Frame, Mask, Video
-from suture.data.images import read_image
+from suture.data.images import largest_of_16_bits, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.data.workers import start_in_pool
+from suture.errors import UserError
 
 T = TypeVar("T")
 R = TypeVar("R")
 THUMB = 64
 """The size at which `suture.data.shots` looks at frames."""
+BLACK = 24
+"""The brightest spot of a black frame's thumbnail, in grey levels."""
 _PAINTED_LEVELS, _FLAT = 32, 0.9
 """Of a picture that looks painted: the most grey levels, and the least share of pixels like the one to their left."""
 _KEPT_VALUES = 64
@@ -81,6 +84,8 @@ class FrameFacts:
     """Equal for frames whose pixels are equal."""
     thumb: np.ndarray | None = None
     """What the view shows, grey, THUMB × THUMB, uint8."""
+    largest: int | None = None
+    """The largest value of an image of 16 bits that is black when it is read."""
     change: float | None = None
     """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
     painted: int = 0
@@ -88,6 +93,10 @@ class FrameFacts:
     combed: bool = False
     """Whether neighbouring lines come from different moments: two fields woven into one frame."""
     mask: MaskFacts | None = None
+
+    @property
+    def black(self) -> bool:
+        return self.thumb is not None and int(self.thumb.max()) < BLACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,8 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             facts.thumb = _thumb(pixels, chunk.view)
             facts.painted = painted_levels(grey)
             facts.combed = is_combed(grey)
+            if facts.black and frame.image is not None:
+                facts.largest = largest_of_16_bits(frame.image)
             if previous and previous[0] == frame.index - 1 and previous[1].shape == grey.shape:
                 facts.change = cv2.norm(previous[1], grey, cv2.NORM_L1) / grey.size
             previous = (frame.index, grey)
@@ -235,6 +246,8 @@ def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) ->
             min(width, len(left)), get_context("spawn"), initializer=start_in_pool, initargs=(os.getpid(),)
         )
         try:
+            if width == 1:
+                _refuse_stillborn(pool)
             futures = {pool.submit(function, task): number for number, task in left.items()}
             for future in as_completed(futures):
                 result = future.result()
@@ -246,6 +259,17 @@ def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) ->
             width = workers if width == 1 else 1
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _refuse_stillborn(pool: ProcessPoolExecutor) -> None:
+    """Where processes die before they are given any work, no file is to blame."""
+    try:
+        pool.submit(os.getpid).result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "The processes that read frames die when they start: is there memory left? In a script of your own, call "
+            '`check` below `if __name__ == "__main__":`, or with workers=1.'
+        ) from error
 
 
 def _read_colors(mask: Mask) -> np.ndarray | None:

@@ -27,8 +27,8 @@ _PLACES = 50
 _NAMED = 6
 """Classes, or endings of names, that a sentence names."""
 
-BLACK = 24
-"""The brightest spot of a black frame's thumbnail, in grey levels."""
+FEW_BITS = 2**13
+"""Where all values of an image of 16 bits lie below this, a camera's 10 or 12 bits were saved as they are."""
 STILL = 0.25
 """Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
 FROZEN_FRAMES = 5
@@ -94,6 +94,16 @@ class Evidence:
         painted = {video: [frame.painted for frame in frames if frame.size] for video, frames in self.facts.items()}
         images = (video.id for video in self.dataset if video.file is None)
         return [video for video in images if painted[video] and all(painted[video]) and max(painted[video]) > 1]
+
+    @cached_property
+    def few_bits(self) -> dict[str, int]:
+        """Videos of 16-bit images that are all read as black though they show something, with their largest value."""
+        largest = {
+            video: [frame.largest or 0 for frame in frames if frame.size] for video, frames in self.facts.items()
+        }
+        return {
+            video: max(tops) for video, tops in largest.items() if all(tops) and 255 < max(tops, default=0) < FEW_BITS
+        }
 
     def place(self, frame: FrameFacts) -> str:
         """A frame's file, or its video and number."""
@@ -499,7 +509,7 @@ def duplicates(evidence: Evidence) -> Iterator[Problem]:
     dataset = evidence.dataset
     of_split: dict[str, list[FrameFacts]] = defaultdict(list)
     for frame in evidence.frames:
-        if frame.thumb is not None and frame.thumb.std() > FLAT and not _is_black(frame):
+        if frame.thumb is not None and frame.thumb.std() > FLAT and not frame.black:
             of_split[dataset[frame.video].split or ""].append(frame)
     same: list[tuple[FrameFacts, FrameFacts]] = []
     alike: list[tuple[FrameFacts, FrameFacts]] = []
@@ -523,12 +533,22 @@ def duplicates(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.problem("similar-frame", "warning", what, places, f"look at them; if they are copies, {mend}")
 
 
+def few_bits(evidence: Evidence) -> Iterator[Problem]:
+    """Frames whose values fill only the lower end of their 16 bits, of which the upper 8 are read."""
+    if found := evidence.few_bits:
+        videos, largest = number(len(found), "video"), max(found.values())
+        what = f"{videos} of 16-bit images with no value above {largest}: read as black, since 65535 is white"
+        places = [evidence.place(evidence.facts[video][0]) for video in found]
+        mend = f"save the frames with 8 bits: divide their values by {2 ** (largest.bit_length() - 8)}"
+        yield from evidence.problem("few-bits", "fatal", what, places, mend)
+
+
 def stretches(evidence: Evidence) -> Iterator[Problem]:
     """Black, frozen and interlaced stretches."""
     exclude = "list them in a file named by `exclude` in dataset.yaml (video, first, last, reason)"
     deinterlace = "deinterlace the recording before use (ffmpeg's bwdif, for example)"
     kinds: tuple[tuple[str, Callable[[FrameFacts, FrameFacts | None], bool], int, int, str, str], ...] = (
-        ("black", lambda frame, _: _is_black(frame), 1, 1, "black", exclude),
+        ("black", lambda frame, _: frame.black, 1, 1, "black", exclude),
         ("frozen", _repeats, FROZEN_FRAMES - 1, 1, "frozen: the same picture again and again", exclude),
         (
             "interlaced",
@@ -542,7 +562,7 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
     for code, holds, shortest, gap, what, mend in kinds:
         found: list[tuple[str, int, int]] = []
         for video, frames in evidence.facts.items():
-            if video in evidence.mask_like:
+            if video in evidence.mask_like or (code == "black" and video in evidence.few_bits):
                 continue
             befores: Sequence[FrameFacts | None] = [None, *frames][:-1]
             marked = [frame.index for frame, before in zip(frames, befores, strict=True) if holds(frame, before)]
@@ -571,6 +591,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     *JUDGES_OF_MASKS,
     changing_sizes,
     short_videos,
+    few_bits,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)
 
@@ -596,13 +617,9 @@ def _is_grey(value: Raw) -> bool:
     return isinstance(value, tuple) and len(set(value)) == 1
 
 
-def _is_black(frame: FrameFacts) -> bool:
-    return frame.thumb is not None and int(frame.thumb.max()) < BLACK
-
-
 def _repeats(frame: FrameFacts, before: FrameFacts | None) -> bool:
     """Whether a frame shows the same as the one before it; black frames are told elsewhere."""
-    if before is None or before.index != frame.index - 1 or frame.thumb is None or _is_black(frame):
+    if before is None or before.index != frame.index - 1 or frame.thumb is None or frame.black:
         return False
     if frame.change is not None:
         return frame.change < STILL

@@ -139,6 +139,8 @@ class Video:
     view_setting: View | Literal["auto"] | None = None
     excluded: frozenset[int] = frozenset()
     """Indices of frames that no part may use: out of body, no signal."""
+    every: int = 1
+    """Of the others, every so many-th takes part, and all that have a mask: long video has more than can be stored."""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -173,8 +175,15 @@ class Video:
 
     @cached_property
     def usable(self) -> list[int]:
-        """Indices of the frames that are not excluded."""
-        return [index for index in range(len(self)) if index not in self.excluded]
+        """Indices of the frames that take part: all that are not excluded, unless `every` says which."""
+        if self.every == 1:
+            return [index for index in range(len(self)) if index not in self.excluded]
+        return sorted({*range(0, len(self), self.every), *self.masks} - self.excluded)
+
+    def torn(self, indices: Sequence[int]) -> np.ndarray:
+        """Whether other frames lie between each of these usable frames and the next: excluded ones, or usable ones."""
+        among, excluded = np.searchsorted(self.usable, indices), np.searchsorted(sorted(self.excluded), indices)
+        return (np.diff(among) > 1) | (np.diff(excluded) > 0)
 
     @cached_property
     def masks(self) -> Mapping[int, Mask]:

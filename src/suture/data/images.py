@@ -38,6 +38,12 @@ def read_image(path: str | Path) -> np.ndarray:
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 
+def largest_of_16_bits(path: Path) -> int | None:
+    """The largest value of an image file that has 16 bits; None of others."""
+    pixels = cv2.imread(os.fspath(path), cv2.IMREAD_ANYDEPTH | cv2.IMREAD_COLOR)
+    return int(pixels.max()) if pixels is not None and pixels.dtype == np.uint16 else None
+
+
 def _is_cut_jpeg(path: Path) -> bool:
     """Whether a JPEG lacks its end: decoders fill the rest with grey and go on."""
     with path.open("rb") as file:

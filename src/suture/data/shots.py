@@ -7,21 +7,31 @@ blood changes some blocks altogether, a cut changes all of them. A cut is a chan
 neighbourhood in time, so that the same settings serve videos of 1 and of 25 frames per second.
 """
 
+import contextlib
+import multiprocessing
+import os
+import sys
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import cv2
 import numpy as np
 from pydantic import Field
 
 from suture.data.dataset import Video
+from suture.data.workers import cores, start_in_pool
+from suture.errors import UserError
 from suture.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from suture.data.training import Pixels
 
 _BLOCKS = 8
 _BLOCK = 8
@@ -33,6 +43,10 @@ _LIMIT = 0.2
 """What one block counts at most."""
 _BLOCK_OF = np.add.outer(np.arange(_SIDE) // _BLOCK * _BLOCKS, np.arange(_SIDE) // _BLOCK).ravel()
 _DRAWN_CUTS = 10
+_CHUNK, _BEYOND = 512, 2
+"""Frames of a piece of work, and how many more it needs to compare them with."""
+_FEW = 2048
+"""Frames below which starting processes gains nothing."""
 
 
 class ShotSettings(Settings):
@@ -90,7 +104,7 @@ def find_shots(
             progress(1)
 
     numbers = [video.frames[index].number for index in video.usable]
-    return shots_of_frames(frames(), numbers, video.usable, inside, settings)
+    return shots_of_frames(frames(), numbers, video.usable, inside, settings, video.torn(video.usable))
 
 
 def shots_of_frames(
@@ -99,20 +113,122 @@ def shots_of_frames(
     indices: Sequence[int] | None = None,
     inside: np.ndarray | None = None,
     settings: ShotSettings | None = None,
+    torn: np.ndarray | None = None,
 ) -> Shots:
     """The shots of a sequence of RGB frames with these frame numbers; of the pixels, only those `inside` count.
 
-    `indices` are the frames' places in their video (0, 1, 2, … if not given): where they jump, a shot ends.
+    `indices` are the frames' places in their video (0, 1, 2, … if not given): where they jump, a shot ends, unless
+    `torn` says whether it does between each frame and the next.
 
     >>> dark, light = np.zeros((2, 64, 64, 3), np.uint8)
     >>> light[:32, :, 1] = 200; dark[:, 32:, 2] = 200
     >>> shots_of_frames([dark] * 5 + [light] * 5, range(10)).starts
     (0, 5)
     """
-    settings = settings or ShotSettings()
-    small_inside = np.ones((_SIDE, _SIDE), bool) if inside is None else _shrink(inside.astype(np.float32)) > 0.5
-    curve = _curve((_histograms(frame, small_inside) for frame in frames), _counted(small_inside))
-    places = np.arange(len(numbers)) if indices is None else np.asarray(indices, dtype=int)
+    places = range(len(numbers)) if indices is None else indices
+    apart = np.diff(np.asarray(places, dtype=int)) > 1 if torn is None else torn
+    return _shots(_changes(frames, inside), numbers, places, apart, settings or ShotSettings())
+
+
+def stored_shots(
+    videos: Sequence[Video],
+    pixels: "Pixels",
+    workers: int | None = None,
+    progress: Callable[[int], None] = lambda frames: None,
+) -> dict[str, Shots]:
+    """The shots of videos whose usable frames are stored, found in `workers` processes (default: one per core).
+
+    All frames of long videos are looked at: in one process that may take longer than to decode and store them in all.
+    """
+    chunks = [
+        _Chunk(video.id, video.usable[first : first + _CHUNK + _BEYOND], min(_CHUNK, len(video.usable) - first))
+        for video in videos
+        for first in range(0, len(video.usable), _CHUNK)
+    ]
+    inside = {video.id: pixels.inside(video.id) for video in videos}
+    found: dict[str, list[_Changes]] = {video.id: [] for video in videos}
+    with _each(pixels, inside, chunks, workers or cores()) as changes:
+        for chunk, changed in zip(chunks, changes, strict=True):
+            found[chunk.video].append(changed)
+            progress(chunk.count)
+    return {
+        video.id: _shots(
+            _Changes(*map(np.concatenate, zip(*found[video.id], strict=True))) if found[video.id] else _NONE,
+            [video.frames[index].number for index in video.usable],
+            video.usable,
+            video.torn(video.usable),
+            ShotSettings(),
+        )
+        for video in videos
+    }
+
+
+class _Changes(NamedTuple):
+    """How much frames differ from the next one, and from the one after it; as far as there are these."""
+
+    next: np.ndarray
+    after: np.ndarray
+
+
+_NONE = _Changes(np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A piece of work: some frames of one video, of which the last ones are only compared with."""
+
+    video: str
+    indices: list[int]
+    count: int
+    """How many of them are this chunk's own."""
+
+
+@contextlib.contextmanager
+def _each(
+    pixels: "Pixels", inside: Mapping[str, np.ndarray], chunks: Sequence[_Chunk], workers: int
+) -> Iterator[Iterator[_Changes]]:
+    """The changes of every chunk, in order."""
+    if workers == 1 or sum(chunk.count for chunk in chunks) < _FEW:
+        yield (_changes_of(chunk, pixels, inside) for chunk in chunks)
+        return
+    # Forked workers need neither a second import of everything nor a guarded main module.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    pool = ProcessPoolExecutor(min(workers, len(chunks)), context, _start_worker, (os.getpid(), pixels, inside))
+    try:
+        yield pool.map(_in_worker, chunks)
+    except BrokenProcessPool as error:
+        raise UserError(
+            "A process that was looking for shots died, probably for lack of memory: free some, then start the same "
+            "command again."
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_work: tuple["Pixels", Mapping[str, np.ndarray]]
+"""What a worker works on: given once, when it starts."""
+
+
+def _start_worker(parent: int, pixels: "Pixels", inside: Mapping[str, np.ndarray]) -> None:
+    global _work
+    _work = pixels, inside
+    start_in_pool(parent)
+
+
+def _in_worker(chunk: _Chunk) -> _Changes:
+    return _changes_of(chunk, *_work)
+
+
+def _changes_of(chunk: _Chunk, pixels: "Pixels", inside: Mapping[str, np.ndarray]) -> _Changes:
+    frames = (pixels.frame(chunk.video, index) for index in chunk.indices)
+    found = _changes(frames, inside[chunk.video])
+    return _Changes(found.next[: chunk.count], found.after[: chunk.count])
+
+
+def _shots(
+    changes: _Changes, numbers: Sequence[int], indices: Sequence[int], apart: np.ndarray, settings: ShotSettings
+) -> Shots:
+    curve, places = _curve(changes), np.asarray(indices, dtype=int)
     if len(places) == 0:
         return Shots((), (), curve, curve)
     threshold = _threshold(curve, settings)
@@ -120,8 +236,7 @@ def shots_of_frames(
     # Content decides about gaps in the numbers, since a camera may well stand still. But over the largest (minutes, in
     # CaDIS), or where a recorder counts anew, similar histograms are no evidence that nothing happened in between.
     typical = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    torn = (steps <= 0) | (steps > settings.longest_gap * typical)
-    cuts = (curve > threshold) | torn | (np.diff(places) > 1)
+    cuts = (curve > threshold) | (steps <= 0) | (steps > settings.longest_gap * typical) | apart
     starts = places[np.flatnonzero(np.concatenate([[True], cuts]))]
     return Shots(tuple(starts.tolist()), tuple(places.tolist()), curve, threshold)
 
@@ -148,8 +263,10 @@ def _counted(inside: np.ndarray) -> np.ndarray:
     return np.bincount(_BLOCK_OF[inside.ravel()], minlength=_BLOCKS**2) >= _BLOCK**2 / 2
 
 
-def _curve(histograms: Iterable[np.ndarray], counted: np.ndarray) -> np.ndarray:
-    """The change at each transition, as far as it lasts: what one odd frame shows and takes back is no cut."""
+def _changes(frames: Iterable[np.ndarray], inside: np.ndarray | None) -> _Changes:
+    """Of RGB frames, of whose pixels only those `inside` count."""
+    small_inside = np.ones((_SIDE, _SIDE), bool) if inside is None else _shrink(inside.astype(np.float32)) > 0.5
+    counted = _counted(small_inside)
 
     def change(one: np.ndarray, other: np.ndarray) -> float:
         blocks = np.abs(one - other)[counted].mean(axis=(1, 2))
@@ -158,15 +275,21 @@ def _curve(histograms: Iterable[np.ndarray], counted: np.ndarray) -> np.ndarray:
     steps: list[float] = []
     across: list[float] = []
     last: deque[np.ndarray] = deque(maxlen=2)
-    for current in histograms:
+    for frame in frames:
+        current = _histograms(frame, small_inside)
         if last:
             steps.append(change(last[-1], current))
         if len(last) == 2:
             across.append(change(last[0], current))
         last.append(current)
-    curve, skipping = np.array(steps), np.array(across)
-    curve[:-1] = np.minimum(curve[:-1], skipping)
-    curve[1:] = np.minimum(curve[1:], skipping)
+    return _Changes(np.array(steps), np.array(across))
+
+
+def _curve(changes: _Changes) -> np.ndarray:
+    """The change at each transition, as far as it lasts: what one odd frame shows and takes back is no cut."""
+    curve = changes.next.copy()
+    curve[:-1] = np.minimum(curve[:-1], changes.after)
+    curve[1:] = np.minimum(curve[1:], changes.after)
     return curve
 
 

@@ -333,7 +333,8 @@ def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console
     if needed > 0.95 * free:
         raise UserError(
             f"The frame store needs {_size(needed)} in {cache}, but only {_size(free)} are free there: make room, "
-            "or set SUTURE_CACHE to a folder on a larger disk."
+            "set SUTURE_CACHE to a folder on a larger disk, or take fewer frames of the videos (`every` in "
+            "dataset.yaml)."
         )
 
 

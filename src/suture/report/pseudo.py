@@ -53,11 +53,11 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
     found = {}
     for number, run in enumerate(context.runs):
         if run.pseudo is not None and (dataset := context.dataset_of(run)) is not None:
-            trained = {name: video["excluded"] for name, video in run.videos("train").items()}
-            if trained != {video.id: sorted(video.excluded) for video in dataset.split("train")}:
+            trained = {name: (video["excluded"], video.get("every", 1)) for name, video in run.videos("train").items()}
+            if trained != {video.id: (sorted(video.excluded), video.every) for video in dataset.split("train")}:
                 context.remarks.append(
-                    f"The training videos, or their excluded frames, are others now than when {run.name} was trained: "
-                    "its pseudo labels are left out."
+                    "The training videos, or the frames that take part, are others now than when "
+                    f"{run.name} was trained: its pseudo labels are left out."
                 )
                 continue
             labelling = Labelling({video: run.labelled(video) for video in run.data["videos"]})

@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.checks.check import as_check_says, refuse_nothing_to_learn
 from suture.data.dataset import WrongMask
-from suture.data.shots import shots_of_frames
+from suture.data.shots import stored_shots
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
 from suture.data.workers import cores
@@ -129,15 +129,9 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
     """The shot of every training frame; found once and kept in `shots.json`."""
     path = session.run.folder / "shots.json"
     if not path.exists():
-        found = {}
-        with bar("find shots", len(frames.videos), session.console) as (progress, task):
-            for video in frames.videos:
-                pictures = (frames.pixels.frame(video.id, index) for index in video.usable)
-                numbers = [video.frames[index].number for index in video.usable]
-                shots = shots_of_frames(pictures, numbers, video.usable, frames.pixels.inside(video.id))
-                found[video.id] = list(shots.starts)
-                progress.advance(task)
-        write_json(path, found)
+        with bar("find shots", len(frames), session.console) as (progress, task):
+            shots = stored_shots(frames.videos, frames.pixels, progress=lambda done: progress.advance(task, done))
+        write_json(path, {video: list(found.starts) for video, found in shots.items()})
     shot_of: list[int] = (frames.places.marked(read_record(path, ShotsRecord)).cumsum() - 1).tolist()
     return shot_of
 

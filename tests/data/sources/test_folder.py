@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from source_tester import SourceTester, write_image, write_text
 
+from suture.checks.check import check
 from suture.data.classes import IGNORE
 from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import Dataset
@@ -107,6 +108,19 @@ class TestFolder(SourceTester):
         assert dataset["clip_a"].excluded == {0, 1, 2, 9}
         ids = dataset.read_mask(dataset["clip_a"], 3)
         assert int((ids != IGNORE).sum()) == 400
+
+    def test_every_so_many_frames_and_all_with_a_mask(self, root: Path) -> None:
+        write_text(root / "dataset.yaml", (root / "dataset.yaml").read_text() + "every: 5\n")
+        dataset = self.load(root)
+        usable = {video.id: video.usable for video in dataset}
+        assert usable == {"clip_a": [3, 5, 10], "clip_b": [0, 5, 7, 10, 11], "still": [0, 1, 2], "late_part1": [0, 1]}
+        assert masks_of(dataset)["clip_b"] == [7, 11]
+        assert dataset["clip_a"].torn([3, 5, 10]).tolist() == [False, True]  # by frame 9, which is excluded
+        assert dataset["clip_b"].torn([0, 5, 10, 11]).tolist() == [False, True, False]  # by frame 7, which is left out
+        report = check(dataset, progress=False, workers=1)
+        assert [video.excluded for video in report.summary.videos if video.id == "clip_a"] == [4]
+        assert "Of 29 frames 13 take part (`every: 5` in dataset.yaml)." in report.summary.notes
+        assert report.read == 13
 
     def test_cases(self, root: Path) -> None:
         dataset = self.load(root)

@@ -389,6 +389,7 @@ def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
             clip.file,
             views[clip.id],
             frozenset(excluded.get(clip.id, ())),
+            file.every,
         )
         for clip in clips.all
     ]
