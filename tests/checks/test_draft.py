@@ -54,14 +54,14 @@ def add_line(root: Path, line: str) -> None:
 def test_many_frames_may_be_taken_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames(tmp_path / "videos", "one", "two", count=5)
     masks(tmp_path / "masks", "one", values=np.array([1, 2], np.uint8), count=2)
-    assert "every:" not in draft_dataset_file(tmp_path)
+    assert "take_every:" not in draft_dataset_file(tmp_path)
     monkeypatch.setattr("suture.checks.draft._MANY", 3)
     write_draft(tmp_path)
-    assert "# every: 3  # to take one of 3 frames: 10 frames take long" in (tmp_path / "dataset.yaml").read_text()
+    assert "# take_every: 3  # to take one of 3 frames: 10 frames take long" in (tmp_path / "dataset.yaml").read_text()
     assert len(load_dataset(tmp_path)["two"].usable) == 5  # it is a hint, no guess
-    add_line(tmp_path, "every: 3")
+    add_line(tmp_path, "take_every: 3")
     write_draft(tmp_path, force=True)
-    assert "every: 3  # kept" in (tmp_path / "dataset.yaml").read_text()
+    assert "take_every: 3  # kept" in (tmp_path / "dataset.yaml").read_text()
     assert {video.id: video.usable for video in load_dataset(tmp_path)} == {"one": [0, 1, 3], "two": [0, 3]}
 
 

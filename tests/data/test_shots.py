@@ -158,7 +158,7 @@ def test_excluded_frames_separate_shots_and_are_not_read(tmp_path: Path) -> None
 
 def test_frames_that_do_not_take_part_separate_no_shots(tmp_path: Path) -> None:
     video = video_of([*stretch(scene(0), 24), *stretch(scene(1), 16)], tmp_path, excluded=range(9, 11))
-    thinned = replace(video, every=4)
+    thinned = replace(video, take_every=4)
     assert thinned.usable == [*range(0, 40, 4)]
     assert find_shots(thinned).starts == (0, 12, 24)
 

@@ -261,10 +261,10 @@ def test_changed_data_is_refused_and_named(begun: Any, train_quietly: Callable[.
 
 def test_other_frames_of_the_same_videos_are_other_data(begun: Any, train_quietly: Callable[..., Any]) -> None:
     folder, config = begun
-    assert '"every"' not in (folder / "data.json").read_text()  # runs from before there was the key go on
+    assert '"take_every"' not in (folder / "data.json").read_text()  # runs from before there was the key go on
     with (folder.parent / "data/dataset.yaml").open("a") as file:
-        file.write("every: 3\n")
-    with pytest.raises(UserError, match=r"was begun with other data \(videos\.case01a\.every: null → 3; "):
+        file.write("take_every: 3\n")
+    with pytest.raises(UserError, match=r"was begun with other data \(videos\.case01a\.take_every: null → 3; "):
         train_quietly(config(), folder)
 
 

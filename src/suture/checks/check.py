@@ -367,10 +367,10 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
 
 def _thinned(dataset: Dataset) -> Iterator[str]:
     """How many frames take part, where not all that are there do."""
-    left = [video for video in dataset if video.every > 1]
+    left = [video for video in dataset if video.take_every > 1]
     if left:
         kept, frames = sum(len(video.usable) for video in left), sum(len(video) for video in left)
-        yield f"Of {number(frames, 'frame')} {kept:,} take part (`every: {left[0].every}` in dataset.yaml)."
+        yield f"Of {number(frames, 'frame')} {kept:,} take part (`take_every: {left[0].take_every}` in dataset.yaml)."
 
 
 def _all_labelled(dataset: Dataset) -> Iterator[str]:

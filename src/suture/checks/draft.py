@@ -128,7 +128,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         section("cases", lambda: _cases(cases)),
         section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists, guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
-        [*section("every", lambda: _every(clips)), *section("exclude", lambda: _exclude(root))],
+        [*section("take_every", lambda: _take_every(clips)), *section("exclude", lambda: _exclude(root))],
         section("annotated", list),
         section("protocol", list),
     )
@@ -635,13 +635,13 @@ def _view(views: Mapping[str, View]) -> list[str]:
     return lines + [f"  {_flow(video)}: {_flow(view.to_json())}  # guess" for video, view in views.items()]
 
 
-def _every(clips: Clips) -> list[str]:
+def _take_every(clips: Clips) -> list[str]:
     """Long video has more frames than a training ever looks at, and they are all read and stored."""
     with contextlib.suppress(UserError):  # of a file that cannot be read `check` tells
         if (frames := sum(clip.length for clip in clips.all)) > _MANY:
             every = max(2, round(frames / _MANY))
             few = f"{frames:,} frames take long to read and much room to store; those with a mask take part anyway"
-            return [f"# every: {every}  # to take one of {every} frames: {few}"]
+            return [f"# take_every: {every}  # to take one of {every} frames: {few}"]
     return []
 
 

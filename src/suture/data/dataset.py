@@ -139,7 +139,7 @@ class Video:
     view_setting: View | Literal["auto"] | None = None
     excluded: frozenset[int] = frozenset()
     """Indices of frames that no part may use: out of body, no signal."""
-    every: int = 1
+    take_every: int = 1
     """Of the others, every so many-th takes part, and all that have a mask: long video has more than can be stored."""
 
     def __len__(self) -> int:
@@ -175,10 +175,10 @@ class Video:
 
     @cached_property
     def usable(self) -> list[int]:
-        """Indices of the frames that take part: all that are not excluded, unless `every` says which."""
-        if self.every == 1:
+        """Indices of the frames that take part: all that are not excluded, unless `take_every` says which."""
+        if self.take_every == 1:
             return [index for index in range(len(self)) if index not in self.excluded]
-        return sorted({*range(0, len(self), self.every), *self.masks} - self.excluded)
+        return sorted({*range(0, len(self), self.take_every), *self.masks} - self.excluded)
 
     def torn(self, indices: Sequence[int]) -> np.ndarray:
         """Whether other frames lie between each of these usable frames and the next: excluded ones, or usable ones."""

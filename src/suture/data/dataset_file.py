@@ -104,7 +104,7 @@ class DatasetFile(Settings):
     cases: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     split: dict[Split, list[StrictStr]] | None = None
     view: Any = "auto"
-    every: Annotated[StrictInt, Field(ge=1)] = 1
+    take_every: Annotated[StrictInt, Field(ge=1)] = 1
     """Of each video, every so many-th frame takes part, and all that have a mask."""
     exclude: StrictStr | None = None
     annotated: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)

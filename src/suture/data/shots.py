@@ -7,15 +7,10 @@ blood changes some blocks altogether, a cut changes all of them. A cut is a chan
 neighbourhood in time, so that the same settings serve videos of 1 and of 25 frames per second.
 """
 
-import contextlib
-import multiprocessing
-import os
-import sys
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,8 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from suture.data.dataset import Video
-from suture.data.workers import cores, start_in_pool
-from suture.errors import UserError
+from suture.data.workers import cores, given, pool_for
 from suture.settings import Settings
 
 if TYPE_CHECKING:
@@ -183,7 +177,7 @@ class _Chunk:
     """How many of them are this chunk's own."""
 
 
-@contextlib.contextmanager
+@contextmanager
 def _each(
     pixels: "Pixels", inside: Mapping[str, np.ndarray], chunks: Sequence[_Chunk], workers: int
 ) -> Iterator[Iterator[_Changes]]:
@@ -191,32 +185,12 @@ def _each(
     if workers == 1 or sum(chunk.count for chunk in chunks) < _FEW:
         yield (_changes_of(chunk, pixels, inside) for chunk in chunks)
         return
-    # Forked workers need neither a second import of everything nor a guarded main module.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    pool = ProcessPoolExecutor(min(workers, len(chunks)), context, _start_worker, (os.getpid(), pixels, inside))
-    try:
+    with pool_for("looking for shots", min(workers, len(chunks)), pixels, inside) as pool:
         yield pool.map(_in_worker, chunks)
-    except BrokenProcessPool as error:
-        raise UserError(
-            "A process that was looking for shots died, probably for lack of memory: free some, then start the same "
-            "command again."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_work: tuple["Pixels", Mapping[str, np.ndarray]]
-"""What a worker works on: given once, when it starts."""
-
-
-def _start_worker(parent: int, pixels: "Pixels", inside: Mapping[str, np.ndarray]) -> None:
-    global _work
-    _work = pixels, inside
-    start_in_pool(parent)
 
 
 def _in_worker(chunk: _Chunk) -> _Changes:
-    return _changes_of(chunk, *_work)
+    return _changes_of(chunk, *given())
 
 
 def _changes_of(chunk: _Chunk, pixels: "Pixels", inside: Mapping[str, np.ndarray]) -> _Changes:

@@ -10,14 +10,11 @@ import fcntl
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 import shutil
-import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +29,7 @@ from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
-from suture.data.workers import cores, start_in_pool
+from suture.data.workers import cores, given, pool_for
 from suture.errors import UserError
 from suture.files import check_format, read_json, write_json
 from suture.words import listed, number
@@ -333,7 +330,7 @@ def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console
     if needed > 0.95 * free:
         raise UserError(
             f"The frame store needs {_size(needed)} in {cache}, but only {_size(free)} are free there: make room, "
-            "set SUTURE_CACHE to a folder on a larger disk, or take fewer frames of the videos (`every` in "
+            "set SUTURE_CACHE to a folder on a larger disk, or take fewer frames of the videos (`take_every` in "
             "dataset.yaml)."
         )
 
@@ -364,50 +361,33 @@ def _build(
     ]
     left = [math.ceil(len(part.indices) / _CHUNK) for part in parts]
     workers = min(workers or cores(), len(chunks))
-    # Forked workers need neither a second import of everything nor a guarded main module.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), dataset, fits, parts))
     try:
-        for part in parts:
-            part.begin()
-        # Masks first: they are few, and what is wrong with one is told before hours of video are decoded.
-        for of_frames, title in ((False, "Reading the masks"), (True, "Building the frame store")):
-            wanted = [chunk for chunk in chunks if parts[chunk[0]].is_frames is of_frames]
-            if not wanted:
-                continue
-            columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            with Progress(*columns, console=console, transient=not of_frames) as bar:
-                task = bar.add_task("", total=sum(last - first for _, first, last in wanted))
-                futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in wanted}
-                for future in as_completed(futures):
-                    future.result()
-                    number, first, last = futures[future]
-                    bar.advance(task, last - first)
-                    left[number] -= 1
-                    if not left[number]:
-                        parts[number].finish()
-    except BrokenProcessPool as error:
-        raise UserError(
-            "A process that was building the frame store died, probably for lack of memory: use fewer workers."
-        ) from error
+        with pool_for("building the frame store", workers, dataset, fits, parts) as pool:
+            for part in parts:
+                part.begin()
+            # Masks first: they are few, and what is wrong with one is told before hours of video are decoded.
+            for of_frames, title in ((False, "Reading the masks"), (True, "Building the frame store")):
+                wanted = [chunk for chunk in chunks if parts[chunk[0]].is_frames is of_frames]
+                if not wanted:
+                    continue
+                columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+                with Progress(*columns, console=console, transient=not of_frames) as bar:
+                    task = bar.add_task("", total=sum(last - first for _, first, last in wanted))
+                    futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in wanted}
+                    for future in as_completed(futures):
+                        future.result()
+                        number, first, last = futures[future]
+                        bar.advance(task, last - first)
+                        left[number] -= 1
+                        if not left[number]:
+                            parts[number].finish()
     finally:
-        pool.shutdown(cancel_futures=True)
         for part in parts:
             part.temporary.unlink(missing_ok=True)
 
 
-_work: tuple[Dataset, Mapping[str, Fit], Sequence[_Part]]
-"""What a worker works on: given once, when it starts."""
-
-
-def _start_worker(parent: int, dataset: Dataset, fits: Mapping[str, Fit], parts: Sequence[_Part]) -> None:
-    global _work
-    _work = dataset, fits, parts
-    start_in_pool(parent)
-
-
 def _build_chunk(number: int, first: int, last: int) -> None:
-    dataset, fits, parts = _work
+    dataset, fits, parts = given()
     part = parts[number]
     video, fit = dataset[part.video], fits[part.video]
     for row in range(first, last):

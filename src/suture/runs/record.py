@@ -64,7 +64,7 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "
                 "view": video.view.to_json() if video.split else None,
                 "sha256": content,
             }
-            | ({"every": video.every} if video.every > 1 else {})
+            | ({"take_every": video.take_every} if video.take_every > 1 else {})
             for video, content in zip(dataset.videos, contents, strict=True)
         },
         "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},

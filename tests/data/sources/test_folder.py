@@ -110,7 +110,7 @@ class TestFolder(SourceTester):
         assert int((ids != IGNORE).sum()) == 400
 
     def test_every_so_many_frames_and_all_with_a_mask(self, root: Path) -> None:
-        write_text(root / "dataset.yaml", (root / "dataset.yaml").read_text() + "every: 5\n")
+        write_text(root / "dataset.yaml", (root / "dataset.yaml").read_text() + "take_every: 5\n")
         dataset = self.load(root)
         usable = {video.id: video.usable for video in dataset}
         assert usable == {"clip_a": [3, 5, 10], "clip_b": [0, 5, 7, 10, 11], "still": [0, 1, 2], "late_part1": [0, 1]}
@@ -119,7 +119,7 @@ class TestFolder(SourceTester):
         assert dataset["clip_b"].torn([0, 5, 10, 11]).tolist() == [False, True, False]  # by frame 7, which is left out
         report = check(dataset, progress=False, workers=1)
         assert [video.excluded for video in report.summary.videos if video.id == "clip_a"] == [4]
-        assert "Of 29 frames 13 take part (`every: 5` in dataset.yaml)." in report.summary.notes
+        assert "Of 29 frames 13 take part (`take_every: 5` in dataset.yaml)." in report.summary.notes
         assert report.read == 13
 
     def test_cases(self, root: Path) -> None:

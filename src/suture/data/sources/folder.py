@@ -389,7 +389,7 @@ def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
             clip.file,
             views[clip.id],
             frozenset(excluded.get(clip.id, ())),
-            file.every,
+            file.take_every,
         )
         for clip in clips.all
     ]
