@@ -51,7 +51,7 @@ FOURTH = {
 }
 FIFTH = {
     "`drop_channels` 0 → 0.5": "drop_channels: 0.0 → 0.5",
-    "strong colours of unlabelled views → mild": "not strong.color.brightness: 0.2 → 0.4",
+    "strong colours of unlabelled samples → mild": "not strong.color.brightness: 0.2 → 0.4",
     "`lr` 3e-4 → 6e-4": "optimizer.lr: 0.0003 → 0.0006",
     "`cutmix` 0.5 → 1": "cutmix: 0.5 → 1.0",
     "every 20th frame labelled → every 10th": "not data.labelling.every: 10 → 20",
