@@ -42,6 +42,9 @@ class VideoRecord(BaseModel):
     split: StrictStr | None
     frames: StrictInt
     excluded: list[StrictInt]
+    take_every: Annotated[StrictInt, Field(ge=1)] = 1
+    masked: list[StrictInt] = []
+    """Of a training video, the frames that take part by their masks alone."""
     sha256: StrictStr
     view: ViewRecord | None
 
@@ -241,6 +244,20 @@ class ConfigRecord(BaseModel):
     data: _Data
     model: _Model
     evaluation: _Evaluation
+
+
+def taking_part(video: Mapping[str, Any]) -> int:
+    """How many frames of a video take part, by its entry in `data.json`; of one that is not learnt from, without those
+    that do by their masks alone: masks of such a video may still be added.
+
+    >>> taking_part({"frames": 10, "excluded": [0, 1]})
+    8
+    >>> taking_part({"frames": 10, "excluded": [0, 1], "take_every": 4, "masked": [5]})
+    3
+    """
+    every = video.get("take_every", 1)
+    left_out = sum(index % every == 0 for index in video["excluded"])
+    return len(range(0, video["frames"], every)) - left_out + len(video.get("masked", ()))
 
 
 def read_record(path: Path, shape: type[BaseModel]) -> Any:

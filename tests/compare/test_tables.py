@@ -265,6 +265,16 @@ def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: W
     assert "starting weights r50.safetensors (01234567) instead of random; split" in board.differences["†"]
 
 
+def test_thinned_video_counts_by_the_frames_that_take_part(tmp_path: Path, write_run: Write) -> None:
+    video = {"case": "c0", "split": "train", "frames": 22, "excluded": [3, 4], "sha256": "a", "view": None}
+    thinned = video | {"take_every": 4, "masked": [1]}
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)}, data={"videos": {"v1": video}})
+    write_run("d__every-10__other__seed-0", {"test": scores(0.5)}, data={"videos": {"v1": thinned}})
+    (board,) = read_results(tmp_path).boards
+    assert {row.runs[0].labelled_share for row in board.rows} == {2 / 20, 2 / 6}
+    assert "split" in board.differences["†"]
+
+
 def test_a_stage_may_say_how_many_of_its_steps_are_supervised() -> None:
     stages = {"round-1-a": {"steps": 100}, "round-1-b": {"steps": 100, "supervised_steps": 0}, "labels-1-a": {}}
     assert supervised_steps(stages) == 100

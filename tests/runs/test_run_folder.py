@@ -268,6 +268,30 @@ def test_other_frames_of_the_same_videos_are_other_data(begun: Any, train_quietl
         train_quietly(config(), folder)
 
 
+def test_a_new_mask_brings_its_frame_into_thinned_video(
+    supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
+) -> None:
+    """The labels of the run are the same, but not the frames that it learns from and numbers its pseudo labels by."""
+    data = tmp_path / "data"
+    shutil.copytree(dataset, data)
+    masks = sorted((data / "masks").glob("case01a__frame_*"))
+    labelled, new = masks[0], masks[-1]
+    content = new.read_bytes()
+    for mask in masks[1:]:
+        mask.unlink()
+    with (data / "dataset.yaml").open("a") as file:
+        file.write("take_every: 100\n")
+    (tmp_path / "labelled.txt").write_text(f"{labelled.stem}\n")
+    config = supervised(
+        f"data.root={data}", "data.labelling.every=null", f"data.labelling.list={tmp_path}/labelled.txt"
+    )
+    train_quietly(config, tmp_path / "run")
+    new.write_bytes(content)
+    index = int(new.stem.rpartition("_")[2])
+    with pytest.raises(UserError, match=rf"other data \(videos\.case01a\.masked: null → \[{index}\]\)"):
+        train_quietly(config, tmp_path / "run")
+
+
 def test_run_and_data_can_be_moved_together(
     supervised: Callable[..., Config],
     dataset: Path,

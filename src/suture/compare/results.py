@@ -24,6 +24,7 @@ from suture.records import (
     PlanRecord,
     StageRecord,
     read_record,
+    taking_part,
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
@@ -93,7 +94,7 @@ class Result:
     def labelled_share(self) -> float | None:
         """Labelled frames of all usable training frames; None where the run's data are not recorded."""
         videos = self.data.get("videos", {}).values()
-        frames = sum(video["frames"] - len(video["excluded"]) for video in videos if video["split"] == "train")
+        frames = sum(taking_part(video) for video in videos if video["split"] == "train")
         return len(self.data["labelled"]) / frames if frames else None
 
     def score(self, which: str, where: Where, key: str) -> float | None:
@@ -379,9 +380,8 @@ def _split(data: Mapping[str, Any]) -> str:
     """The videos of each split, by number and, in short, which they are."""
     videos = data.get("videos", {})
     counts = [sum(video["split"] == split for video in videos.values()) for split in ("train", "val", "test")]
-    said = {
-        name: [video["split"], video["frames"], video["excluded"], video["sha256"]] for name, video in videos.items()
-    }
+    keys = ("split", "frames", "excluded", "take_every", "masked", "sha256")
+    said = {name: [video[key] for key in keys if key in video] for name, video in videos.items()}
     return f"{'/'.join(map(str, counts))} videos ({_digest(said)})" if videos else "unknown"
 
 

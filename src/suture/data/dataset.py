@@ -180,6 +180,11 @@ class Video:
             return [index for index in range(len(self)) if index not in self.excluded]
         return sorted({*range(0, len(self), self.take_every), *self.masks} - self.excluded)
 
+    @property
+    def masked(self) -> list[int]:
+        """Indices of the frames that take part by their masks alone."""
+        return [index for index in self.usable if index % self.take_every]
+
     def torn(self, indices: Sequence[int]) -> np.ndarray:
         """Whether other frames lie between each of these usable frames and the next: excluded ones, or usable ones."""
         among, excluded = np.searchsorted(self.usable, indices), np.searchsorted(sorted(self.excluded), indices)

@@ -17,6 +17,7 @@ from suture.records import (
     ModelRecord,
     StageRecord,
     read_record,
+    taking_part,
 )
 from suture.words import number
 
@@ -138,7 +139,7 @@ def _data(papers: Papers) -> Iterator[str]:
     for split in ("train", "val", "test"):
         videos = {name: video for name, video in data["videos"].items() if video["split"] == split}
         cases = sorted({video["case"] for video in videos.values()})
-        frames = sum(video["frames"] - len(video["excluded"]) for video in videos.values())
+        frames = sum(taking_part(video) for video in videos.values())
         rows.append((split, ", ".join(cases), len(videos), frames))
     usable, count = rows[0][3], len(data["labelled"])
     yield "## Data"

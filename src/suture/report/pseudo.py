@@ -54,9 +54,10 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
     for number, run in enumerate(context.runs):
         if run.pseudo is not None and (dataset := context.dataset_of(run)) is not None:
             trained = {
-                name: (video["excluded"], video.get("take_every", 1)) for name, video in run.videos("train").items()
+                name: (video["excluded"], video.get("take_every", 1), video.get("masked", []))
+                for name, video in run.videos("train").items()
             }
-            if trained != {video.id: (sorted(video.excluded), video.take_every) for video in dataset.split("train")}:
+            if trained != {v.id: (sorted(v.excluded), v.take_every, v.masked) for v in dataset.split("train")}:
                 context.remarks.append(
                     "The training videos, or the frames that take part, are others now than when "
                     f"{run.name} was trained: its pseudo labels are left out."

@@ -5,6 +5,7 @@ from typing import Any
 
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SCORES, SETS
+from suture.records import taking_part
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
@@ -118,7 +119,7 @@ def facts_of(runs: Sequence[RunFacts]) -> list[dict[str, str]]:
 def _facts(run: RunFacts) -> dict[str, str]:
     config, environment = run.config, run.environment
     train = run.videos("train")
-    usable = sum(video["frames"] - len(video["excluded"]) for video in train.values())
+    usable = sum(taking_part(video) for video in train.values())
     labelled = len(run.data["labelled"])
     weights = run.data["weights"]
     size = config.data.height_width

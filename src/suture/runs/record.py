@@ -65,6 +65,7 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "
                 "sha256": content,
             }
             | ({"take_every": video.take_every} if video.take_every > 1 else {})
+            | ({"masked": video.masked} if video.split == "train" and video.masked else {})
             for video, content in zip(dataset.videos, contents, strict=True)
         },
         "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},
