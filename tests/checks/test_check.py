@@ -480,7 +480,8 @@ def test_black_frames(root: Path) -> None:
 def test_a_cameras_12_bits_in_16(root: Path) -> None:
     """They are no black frames to leave out, and a training on them would learn from nothing."""
     write(root / "videos/ann/002.png", np.zeros((HEIGHT, WIDTH, 3), np.uint16))  # of full 16 bits, and black indeed
-    replace_frames(root, "bob", [picture("bob", i).astype(np.uint16) * 16 for i in range(6)])
+    # Of bob's, the first is black indeed: it hides nothing.
+    replace_frames(root, "bob", [picture("bob", i).astype(np.uint16) * (16 if i else 0) for i in range(6)])
     report = run(root)
     problem = find(report, "few-bits")
     assert (problem.severity, problem.places) == ("fatal", ("videos/bob/000.png",))
@@ -509,6 +510,29 @@ def test_frozen_stretches(root: Path) -> None:
     replace_frames(root, "bob", [picture("bob", min(i, 4)) for i in range(12)])
     problem = only(root, "frozen")
     assert (problem.severity, problem.count, problem.first) == ("warning", 8, "bob frames 4–11")
+
+
+def test_stretches_of_thinned_video(root: Path) -> None:
+    """Frames that take no part lie between its frames: they neither hide a stretch nor cut it into pieces."""
+    for mask in (root / "masks").glob("**/*bob*"):
+        shutil.rmtree(mask) if mask.is_dir() else mask.unlink()
+    replace_frames(root, "bob", [picture("bob", i) if i < 4 else picture("bob", 4) for i in range(40)])
+    replace_frames(root, "cid", [picture("cid", i % 9) // (40 if 10 <= i < 30 else 1) for i in range(40)])
+    describe(root, take_every=4)
+    report = run(root)
+    frozen, black = find(report, "frozen"), find(report, "black")
+    assert (frozen.count, frozen.places) == (9, ("bob frames 4–36",))
+    assert (black.count, black.places) == (5, ("cid frames 12–28",))
+
+
+def test_a_video_that_is_thinned_away(root: Path) -> None:
+    replace_frames(root, "dan", [picture("dan", i) for i in range(6)])
+    replace_frames(root, "eve", [picture("eve", i) for i in range(6)])
+    (root / "exclude.csv").write_text("video,first,last,reason\neve,0,0,no signal\n")
+    describe(root, take_every=100, exclude="exclude.csv")
+    report = run(root)
+    assert find(report, "few-taken").places == ("dan", "eve")
+    assert not {"one-frame", "all-excluded"} & {problem.code for problem in report.problems}
 
 
 def woven(video: str, index: int) -> np.ndarray:

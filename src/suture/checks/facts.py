@@ -121,7 +121,7 @@ def chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View
 def frame_facts(chunk: Chunk) -> list[FrameFacts]:
     """Read each frame and mask of a chunk once; one that cannot be read is a fact like any other."""
     found: list[FrameFacts] = []
-    previous: tuple[int, np.ndarray] | None = None
+    previous: np.ndarray | None = None
     for frame in chunk.frames:
         facts = FrameFacts(chunk.video, frame.index)
         found.append(facts)
@@ -129,6 +129,7 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             pixels = _read(chunk, frame)
         except Exception as error:  # whatever a decoder throws at a damaged file
             facts.error = str(error)
+            previous = None
         else:
             grey = np.ascontiguousarray(pixels[..., 1])
             facts.size = (grey.shape[1], grey.shape[0])
@@ -138,9 +139,9 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             facts.combed = is_combed(grey)
             if facts.black and frame.image is not None:
                 facts.largest = largest_of_16_bits(frame.image)
-            if previous and previous[0] == frame.index - 1 and previous[1].shape == grey.shape:
-                facts.change = cv2.norm(previous[1], grey, cv2.NORM_L1) / grey.size
-            previous = (frame.index, grey)
+            if previous is not None and previous.shape == grey.shape:
+                facts.change = cv2.norm(previous, grey, cv2.NORM_L1) / grey.size
+            previous = grey
         if frame.mask is not None:
             facts.mask = mask_facts(frame.mask, chunk.classes, chunk.view)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from suture.checks.facts import FrameFacts, MaskFacts
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
-from suture.data.dataset import SPLITS, Boxes, Dataset, Split, said_splits
+from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile, unanswered
 from suture.data.sources.folder import guess
 from suture.data.view import View
@@ -98,12 +98,12 @@ class Evidence:
     @cached_property
     def few_bits(self) -> dict[str, int]:
         """Videos of 16-bit images that are all read as black though they show something, with their largest value."""
-        largest = {
-            video: [frame.largest or 0 for frame in frames if frame.size] for video, frames in self.facts.items()
-        }
-        return {
-            video: max(tops) for video, tops in largest.items() if all(tops) and 255 < max(tops, default=0) < FEW_BITS
-        }
+        found = {}
+        for video, frames in self.facts.items():
+            tops = [-1 if frame.largest is None else frame.largest for frame in frames if frame.size]
+            if min(tops, default=-1) >= 0 and 255 < max(tops) < FEW_BITS:  # single frames may be black indeed
+                found[video] = max(tops)
+        return found
 
     def place(self, frame: FrameFacts) -> str:
         """A frame's file, or its video and number."""
@@ -210,13 +210,16 @@ def missing_videos(evidence: Evidence) -> Iterator[Problem]:
 
 def short_videos(evidence: Evidence) -> Iterator[Problem]:
     """Videos that are no videos."""
-    usable = {video.id: len(video.usable) for video in evidence.dataset}
-    single = [video for video, count in usable.items() if count == 1]
+    short = [video for video in evidence.dataset if len(video.usable) < 2]
+    thinned = [video.id for video in short if len(video) - len(video.excluded) > 1]
+    what = f"{number(len(thinned), 'video')} of which take_every leaves one frame or none"
+    yield from evidence.problem("few-taken", "warning", what, thinned, "give a smaller take_every in dataset.yaml")
+    single = [video.id for video in short if len(video) - len(video.excluded) == 1]
     mend = (
         "give the whole video, or put the frames of one video into one folder: methods learn from neighbouring frames"
     )
     yield from evidence.problem("one-frame", "warning", f"{number(len(single), 'video')} of one frame", single, mend)
-    empty = [video for video, count in usable.items() if count == 0]
+    empty = [video.id for video in short if len(video) == len(video.excluded)]
     what = f"{number(len(empty), 'video')} with every frame excluded"
     yield from evidence.problem("all-excluded", "warning", what, empty, "look at the list of excluded frames")
 
@@ -559,17 +562,19 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
             deinterlace,
         ),
     )
+    standing = {video: _standing(evidence.dataset[video], frames) for video, frames in evidence.facts.items()}
     for code, holds, shortest, gap, what, mend in kinds:
         found: list[tuple[str, int, int]] = []
-        for video, frames in evidence.facts.items():
+        count = 0
+        for video, at in standing.items():
             if video in evidence.mask_like or (code == "black" and video in evidence.few_bits):
                 continue
-            befores: Sequence[FrameFacts | None] = [None, *frames][:-1]
-            marked = [frame.index for frame, before in zip(frames, befores, strict=True) if holds(frame, before)]
-            found += [(video, run[0], run[-1]) for run in _runs(marked, gap) if len(run) >= shortest]
-        if code == "frozen":
-            found = [(video, first - 1, last) for video, first, last in found]  # with the frame that is repeated
-        count = sum(last - first + 1 for _, first, last in found)
+            marked = [place for place, frame in at.items() if holds(frame, at.get(place - 1))]
+            runs = [(run[0], run[-1]) for run in _runs(marked, gap) if len(run) >= shortest]
+            if code == "frozen":
+                runs = [(first - 1, last) for first, last in runs]  # with the frame that is repeated
+            found += [(video, at[first].index, at[last].index) for first, last in runs]
+            count += sum(last - first + 1 for first, last in runs)
         places = [f"{video} {_range(first, last)}" for video, first, last in found]
         videos = number(len({video for video, _, _ in found}), "video")
         yield from evidence.problem(
@@ -619,12 +624,19 @@ def _is_grey(value: Raw) -> bool:
 
 def _repeats(frame: FrameFacts, before: FrameFacts | None) -> bool:
     """Whether a frame shows the same as the one before it; black frames are told elsewhere."""
-    if before is None or before.index != frame.index - 1 or frame.thumb is None or frame.black:
+    if before is None or frame.thumb is None or frame.black:
         return False
     if frame.change is not None:
         return frame.change < STILL
     # The two were read by different processes: the thumbnails must do.
     return before.thumb is not None and bool(np.abs(frame.thumb.astype(int) - before.thumb).mean() < STILL)
+
+
+def _standing(video: Video, frames: Sequence[FrameFacts]) -> dict[int, FrameFacts]:
+    """The frames by their places in the video, next to each other where only frames lie between that take no part."""
+    indices = [frame.index for frame in frames]
+    steps = np.where(video.torn(indices), np.diff(indices), 1)
+    return dict(zip(np.cumsum([0, *steps]).tolist(), frames, strict=False))
 
 
 def _look_alikes(
