@@ -182,6 +182,8 @@ def test_real_video(shared: Path) -> None:
 def test_the_drawing(tmp_path: Path) -> None:
     frames = [frame for i in range(14) for frame in stretch(scene(i), 6)]
     video = video_of(frames, tmp_path, excluded=range(20, 26))
+    lines = draw_shots(thinned := replace(video, take_every=4), find_shots(thinned)).axes[0].lines
+    assert [int(np.isnan(line.get_ydata()).sum()) for line in lines[:2]] == [1, 1]  # where frames are excluded
     for shots in (find_shots(video), Shots((), (), np.zeros(0), np.zeros(0))):
         draw_shots(video, shots, labelled=[0, 40]).savefig(tmp_path / "shots.png", dpi=40)
         assert read_image(tmp_path / "shots.png").std() > 5

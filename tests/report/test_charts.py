@@ -55,7 +55,8 @@ def test_timeline_marks_everything() -> None:
 
 
 def test_curves_of_a_timeline_stop_at_excluded_frames() -> None:
-    curve = ([0, 1, 2, 5, 6], np.array([0.1, 0.1, 0.2, 0.9, 0.1]), np.full(5, 0.5))
-    chart = ElementTree.fromstring(timeline("a", 7, [0, 5], [], [3, 4], curve))
+    torn = np.array([False, False, False, True, False])
+    curve = ([1, 2, 4, 8, 10], np.array([0.1, 0.1, 0.2, 0.9, 0.1]), np.full(5, 0.5), torn)
+    chart = ElementTree.fromstring(timeline("a", 11, [0, 8], [], [5, 6, 7], curve))
     drawn = [part.get("d", "") for part in chart if part.get("class") in ("change", "threshold")]
     assert ["".join(filter(str.isalpha, path)) for path in drawn] == ["MLLML"] * 2

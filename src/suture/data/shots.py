@@ -301,7 +301,7 @@ def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> "Fig
                 picture.set_title(f"{'before' if row == 0 else 'cut at'} {index}", fontsize=8)
                 picture.set_axis_off()
     frames = np.array(shots.frames[1:])
-    apart = np.diff(shots.frames) > 1  # the lines do not run across excluded frames
+    apart = video.torn(shots.frames)  # the lines do not run across excluded frames
     axes.plot(frames, np.where(apart, np.nan, shots.curve), color="black", linewidth=0.8, label="change")
     axes.plot(frames, np.where(apart, np.nan, shots.threshold), color="tab:orange", linewidth=1, label="threshold")
     for number, cut in enumerate(cuts):

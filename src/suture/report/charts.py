@@ -173,11 +173,12 @@ def timeline(
     starts: Sequence[int],
     labelled: Sequence[int],
     excluded: Sequence[int],
-    curve: tuple[Sequence[int], np.ndarray, np.ndarray] | None = None,
+    curve: tuple[Sequence[int], np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> Markup:
     """A video from left to right: its shots, labelled and excluded frames, and above them the curve the cuts are from.
 
-    `curve` is frame indices, the change to the frame before each, and what it has to exceed to be a cut.
+    `curve` is frame indices, the change to the frame before each, what it has to exceed to be a cut, and whether
+    excluded frames lie between the two.
     """
     width, top, height = WIDE, 64 if curve else 4, 16
     bottom = top + height
@@ -199,13 +200,13 @@ def timeline(
             f"<title>frame {index}: excluded</title></rect>"
         )
     if curve is not None:
-        indices, change, threshold = curve
+        indices, change, threshold, torn = curve
         highest = max(float(np.max(threshold, initial=0)), float(np.max(change, initial=0)), 1e-6)
         for kind, values in (("threshold", threshold), ("change", change)):
             path = "".join(
                 # The lines do not run across excluded frames.
-                f"{'L' if index == before + 1 else 'M'}{at(index):.1f} {top - 4 - value / highest * (top - 8):.1f}"
-                for before, index, value in zip([-2, *indices], indices, values, strict=False)
+                f"{'M' if place == 0 or apart else 'L'}{at(index):.1f} {top - 4 - value / highest * (top - 8):.1f}"
+                for place, (index, value, apart) in enumerate(zip(indices, values, torn, strict=True))
             )
             parts.append(f'<path class="{kind}" d="{path}"/>' if path else "")
     for start in starts[1:]:

@@ -33,7 +33,7 @@ def shots_section(context: Context) -> list[dict[str, Any]]:
                 video = dataset[name]
                 left -= len(video.usable)
                 found = find_shots(video)
-                curve = found.frames[1:], found.curve, found.threshold
+                curve = found.frames[1:], found.curve, found.threshold, video.torn(found.frames)
                 cuts = _cuts(video, starts) if context.frames else []
             labelled = run.labelled(name)
             drawn.append(
