@@ -58,6 +58,14 @@ def test_every_takes_equidistant_frames_and_the_shots_they_miss(dataset: Dataset
     assert chosen == Labelling({"case 1": (0, 23, 30), "case2": (20,)})  # the frame at 0 of case2 is excluded
 
 
+def test_of_thinned_video_the_next_frames_that_take_part(dataset: Dataset, tmp_path: Path) -> None:
+    """Not only those whose numbers are multiples of both."""
+    videos = [replace(video, take_every=4) for video in dataset]
+    chosen = select_frames(replace(dataset, videos=videos), tmp_path / "out", every=10, progress=False)
+    assert chosen["case 1"] == (0, 12, 20, 32)
+    assert chosen["case2"] == (12, 20)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 20, 60, 1000])
 def test_a_budget_reaches_every_shot_and_no_excluded_frame(dataset: Dataset, tmp_path: Path, count: int) -> None:
     chosen = select_frames(dataset, tmp_path / "out", budget=count, progress=False)

@@ -4,7 +4,8 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suture.data.dataset import Dataset, Video
-from suture.data.labelling import Labelling, by_budget, equidistant, frame_name, from_list
+from suture.data.labelling import Labelling, by_budget, frame_name, from_list
 from suture.data.shots import Shots, find_shots
 from suture.data.sources.folder import refuse_among_data
 from suture.data.workers import cores
@@ -91,13 +92,20 @@ def _choose(
     if every is None:
         frames = sum(len(video.usable) for video in dataset)
         return by_budget(members, budget if budget is not None else max(1, round((ratio or 0) * frames)), labelled)
-    regular = equidistant({video.id: len(video) for video in dataset}, every)
+    regular = {video.id: _taking_part(video, range(0, len(video), every)) for video in dataset}
     chosen: dict[str, list[int]] = {}
     for video, of_video in members.items():
         for shot in of_video:
             hit = set(shot) & {*regular[video], *labelled[video]}
             chosen.setdefault(video, []).extend(hit - set(labelled[video]) if hit else [shot[len(shot) // 2]])
     return Labelling(chosen)
+
+
+def _taking_part(video: Video, indices: Iterable[int]) -> set[int]:
+    """These frames without the excluded ones; for one that `take_every` leaves out, the next that takes part."""
+    usable = video.usable
+    nearest = (bisect_left(usable, index) for index in indices if index not in video.excluded)
+    return {usable[place] for place in nearest if place < len(usable)}
 
 
 def _write(video: Video, indices: Sequence[int], folder: Path, done: Callable[[int], None]) -> None:
