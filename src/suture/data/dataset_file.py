@@ -25,7 +25,7 @@ from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
 from suture.data.dataset import FORMAT, Split, VideosBy
 from suture.data.walk import STAR
 from suture.errors import UserError
-from suture.files import check_format, read_yaml
+from suture.files import SafeLoader, check_format, read_yaml
 from suture.settings import Settings
 from suture.words import reason
 
@@ -223,6 +223,8 @@ def unanswered(text: str) -> set[Place]:
 
     >>> sorted(unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
     [('name',), ('split', 'train')]
+    >>> unanswered("name:\\tx  # guess")  # as `read_yaml` takes a tab
+    {('name',)}
     """
     lines = text.splitlines()
     places: set[Place] = set()
@@ -231,7 +233,7 @@ def unanswered(text: str) -> set[Place]:
         if end.line < len(lines) and _GUESS.match(lines[end.line][end.column :]):
             places.add(place)
 
-    for key, value in yaml.compose(text, yaml.SafeLoader).value:
+    for key, value in yaml.compose(text, SafeLoader).value:
         if isinstance(value, yaml.CollectionNode) and not value.flow_style:
             look((key.value,), key.end_mark)
             for position, entry in enumerate(value.value):

@@ -124,6 +124,7 @@ NO_SHAPE = "it is neither polygons nor run lengths"
         ([[0, 0, 1, 0, 5]], NO_POLYGON),
         ([["a"] * 6], NO_SHAPE),
         ([5], NO_SHAPE),
+        ([[[0, 0], [4, 0], [4, 4]]], NO_SHAPE),  # pairs, of which three are no box
         ("polygon", NO_SHAPE),
         ({"counts": [48]}, NO_SHAPE),
         ({"size": [8, 6], "counts": [48]}, r"run lengths for \[8, 6\] in an image of \[6, 8\]"),
@@ -182,6 +183,12 @@ def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
         open_export(tmp_path / "coco.json")
     (tmp_path / "coco.json").write_bytes(b'{"\xff": 1}')
     with pytest.raises(UserError, match=r"coco\.json is not valid JSON \(it is not UTF-8\): export it again as COCO\."):
+        open_export(tmp_path / "coco.json")
+    (tmp_path / "coco.json").write_text('{"images": ' + "9" * 5000 + "}")
+    with pytest.raises(UserError, match=r"coco\.json is not COCO \(it holds a number of thousands of digits\): export"):
+        open_export(tmp_path / "coco.json")
+    (tmp_path / "coco.json").write_text('{"images": ' + "[" * 100_000)
+    with pytest.raises(UserError, match=r"coco\.json is not COCO \(too many brackets within each other\): export"):
         open_export(tmp_path / "coco.json")
 
 

@@ -38,10 +38,14 @@ def read_json(where: str, content: bytes, form: type[BaseModel], tool: str, mend
         raise UserError(f"{where} is not valid JSON ({place}): it is damaged or cut off; {mend}.") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{where} is not valid JSON (it is not UTF-8): {mend}.") from error
+    except RecursionError as error:
+        raise UserError(f"{where} is not {tool} (too many brackets within each other): {mend}.") from error
     except ValidationError as error:
         mistake = error.errors()[0]
         key = ".".join(map(str, mistake["loc"]))
         raise UserError(f"{where} is not {tool} ({key}{': ' if key else ''}{reason(mistake)}): {mend}.") from error
+    except ValueError as error:
+        raise UserError(f"{where} is not {tool} (it holds a number of thousands of digits): {mend}.") from error
     return data
 
 
@@ -55,10 +59,17 @@ def has_area(segmentation: Any) -> bool:
 
     >>> has_area([[0, 0, 4, 0, 4, 4]]), has_area([[0, 0, 4, 4]]), has_area([[]]), has_area(None)
     (True, False, False, False)
+    >>> has_area([[[0, 0], [4, 0], [4, 4]]])
+    True
     """
     if isinstance(segmentation, list):
-        return not all(isinstance(polygon, list) and len(polygon) <= _LINE for polygon in segmentation)
+        return not all(map(_is_line, segmentation))
     return bool(segmentation)
+
+
+def _is_line(polygon: Any) -> bool:
+    """Whether a polygon covers nothing; one of pairs of numbers is no line, however few, but cannot be drawn."""
+    return isinstance(polygon, list) and len(polygon) <= _LINE and not any(isinstance(one, list) for one in polygon)
 
 
 @dataclass(frozen=True, slots=True)
