@@ -281,5 +281,17 @@ def test_selecting_a_list_says_how_many_of_its_frames_have_a_mask(
     wanted = root / "unsure.txt"
     wanted.write_text("a 0\nb 1\n")
     assert suture(monkeypatch, "select", str(root), "--list", str(wanted), "-o", str(root.with_name("again"))) == 0
-    told = capsys.readouterr().out.splitlines()[0]
+    told, after = capsys.readouterr().out.splitlines()
     assert told.endswith("; 1 frame of these with a mask already: a new one must take its place")
+    assert after.endswith(f" go into {root / 'masks'}")
+
+
+def test_selecting_sends_masks_to_where_the_others_are(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "masks").rename(root / "drawn")
+    (root / "drawn/b/1.png").unlink()
+    text = "videos: videos\nmasks: drawn\nclasses: [{name: tool, value: 1}]\nunpainted: background\n"
+    (root / "dataset.yaml").write_text(text)
+    assert suture(monkeypatch, "select", str(root), "--budget", "1", "-o", str(root.with_name("more"))) == 0
+    assert capsys.readouterr().out.endswith(f" go into {root / 'drawn'}\n")

@@ -198,6 +198,7 @@ def select(
     from suture.checks.problems import Evidence, unread_masks
     from suture.data.labelling import from_list
     from suture.data.sources import load_dataset
+    from suture.data.sources.folder import place_of_new_masks
 
     dataset = load_dataset(path, source, **_options(option))
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
@@ -214,7 +215,7 @@ def select(
         _say(err, f"{problem.what}; {problem.mend}.")
     _say(out, f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}{left}")
     folder = path if path.is_dir() else path.parent
-    _say(out, f"Next: label them; their masks, or the labelling tool's export, go into {folder / 'masks'}")
+    _say(out, f"Next: label them; their masks, or the labelling tool's export, go into {place_of_new_masks(folder)}")
 
 
 @app.command()

@@ -659,6 +659,12 @@ def test_a_folder_of_masks_beside_the_videos_is_named(root: Path) -> None:
     assert only(root, "masks-for-frames").first == "truth/000.png"
 
 
+def test_new_masks_in_another_folder_than_the_named_one(root: Path) -> None:
+    shutil.copytree(root / "masks", root / "videos" / "new")
+    problem = only(root, "masks-for-frames")
+    assert problem.mend.endswith(f"in dataset.yaml: `masks: [masks, {problem.first.rpartition('/')[0]}]`")
+
+
 def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:
     shutil.rmtree(root / "masks")
     describe(root, masks=None, classes=[])

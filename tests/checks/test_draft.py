@@ -567,6 +567,31 @@ def test_frames_of_many_videos_in_one_folder_are_asked_about(tmp_path: Path) -> 
     assert report.problems == []
 
 
+def test_a_folder_does_not_join_what_the_user_has_told_apart(tmp_path: Path) -> None:
+    """Beside another video the folder is part of the names, and had made one case of them all."""
+    flat(tmp_path / "stills", *numbered("PatA", "PatB"))
+    frames(tmp_path, "other")
+    (tmp_path / "dataset.yaml").write_text("videos_by: name\n")
+    content = yaml.safe_load(write_draft(tmp_path, force=True).read_text())
+    assert "cases" not in content, "each is one of its own"
+    assert sorted(load_dataset(tmp_path).cases) == ["other", "stills_PatA", "stills_PatB"]
+
+
+def test_a_split_of_few_labels_is_guessed_anew_when_there_are_more(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a", "b", "c", count=1)
+    values = np.array([0, 1], np.uint8)
+    masks(tmp_path / "masks", "a", values=values, count=1)
+    text = write_draft(tmp_path).read_text()
+    assert yaml.safe_load(text)["split"] == {"train": ["a", "b", "c"]}
+    masks(tmp_path / "masks", "b", "c", values=values, count=1)
+    assert yaml.safe_load(write_draft(tmp_path, force=True).read_text())["split"] == {
+        "train": ["a", "c"],
+        "test": ["b"],
+    }
+    (tmp_path / "dataset.yaml").write_text(re.sub(r"(train: \[a, b, c\]).*", r"\1", text))
+    assert yaml.safe_load(write_draft(tmp_path, force=True).read_text())["split"] == {"train": ["a", "b", "c"]}
+
+
 def test_an_answer_is_kept_though_it_is_outdated(tmp_path: Path) -> None:
     names = numbered("caseA", "caseB")
     flat(tmp_path / "images", *names)

@@ -109,8 +109,12 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     videos = [clip.id for clip in clips.all]
     _forget_outdated(said, guesses, "view", videos)
     _forget_outdated(said, guesses, "cases", videos)
-    cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all)
+    told = "videos_by" in said and ("videos_by",) not in guesses
+    cases = _stated_cases(file, path, clips) if "cases" in said else guess_cases(clips.all, told)
     _forget_outdated(said, guesses, "split", cases)
+    labelled = _labelled(masks, clips)
+    if "split" in said and _is_outgrown(said["split"], guesses, _labelled_cases(cases, labelled)):
+        del said["split"]
     known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
 
     def section(key: str, draft: Callable[[], list[str]]) -> list[str]:
@@ -126,7 +130,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         ],
         _classes(masks, said, guesses, known, workers),
         section("cases", lambda: _cases(cases)),
-        section("split", lambda: _split(clips, cases, _labelled(masks, clips), lists, guessed)),
+        section("split", lambda: _split(clips, cases, labelled, lists, guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
         [*section("take_every", lambda: _take_every(clips)), *section("exclude", lambda: _exclude(root))],
         section("annotated", list),
@@ -195,8 +199,15 @@ def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list
     return cases
 
 
-def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
+def _is_outgrown(split: Mapping[str, Any], guesses: Collection[Place], labelled: Sequence[str]) -> bool:
+    """Whether a split that nobody has answered was drafted when one case at most had labels: all are for training."""
+    return set(split) == {"train"} and ("split", "train") in guesses and len(labelled) > 1
+
+
+def guess_cases(clips: Sequence[Clip], named: bool = False) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
+
+    If the user has said that the images of a folder are of several operations (`named`), the folder does not join them.
 
     Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
     of which other frames lie in train than in test, whether it has a name or not. A case that is too large costs
@@ -205,7 +216,9 @@ def guess_cases(clips: Sequence[Clip]) -> dict[str, list[str]]:
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
-    paths = _without_shared({clip.id: clip.parts for clip in clips})
+    beside = Counter(clip.folder for clip in clips if clip.file is None)
+    apart = {clip.id for clip in clips if named and clip.file is None and beside[clip.folder] > 1}
+    paths = _without_shared({clip.id: clip.parts[-1:] if clip.id in apart else clip.parts for clip in clips})
     if all(len(path) == 1 and is_split_word(path[0]) for path in paths.values()) and _alternate(clips):
         return {_ALTERNATING: list(paths)}
     # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.

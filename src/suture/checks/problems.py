@@ -232,6 +232,10 @@ def masks_for_frames(evidence: Evidence) -> Iterator[Problem]:
         "frames or video files are expected in a folder `videos` and the masks in `masks` beside it: give the folder "
         "that holds both, or name them in dataset.yaml"
     )
+    path = evidence.dataset.root / FILE_NAME
+    if places and path.is_file() and (named := DatasetFile.read(path).mask_places):
+        both = ", ".join([*named, places[0].rpartition("/")[0] or "."])
+        mend = f"where they are masks too, name their folder beside the other in dataset.yaml: `masks: [{both}]`"
     yield from evidence.problem("masks-for-frames", "fatal", what, places, mend)
 
 
@@ -485,7 +489,7 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     unscored = (
         [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
     )
-    mend = "it counts as 0 where it is predicted; move a case that shows it into test if there are several"
+    mend = "such a class counts as 0 where it is predicted; if several cases show it, move one of them into test"
     yield from _of_classes("class-in-train-only", "note", unscored, "in train only", mend)
 
 

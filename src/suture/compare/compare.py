@@ -109,7 +109,7 @@ def default_folder(file: Path) -> Path:
 def listing(plan: Plan, out: Path) -> Listing:
     """The runs of a plan and how far they are, for the terminal."""
     finished = {run.name for run in plan.runs if is_finished(out, run.name)}
-    title = f"{number(len(plan.runs), 'run')}, {len(finished)} finished"
+    title = f"{number(len(plan.runs), 'run')}, {len(finished)} finished in {out}"
     table = Listing("run", "state", title=title, title_justify="left")
     for run in plan.runs:
         begun = (out / "runs" / run.name / "config.yaml").exists()

@@ -245,13 +245,16 @@ def unanswered(text: str) -> set[Place]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)` where a name is the beginning of a known one, or comes near it.
+    """` (did you mean X?)` where a name is the beginning or the end of a known one, or comes near it.
 
     >>> nearest("video_1", ["video_1_left", "video_1_right", "video_10_left"]), nearest("tisue", ["tissue", "vessel"])
     (' (did you mean video_1_left or video_1_right?)', ' (did you mean tissue?)')
+    >>> nearest("PatA", ["stills_PatA", "stills_PatB", "stillsPatA"])
+    ' (did you mean stills_PatA?)'
     """
     known = list(known)
-    longer = [other for other in known if other.startswith(name) and not other[len(name) : len(name) + 1].isalnum()]
+    ends = re.compile(rf"{re.escape(name)}(?![^\W_]).*|.*(?<![^\W_]){re.escape(name)}", re.DOTALL)
+    longer = [other for other in known if ends.fullmatch(other)]
     close = longer[:3] or get_close_matches(name, known, n=1)
     return f" (did you mean {' or '.join(close)}?)" if name and close else ""
 
