@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,6 +18,7 @@ PARENT = """
 import os, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from suture.data.workers import start_worker
 
 if __name__ == "__main__":
@@ -41,6 +43,7 @@ def test_a_worker_ends_when_its_parent_is_killed() -> None:
 OUTLIVED = """
 import os, time
 from multiprocessing import get_context
+from pathlib import Path
 from suture.data import workers
 
 def work(parent):
@@ -80,3 +83,48 @@ def test_a_pool_of_which_one_process_died_ends_the_others() -> None:
 def test_processes_share_the_cores_and_each_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
     assert [cores(), cores(2), cores(4), cores(8)] == [6, 3, 1, 1]
+
+
+DECODER = """
+import gc, sys
+import av
+import numpy as np
+from suture.data.workers import pool_for
+
+path = sys.argv[1]
+with av.open(path, "w") as file:
+    stream = file.add_stream("libx264", rate=25)
+    stream.width = stream.height = 64
+    for level in range(30):
+        frame = av.VideoFrame.from_ndarray(np.full((64, 64, 3), level, np.uint8), format="rgb24")
+        for packet in stream.encode(frame):
+            file.mux(packet)
+    for packet in stream.encode():
+        file.mux(packet)
+gc.disable()
+for _ in range(20):
+    file = av.open(path)
+    file.streams.video[0].codec_context.thread_count = 4
+    file.streams.video[0].codec_context.thread_type = "FRAME"
+    decoded = file.decode(video=0)
+    left = [next(decoded) for _ in range(3)], file, decoded
+    left[0].append(left)
+del file, decoded, left
+with pool_for("collecting", 1) as pool:
+    pool.submit(gc.collect).result(timeout=20)
+print("done", flush=True)
+"""
+
+
+def test_a_worker_does_not_free_the_decoders_of_its_parent(tmp_path: Path) -> None:
+    """Their threads are not in a forked process: it would wait for them for ever."""
+    command = [sys.executable, "-c", DECODER, str(tmp_path / "a.mp4")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+            raise
+    assert said == "done\n"

@@ -1,5 +1,6 @@
 """Processes that work for this one, and end with it; and how many cores there are for them."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -59,6 +60,9 @@ def _start_with(parent: int, work: tuple[Any, ...]) -> None:
 
 def start_in_pool(parent: int) -> None:
     """What a pool's process does first; `parent` is the process that made it."""
+    # What the parent left to be collected stays: to free a video's decoder here waits for ever for its threads, which
+    # no fork has.
+    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cv2.setNumThreads(1)
