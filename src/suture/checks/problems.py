@@ -71,6 +71,11 @@ class Evidence:
     broken: Mapping[str, str] = field(default_factory=dict)
     """Video files that cannot be read: they are no longer part of the dataset here."""
 
+    @cached_property
+    def file(self) -> DatasetFile:
+        """What `dataset.yaml` says, where there is one."""
+        return DatasetFile.of(self.dataset.root)
+
     @property
     def frames(self) -> Iterator[FrameFacts]:
         return (facts for of_video in self.facts.values() for facts in of_video)
@@ -173,7 +178,7 @@ def divided_by_lists(evidence: Evidence) -> Iterator[Problem]:
     """Cases of which the lists beside the data put some frames into one split and some into another, until the user has
     said where they belong."""
     dataset = evidence.dataset
-    guessed = _guessed_splits(dataset) if dataset.listed else set()
+    guessed = _guessed_splits(evidence) if dataset.listed else set()
     places = []
     for case, videos in dataset.cases.items():
         if videos[0].split not in guessed:
@@ -190,13 +195,12 @@ def divided_by_lists(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.problem("divided-by-list", "warning", what, places, mend)
 
 
-def _guessed_splits(dataset: Dataset) -> set[Split | None]:
+def _guessed_splits(evidence: Evidence) -> set[Split | None]:
     """The splits whose cases nobody has stated in `dataset.yaml`; while there is one, cases in none are open too."""
-    path = dataset.root / FILE_NAME
-    stated = DatasetFile.read(path).split if path.is_file() else None
+    stated = evidence.file.split
     if stated is None:
         return {*SPLITS, None}
-    guesses = unanswered(path.read_text(encoding="utf-8-sig"))
+    guesses = unanswered((evidence.dataset.root / FILE_NAME).read_text(encoding="utf-8-sig"))
     marked = {split for split in stated if ("split", split) in guesses}
     return {*marked, None} if marked else set()
 
@@ -232,8 +236,7 @@ def masks_for_frames(evidence: Evidence) -> Iterator[Problem]:
         "frames or video files are expected in a folder `videos` and the masks in `masks` beside it: give the folder "
         "that holds both, or name them in dataset.yaml"
     )
-    path = evidence.dataset.root / FILE_NAME
-    if places and path.is_file() and (named := DatasetFile.read(path).mask_places):
+    if places and (named := evidence.file.mask_places):
         both = ", ".join([*named, places[0].rpartition("/")[0] or "."])
         mend = f"where they are masks too, name their folder beside the other in dataset.yaml: `masks: [{both}]`"
     yield from evidence.problem("masks-for-frames", "fatal", what, places, mend)
@@ -268,16 +271,16 @@ def unread_masks(evidence: Evidence) -> Iterator[Problem]:
     placed = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if placed or not dataset.root.is_dir():
         return
-    path = dataset.root / FILE_NAME
-    if path.exists() and (named := DatasetFile.read(path).mask_places):
+    if named := evidence.file.mask_places:
         full = [place for place in named if holds_files(dataset.root / place)]
         what = "Masks that dataset.yaml names, but no frame is labelled in them"
         yield from evidence.problem("no-label", "fatal", what, full, mends.NO_LABEL)
         return
     places = sorted(str(place) for place in guess(dataset.root)[1] if holds_files(place)) or dataset.unread_masks
-    again = " --force" if path.exists() else ""
+    there = (dataset.root / FILE_NAME).exists()
+    again = " --force" if there else ""
     mend = f"`suture check {dataset.root} --write{again}` drafts it: say there what the values of the masks mean"
-    silent = "dataset.yaml does not say" if path.exists() else "no dataset.yaml says"
+    silent = "dataset.yaml does not say" if there else "no dataset.yaml says"
     what = f"Masks are here, but {silent} what their values mean: they are left out"
     yield from evidence.problem("no-dataset-file", "fatal", what, places, mend)
 

@@ -118,6 +118,12 @@ class DatasetFile(Settings):
         check_format(path, content.get("format", 1), FORMAT)
         return parse(DatasetFile, content, path)
 
+    @staticmethod
+    def of(root: Path) -> "DatasetFile":
+        """What the file in a dataset's folder says; where there is none, the defaults."""
+        path = root / FILE_NAME
+        return DatasetFile.read(path) if path.is_file() else DatasetFile()
+
     @property
     def mask_pattern(self) -> str | None:
         """The pattern of masks that lie beside their frames, if it is that."""

@@ -226,9 +226,9 @@ def mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
 
 def place_of_new_masks(root: Path) -> Path:
     """The folder that masks yet to be made go into: the one that `dataset.yaml` names, else `masks`."""
-    path = root / FILE_NAME
-    named = DatasetFile.read(path).mask_places if path.is_file() else []
-    return next((root / place for place in named if (root / place).is_dir()), root / MASK_FOLDERS[0])
+    return next(
+        (root / place for place in DatasetFile.of(root).mask_places if (root / place).is_dir()), root / MASK_FOLDERS[0]
+    )
 
 
 def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[Masks]:
