@@ -19,6 +19,8 @@ except ImportError:  # PyYAML was built without libyaml
 from suture.errors import UserError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
+_DEEPEST = 50
+"""Lists and mappings within each other; what Suture reads has six at most, and thousands would end the process."""
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def read_json(path: Path) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds a mapping; anything else is a `UserError` that names the place."""
     try:
-        value = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+        value = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 text file.") from error
     except yaml.YAMLError as error:
@@ -108,6 +110,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
         found = "nothing" if value is None else f"a {type(value).__name__}"
         raise UserError(f"{path} holds {found}, expected a mapping of keys to values.")
     return value
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text says; a key that occurs twice, or endless nesting, is a `YAMLError` as any other mistake."""
+    depth = 0
+    for event in yaml.parse(text, SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:  # told before anything is made of it: libyaml's composer overflows the stack
+            raise yaml.composer.ComposerError(
+                problem=f"more than {_DEEPEST} lists or mappings stand within each other",
+                problem_mark=event.start_mark,
+            )
+    return yaml.load(text, _UniqueKeys)
 
 
 class _UniqueKeys(SafeLoader):
