@@ -1,10 +1,11 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
+import fcntl
 import json
 import os
 import re
 import uuid
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,19 @@ def replacing(path: Path) -> Iterator[Path]:
             with suppress(AttributeError):  # PyAV's errors keep theirs
                 error.filename = str(path)  # what a message names: nobody knows the temporary file
         raise
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    """Hold a lock that other processes wait for, and that a killed one leaves; `waiting` is called before a wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def suffix_of(path: str | Path) -> str:
