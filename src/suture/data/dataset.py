@@ -173,12 +173,17 @@ class Video:
         chosen = [usable[i * (len(usable) - 1) // 8] for i in range(9)] if len(usable) > 9 else usable
         return find_view([self.read(index) for index in chosen]) or whole
 
+    @property
+    def taken(self) -> Sequence[int]:
+        """Indices of the frames that `take_every` takes, and of all that have a mask; excluded ones are among them."""
+        if self.take_every == 1:
+            return range(len(self))
+        return sorted({*range(0, len(self), self.take_every), *self.masks})
+
     @cached_property
     def usable(self) -> list[int]:
-        """Indices of the frames that take part: all that are not excluded, unless `take_every` says which."""
-        if self.take_every == 1:
-            return [index for index in range(len(self)) if index not in self.excluded]
-        return sorted({*range(0, len(self), self.take_every), *self.masks} - self.excluded)
+        """Indices of the frames that take part: all that are taken and not excluded."""
+        return [index for index in self.taken if index not in self.excluded]
 
     @property
     def masked(self) -> list[int]:
