@@ -16,7 +16,7 @@ from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, 
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.exports.labelme import LabelMeFile, labelme_export
-from suture.data.images import MaskFile
+from suture.data.images import MaskFile, has_channels
 from suture.data.lists import SplitLists
 from suture.data.sources import source
 from suture.data.view import View
@@ -280,10 +280,18 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
             else:
                 yield Masks(found, _named_after(export, clips) if only is None else only)
     if labelme:
-        yield Masks(labelme_export(place, labelme), only)
-        images = {name: file for name, file in images.items() if name not in labelme}  # the frames that were labelled
+        waiting = _waiting(place, images, labelme)
+        yield Masks(labelme_export(place, labelme, list(waiting.values())), only)
+        images = {name: file for name, file in images.items() if name not in labelme and name not in waiting}
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
+
+
+def _waiting(place: Path, images: Mapping[str, str], labelme: Mapping[str, LabelMeFile]) -> dict[str, str]:
+    """Copies of frames without a LabelMe file yet: colour images, in the folders of such that have one beside them."""
+    folders = {os.path.dirname(name) for name in labelme if name in images and has_channels(place / images[name])}
+    others = {name: file for name, file in images.items() if name not in labelme and os.path.dirname(name) in folders}
+    return {name: file for name, file in others.items() if has_channels(place / file)}
 
 
 def _without_suffix(images: dict[str, str], clips: Clips, only: Clip | None) -> dict[str, str]:
