@@ -293,6 +293,8 @@ class Dataset:
     """Videos whose masks are probably counted otherwise: some are left out, the others may be on wrong frames."""
     boxes: list[Boxes] = field(default_factory=list)
     """Files of which annotations are left out because they have no shape."""
+    labels_by_id: list[str] = field(default_factory=list)
+    """Labels of annotation tools that count as a class because their id is its value in mask images."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
     listed: Mapping[str, Counter[Split]] = field(default_factory=dict)

@@ -58,7 +58,7 @@ def load(root: Path) -> Dataset:
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
     masks = find_masks(root, file, path, clips)
-    table = _class_table(file, path, masks)
+    table, by_id = _class_table(file, path, masks)
     unmatched, doubtful, strange = _match(masks, clips, table, _annotated(file, path, clips, table))
     late = list(_take_late(clips, unmatched))
     if strange:
@@ -80,6 +80,7 @@ def load(root: Path) -> Dataset:
         doubtful_masks=doubtful,
         late_masks=late,
         boxes=[boxes for found in masks for boxes in found.export.boxes],
+        labels_by_id=by_id,
         missing_videos=clips.missing,
         listed=lists.splits,
     )
@@ -313,11 +314,13 @@ def _named_after(export: Path, clips: Clips) -> Clip | None:
     return found[0] if found else None
 
 
-def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTable:
+def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[ClassTable, list[str]]:
+    """The class table; and the labels that have a class by an id alone, which in images may mean something else."""
     if any(found.export.frames for found in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
     labels = {label: value for found in masks for label, value in found.export.labels.items()}
-    table = file.class_table(path, labels, any(isinstance(found.export, ImageMasks) for found in masks))
+    images = any(isinstance(found.export, ImageMasks) for found in masks)
+    table = file.class_table(path, labels, images)
     for found in masks:
         if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
             names = list(found.export.labels)
@@ -325,7 +328,9 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTabl
                 f"{path}: none of the labels of {found.export.path} ({', '.join(names)}) is a class or a value of one: "
                 f"list them under classes, beside an id where some masks are images (value: [1, {names[0]}])."
             )
-    return table
+    by_value = file.named_by_value(path, labels) if images else {}
+    ids = {label: name for label, name in by_value.items() if isinstance(labels[label], int) and label != name}
+    return table, [f"{label} (id {labels[label]}) as {name}" for label, name in ids.items()]
 
 
 def _match(
