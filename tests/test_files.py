@@ -25,6 +25,9 @@ def test_a_mapping(tmp_path: Path) -> None:
         ("split: {train: [x], test: [y], train: [z]}", "'train' occurs twice"),
         ("name: 2024-31-12", "month must be in 1..12.*put quotes around it"),
         ("a: !!python/object:os.system {}", "not valid YAML"),
+        ("a: " + "[" * 1000 + "]" * 1000, "line 1, column 53: more than 50 lists or mappings stand within each other"),
+        ("a: " + "{a: " * 100_000 + "}" * 100_000, "more than 50 lists"),  # which ends a process that reads it
+        ("\n".join(f"{' ' * depth}a:" for depth in range(1000)), "line 51, column 51: more than 50 lists"),
     ],
 )
 def test_anything_else_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:

@@ -1,10 +1,11 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
+import fcntl
 import json
 import os
 import re
 import uuid
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ except ImportError:  # PyYAML was built without libyaml
 from suture.errors import UserError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
+_DEEPEST = 50
+"""Lists and mappings within each other; what Suture reads has six at most, and thousands would end the process."""
 
 
 @contextmanager
@@ -42,6 +45,19 @@ def replacing(path: Path) -> Iterator[Path]:
             with suppress(AttributeError):  # PyAV's errors keep theirs
                 error.filename = str(path)  # what a message names: nobody knows the temporary file
         raise
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    """Hold a lock that other processes wait for, and that a killed one leaves; `waiting` is called before a wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def suffix_of(path: str | Path) -> str:
@@ -95,7 +111,7 @@ def read_json(path: Path) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that holds a mapping; anything else is a `UserError` that names the place."""
     try:
-        value = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+        value = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 text file.") from error
     except yaml.YAMLError as error:
@@ -108,6 +124,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
         found = "nothing" if value is None else f"a {type(value).__name__}"
         raise UserError(f"{path} holds {found}, expected a mapping of keys to values.")
     return value
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text says; a key that occurs twice, or endless nesting, is a `YAMLError` as any other mistake."""
+    depth = 0
+    for event in yaml.parse(text, SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:  # told before anything is made of it: libyaml's composer overflows the stack
+            raise yaml.composer.ComposerError(
+                problem=f"more than {_DEEPEST} lists or mappings stand within each other",
+                problem_mark=event.start_mark,
+            )
+    return yaml.load(text, _UniqueKeys)
 
 
 class _UniqueKeys(SafeLoader):

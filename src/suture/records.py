@@ -70,7 +70,8 @@ class DataRecord(BaseModel):
     protocol: StrictStr
     classes: list[ClassRecord]
     videos: dict[str, VideoRecord]
-    labelled: dict[str, StrictStr]
+    labelled: dict[Annotated[str, Field(pattern=r"/[0-9]+$")], StrictStr]
+    """The hash of each mask by `VIDEO/INDEX`."""
     weights: WeightsRecord | None
 
 
@@ -258,6 +259,19 @@ def taking_part(video: Mapping[str, Any]) -> int:
     every = video.get("take_every", 1)
     left_out = sum(index % every == 0 for index in video["excluded"])
     return len(range(0, video["frames"], every)) - left_out + len(video.get("masked", ()))
+
+
+def labelled_frames(data: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The labelled frames of each video, by a `data.json`.
+
+    >>> labelled_frames({"labelled": {"left/8": "9f86…", "left/16": "2c26…"}})
+    {'left': [8, 16]}
+    """
+    frames: dict[str, list[int]] = {}
+    for place in data["labelled"]:
+        video, _, index = place.rpartition("/")
+        frames.setdefault(video, []).append(int(index))
+    return frames
 
 
 def read_record(path: Path, shape: type[BaseModel]) -> Any:

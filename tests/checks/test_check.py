@@ -26,6 +26,7 @@ from suture.checks.check import (
     refuse_unlabelled,
     refuse_wrong_masks,
 )
+from suture.checks.draft import write_draft
 from suture.checks.facts import between_share, in_parallel, is_combed, painted_levels
 from suture.checks.problems import Problem
 from suture.data import mends
@@ -184,6 +185,35 @@ def test_a_missing_video_is_a_finding_beside_the_others(root: Path) -> None:
     problem = find(report, "missing-video")
     assert (problem.severity, problem.count) == ("fatal", 1)
     assert problem.first == "dataset.yaml: split.train names 'dan', which is no case (did you mean ann?)"
+
+
+def test_labels_that_have_a_class_by_their_ids_alone_are_told(root: Path) -> None:
+    """COCO counts its categories, and whoever painted the images counted theirs: here the other way round."""
+    for mask in (root / "masks/cid").iterdir():
+        mask.unlink()
+    images = [{"id": n, "file_name": f"cid/{n:03}.png", "width": WIDTH, "height": HEIGHT} for n in range(FRAMES)]
+    square = [[2, 2, 30, 2, 30, 30, 2, 30]]
+    shapes = [{"image_id": n, "category_id": 1 + n % 2, "segmentation": square} for n in range(FRAMES)]
+    labels = [{"id": 1, "name": "needle"}, {"id": 2, "name": "shaft"}]
+    (root / "masks/round2.json").write_text(json.dumps({"images": images, "categories": labels, "annotations": shapes}))
+    describe(root, unpainted="tissue")
+    problem = only(root, "label-by-id")
+    assert problem.severity == "warning"
+    assert problem.what == (
+        "2 labels taken for a class because the id in COCO is that class's value in mask images: needle (id 1) as "
+        "shaft and shaft (id 2) as needle"
+    )
+    question = "to which of these classes do the labels of the annotation tool belong (needle and shaft)?"
+    assert question in write_draft(root, force=True).read_text()
+    answered = [{"name": name, "value": [value, name]} for value, name in ((1, "shaft"), (2, "needle"))]
+    describe(root, unpainted="tissue", classes=[CLASSES[0], *answered])
+    report = run(root)
+    assert not report.problems
+    assert report.class_table["needle"]["test"].frames == 3
+    assert question not in write_draft(root, force=True).read_text()
+    by_same_id = [CLASSES[0], {"name": "needle", "value": 1}, {"name": "shaft", "value": 2}]
+    describe(root, unpainted="tissue", classes=by_same_id)  # names say the same as ids
+    assert not run(root).problems
 
 
 def test_255_is_asked_about(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_equidistant_is_a_range_per_video(lengths: dict[str, int], every: int) -
 def test_no_other_interval_is_clearly_nearer_to_the_ratio(ratio: float) -> None:
     assert abs(1 / ratio - interval(ratio)) <= 0.5
     assert interval(1.0) == 1
-    assert by_ratio({"a": 1000}, ratio).count == -(-1000 // interval(ratio))
+    assert by_ratio({"a": range(1000)}, ratio).count == -(-1000 // interval(ratio))
 
 
 @pytest.mark.parametrize("ratio", [0, -0.1, 1.5, float("nan")])
@@ -155,6 +156,18 @@ def test_only_usable_frames_of_training_videos_with_a_mask() -> None:
     assert everything == all_masks(data) == Labelling({"a": range(30, 100), "b": (0, 7, 20)})
     assert everything.ratio(data) == pytest.approx(73 / 170)
     assert choose(data, LabellingSettings(ratio=0.05)) == choose(data, LabellingSettings(every=20))
+
+
+def test_a_ratio_is_of_the_frames_that_take_part() -> None:
+    """Of thinned video too; excluded frames keep their places, so that the distances stay the same around them."""
+    thinned = replace(video("a", 1000, range(0, 1000, 25)), take_every=25)
+    assert choose(dataset(thinned), LabellingSettings(ratio=0.1))["a"] == (0, 250, 500, 750)
+    between = replace(video("a", 100, range(0, 100, 5)), take_every=10)  # each second mask brings a frame in
+    chosen = choose(dataset(between), LabellingSettings(ratio=0.25))
+    assert chosen["a"] == (0, 20, 40, 60, 80)
+    assert chosen.ratio(dataset(between)) == 0.25
+    holed = replace(video("a", 100, range(0, 100, 5), excluded=range(20, 35)), take_every=10)
+    assert choose(dataset(holed), LabellingSettings(ratio=0.25))["a"] == (0, 40, 60, 80)
 
 
 def test_a_list_is_checked_against_the_dataset(tmp_path: Path) -> None:

@@ -1,8 +1,13 @@
 """Cuts are found in generated video at 1, 5 and 25 frames per second, and hard negatives are not taken for cuts."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import cv2
 import numpy as np
@@ -11,13 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from suture.data.dataset import Frame, Video
+from suture.data.classes import ClassTable
+from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import read_image
 from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames, stored_shots
 from suture.data.sources import load_dataset
+from suture.data.store import FrameStore
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import SyntheticSettings, SyntheticVideo, plan
 from suture.data.view import View
+from suture.files import locked
 
 FrameList = list[np.ndarray]
 
@@ -197,9 +205,10 @@ def test_settings_are_checked() -> None:
 class Stored:
     """Frames in memory, as the frame store gives them."""
 
-    def __init__(self, videos: dict[str, FrameList], round_view: bool) -> None:
+    def __init__(self, videos: dict[str, FrameList], round_view: bool, folder: Path) -> None:
         self.videos = videos
         self.round_view = round_view
+        self.folder = folder
 
     def frame(self, video: str, index: int) -> np.ndarray:
         return self.videos[video][index]
@@ -211,20 +220,25 @@ class Stored:
         whole = View(0, 0, 96, 72, (48, 36, 40) if self.round_view else None)
         return whole.mask(96, 72)
 
+    def beside(self, video: str, kind: str) -> Path:
+        return self.folder / kind / video
+
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("length", [1, 2, 8, 9, 10, 17])
-def test_stored_frames_in_pieces_are_as_in_one(length: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_frames_in_pieces_are_as_in_one(
+    length: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In pieces of 8 frames, and by processes: the same cuts, wherever they lie, and the same curve."""
     monkeypatch.setattr("suture.data.shots._CHUNK", 8)
     monkeypatch.setattr("suture.data.shots._FEW", 0)
     content = {name: stretch(scene(i), 7 + i, i) + stretch(scene(i + 5), 12, i) for i, name in enumerate("abc")}
-    pixels = Stored({name: frames[:length] for name, frames in content.items()}, round_view=True)
+    pixels = Stored({name: frames[:length] for name, frames in content.items()}, True, tmp_path)
     videos = [Video(name, name, [Frame(i, 2 * i) for i in range(length)]) for name in content]
     videos.append(Video("cut", "cut", [Frame(i, i) for i in range(length)], excluded=frozenset({1, 3, 4})))
     pixels.videos["cut"] = pixels.videos["a"]
     done: list[int] = []
-    found = stored_shots(videos, pixels, workers, done.append)
+    found = stored_shots(videos, pixels, workers, done.append)  # type: ignore[arg-type]
     assert sum(done) == sum(len(video.usable) for video in videos)
     for video in videos:
         frames = (pixels.frame(video.id, index) for index in video.usable)
@@ -234,3 +248,180 @@ def test_stored_frames_in_pieces_are_as_in_one(length: int, workers: int, monkey
         assert found[video.id].frames == whole.frames
         np.testing.assert_array_equal(found[video.id].curve, whole.curve)
     assert [len(found[name]) for name in "abc"] == [1 + (length > 7 + i) for i in range(3)]
+
+
+# What is kept of stored frames
+
+
+def stored(root: Path, cache: Path, **changes: Any) -> tuple[list[Video], FrameStore]:
+    """Two videos of 12 frames, the second of two shots, in a store; they are made once."""
+    videos = []
+    for name, frames in (("one", stretch(scene(0), 12)), ("two", stretch(scene(1), 7) + stretch(scene(2), 5))):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        made = sorted((root / name).glob("*.png"))
+        if not made:
+            video_of(frames, root / name)
+            made = sorted((root / name).glob("*.png"))
+        listed = [Frame(index, index, image=file) for index, file in enumerate(made)]
+        videos.append(replace(Video(name, name, listed, "train"), **changes))
+    dataset = Dataset("kept", root, ClassTable(("tissue",), ((0, 0, 0),), {0: 0}), videos)
+    usable = {video.id: video.usable for video in videos}
+    return videos, FrameStore.open(dataset, usable, {}, 48, cache, workers=1, progress=False)
+
+
+def starts_of(videos: list[Video], store: FrameStore) -> list[tuple[int, ...]]:
+    return [shots.starts for shots in stored_shots(videos, store, workers=1).values()]
+
+
+def measured(videos: list[Video], store: FrameStore, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The videos that are looked at for their shots."""
+    seen = set()
+    frame = FrameStore.frame
+
+    def look(self: FrameStore, video: str, index: int) -> np.ndarray:
+        seen.add(video)
+        return frame(self, video, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FrameStore, "frame", look)
+        stored_shots(videos, store, workers=1)
+    return seen
+
+
+def test_shots_of_the_same_frames_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    found = stored_shots(videos, store)
+    assert [shots.starts for shots in found.values()] == [(0,), (0, 7)]
+    assert measured(videos, store, monkeypatch) == set()
+    done: list[int] = []
+    again = stored_shots(*stored(tmp_path / "data", tmp_path / "cache"), progress=done.append)  # another run
+    assert sum(done) == 24
+    for video in videos:
+        assert again[video.id].starts == found[video.id].starts
+        np.testing.assert_array_equal(again[video.id].curve, found[video.id].curve)
+
+
+def test_what_is_kept_is_never_of_other_frames_or_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, cache = tmp_path / "data", tmp_path / "cache"
+    assert starts_of(*stored(data, cache)) == [(0,), (0, 7)]
+    assert starts_of(*stored(data, cache, take_every=2)) == [(0,), (0, 8)]
+    assert starts_of(*stored(data, cache, excluded=frozenset({3}))) == [(0, 4), (0, 4, 7)]
+    assert starts_of(*stored(data, cache, excluded=frozenset({11}))) == [(0,), (0, 7)]
+    assert starts_of(*stored(data, cache, view_setting=View(0, 0, 48, 72))) == [(0,), (0, 7)]
+    with monkeypatch.context() as patch:
+        patch.setattr("suture.data.shots.ShotSettings", lambda: ShotSettings(floor=0.2))
+        assert starts_of(*stored(data, cache)) == [(0,), (0,)]
+    for index, frame in enumerate(stretch(scene(3), 8)):
+        cv2.imwrite(str(data / f"one/{index + 4:03d}.png"), frame[..., ::-1])
+    videos, store = stored(data, cache)
+    assert measured(videos, store, monkeypatch) == {"one"}
+    assert starts_of(videos, store) == [(0, 4), (0, 7)]
+
+
+def test_what_the_numbers_of_frames_decide_is_not_kept(tmp_path: Path) -> None:
+    """They are no part of the pixels."""
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    assert starts_of(videos, store) == [(0,), (0, 7)]
+    late = [Frame(frame.index, frame.number + (5000 if frame.index >= 4 else 0)) for frame in videos[0].frames]
+    assert starts_of([replace(videos[0], frames=late), videos[1]], store) == [(0, 4), (0, 7)]
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", b"cut off", b"too short"])
+def test_what_is_damaged_is_found_again(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    assert starts_of(videos, store) == [(0,), (0, 7)]
+    kept = store.beside("two", "changes-1")
+    whole = kept.read_bytes()
+    if content == b"too short":
+        np.save(kept, np.load(kept)[:-1])
+    else:
+        kept.write_bytes(whole[:-10] if content == b"cut off" else content)
+    assert starts_of(videos, store) == [(0,), (0, 7)]
+    assert kept.read_bytes() == whole
+    assert measured(videos, store, monkeypatch) == set()
+
+
+def test_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    (tmp_path / "cache/changes-1").write_text("a file in the folder's place")
+    assert starts_of(videos, store) == [(0,), (0, 7)]
+
+
+def test_curves_that_are_measured_otherwise_are_kept_elsewhere(tmp_path: Path) -> None:
+    """Where this fails, raise the number of `_KEPT` and put the new values here: those of before lie in caches."""
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    curve = stored_shots(videos, store)["two"].curve
+    one, other = [0.0061, 0.0060, 0.0060, 0.0060, 0.0060, 0.0060], [0.0065, 0.0065, 0.0063, 0.0063]
+    np.testing.assert_allclose(curve, [*one, 0.1812, *other], atol=5e-4)
+    np.testing.assert_array_equal(np.load(store.beside("two", "changes-1")), curve)
+
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from suture.data.store import FrameStore
+from test_shots import starts_of, stored
+videos, store = stored(Path(sys.argv[1]), Path(sys.argv[2]))
+frame, seen = FrameStore.frame, []
+def look(self, video, index):
+    seen.append(index)
+    time.sleep(0.02)
+    return frame(self, video, index)
+FrameStore.frame = look
+if {killed}:
+    os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+print("ready", flush=True)
+sys.stdin.read()
+found = starts_of(videos, store)
+print(len(seen), found)
+"""
+
+
+def start(root: Path, cache: Path, killed: bool = False) -> subprocess.Popen[str]:
+    """A run that looks for the shots; or that is killed while it writes the first of them."""
+    script = SCRIPT.format(tests=str(Path(__file__).parent), killed=killed)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(root), str(cache)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_of_several_runs_one_looks_and_the_others_wait(tmp_path: Path) -> None:
+    stored(tmp_path / "data", tmp_path / "cache")
+    processes = [start(tmp_path / "data", tmp_path / "cache") for _ in range(3)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+    said = sorted(process.stdout.read() for process in processes if process.stdout)
+    assert said == ["0 [(0,), (0, 7)]\n", "0 [(0,), (0, 7)]\n", "24 [(0,), (0, 7)]\n"]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+
+
+def test_that_it_waits_is_told(tmp_path: Path) -> None:
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    waits, found = Event(), []
+    run = Thread(target=lambda: found.append(stored_shots(videos, store, workers=1, waiting=waits.set)))
+    with locked(tmp_path / "cache/changes-1/.lock", lambda: None):
+        run.start()
+        assert waits.wait(60)
+        assert not found
+    run.join(60)
+    assert [shots.starts for shots in found[0].values()] == [(0,), (0, 7)]
+
+
+def test_killed_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    videos, store = stored(tmp_path / "data", tmp_path / "cache")
+    process = start(tmp_path / "data", tmp_path / "cache", killed=True)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    folder = tmp_path / "cache/changes-1"
+    assert len(list(folder.iterdir())) == 2  # the lock, and what was half written
+    assert measured(videos, store, monkeypatch) == {"one", "two"}
+    assert {path.name for path in folder.iterdir()} == {
+        ".lock",
+        store.beside("one", "changes-1").name,
+        store.beside("two", "changes-1").name,
+    }

@@ -19,7 +19,6 @@ import psutil
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from suture.data import mends
 from suture.data import store as store_module
@@ -30,6 +29,7 @@ from suture.data.store import DecodedFrames, Fit, FrameStore, frames_key, labels
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.errors import UserError
+from suture.files import locked
 
 CLASSES = ClassTable(("tissue", "tool"), ((200, 90, 80), (90, 90, 90)), {0: 0, 1: 1})
 WIDTH, HEIGHT = 80, 60
@@ -357,7 +357,7 @@ def test_two_processes_build_at_once(dataset: Dataset, tmp_path: Path) -> None:
 
 
 def test_the_second_process_says_that_it_waits(dataset: Dataset, tmp_path: Path) -> None:
-    with store_module._lock(tmp_path / "cache", Console(quiet=True)):
+    with locked(tmp_path / "cache/store.lock", lambda: None):
         process = start(dataset, tmp_path / "cache")
         assert process.stderr is not None
         assert "Another process is building the frame store" in process.stderr.readline()

@@ -75,11 +75,15 @@ def finished(pgvcl: Callable[..., Config], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def without_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings decode their frames each time, in place of the frame store."""
 
-    def decoded(dataset: Dataset, _: Any, labelled: Any, size: int, *__: Any, **___: Any) -> DecodedFrames:
-        return DecodedFrames(dataset, labelled, size)
+    class Decoded(DecodedFrames):
+        def beside(self, video: str, kind: str) -> Path:
+            return tmp_path / kind / video
+
+    def decoded(dataset: Dataset, _: Any, labelled: Any, size: int, *__: Any, **___: Any) -> Decoded:
+        return Decoded(dataset, labelled, size)
 
     monkeypatch.setattr(FrameStore, "open", decoded)
 

@@ -345,6 +345,12 @@ def test_set_value_makes_sections_as_needed() -> None:
     assert said == {"method": {"name": "supervised", "train": {"steps": 3}}, "data": {"size": 64}}
 
 
+@pytest.mark.parametrize("value", ["[1", "2024-31-12", "[" * 3000 + "]" * 3000, "{a: 1, a: 2}"])
+def test_a_value_that_is_no_yaml(value: str) -> None:
+    with pytest.raises(UserError, match=r"^here: found 'seed=.{1,80}', whose value is not valid YAML\.$"):
+        set_value({}, f"seed={value}", "here")
+
+
 def test_every_setting_is_in_the_reference() -> None:
     """Of a stage by the end of its name, since stages share most settings; sections by their settings."""
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")

@@ -385,6 +385,18 @@ def test_without_the_store_the_outcome_is_the_same(
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
 
 
+def test_another_run_finds_the_shots_there(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    train_quietly(supervised(), tmp_path / "a")
+    monkeypatch.setattr("suture.data.shots._measured", pytest.fail)
+    train_quietly(supervised("seed=1", "data.labelling.every=6"), tmp_path / "b")
+    assert (tmp_path / "a/shots.json").read_bytes() == (tmp_path / "b/shots.json").read_bytes()
+
+
 def test_bf16_and_clipped_gradients(
     pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import cv2
 import pytest
 import torch
 import yaml
+from rich.console import Console
 
 from suture.data.sources import load_dataset
 from suture.deploy.networks import noted_training
@@ -290,6 +291,33 @@ def test_a_new_mask_brings_its_frame_into_thinned_video(
     index = int(new.stem.rpartition("_")[2])
     with pytest.raises(UserError, match=rf"other data \(videos\.case01a\.masked: null → \[{index}\]\)"):
         train_quietly(config, tmp_path / "run")
+
+
+def test_a_run_from_when_a_ratio_counted_all_frames_goes_on(
+    supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
+) -> None:
+    """Also those that take no part: one in four of 12 frames, of which all six that have a mask are even."""
+    data, folder = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(dataset, data)
+    for mask in (data / "masks").glob("*__frame_*"):
+        if int(mask.stem.rpartition("_")[2]) % 2:
+            mask.unlink()
+    with (data / "dataset.yaml").open("a") as file:
+        file.write("take_every: 2\n")
+    settings = (f"data.root={data}", "data.labelling.every=null", "evaluation.completion=true")
+    ratio = supervised(*settings, "data.labelling.ratio=0.25")
+    train_quietly(supervised(*settings, "data.labelling.every=4"), folder)
+    said, record = (folder / "config.yaml").read_text(), (folder / "data.json").read_text()
+    (folder / "config.yaml").write_text(said.replace("every: 4", "every: null").replace("ratio: null", "ratio: 0.25"))
+    (folder / "stages/1-train/done.json").unlink()
+    scores = (folder / "metrics.json").read_text()
+    (folder / "metrics.json").unlink()
+    train_quietly(ratio, folder)
+    assert (folder / "data.json").read_text() == record
+    assert (folder / "metrics.json").read_text() == scores
+    assert evaluate_run(folder, console=Console(quiet=True)) == json.loads(scores)
+    train_quietly(ratio, tmp_path / "new")
+    assert {place.rpartition("/")[2] for place in read_json(tmp_path / "new/data.json")["labelled"]} == {"0", "8"}
 
 
 def test_run_and_data_can_be_moved_together(

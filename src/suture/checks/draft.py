@@ -403,7 +403,7 @@ def _classes(
         by_color = any(isinstance(value, tuple) for value in known)
         found = _read_values(images, workers, by_color)
         lines, unpainted = _classes_of_values(found, kept, known)
-        lines += _labels_beside_values(_new_labels(masks, known), found)
+        lines += _labels_beside_values(_new_labels(masks, known, ids=False), found)
     elif masks:
         lines, unpainted = _classes_of_labels(masks, kept, known), _unpainted("what nobody painted")
     elif kept:
@@ -418,10 +418,11 @@ def _files(export: ImageMasks) -> Iterator[Path]:
     return (export.path / name for name in export.files.values())
 
 
-def _new_labels(masks: Sequence[Masks], known: Collection[Raw]) -> list[str]:
-    """The labels of annotation tools that no class has yet."""
+def _new_labels(masks: Sequence[Masks], known: Collection[Raw], *, ids: bool = True) -> list[str]:
+    """The labels of annotation tools that no class has yet; by their `ids` too, unless these may be those of images."""
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
-    return [label for label, value in labels.items() if label != "background" and not {label, value} & set(known)]
+    known = {value for value in known if ids or not isinstance(value, int)}
+    return [label for label, value in labels.items() if label != "background" and not {label, value} & known]
 
 
 def _labels_beside_values(labels: Sequence[str], found: "_Values") -> list[str]:

@@ -331,6 +331,19 @@ def lost_shapes(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.problem("covered-shape", "warning", what, covered, mends.COVERED, count=count)
 
 
+def labels_by_id(evidence: Evidence) -> Iterator[Problem]:
+    """Labels and values of images that count as one class, though only their numbers are the same."""
+    found = evidence.dataset.labels_by_id
+    where = "taken for a class because the id in COCO is that class's value in mask images"
+    mend = (
+        "the two may be numbered differently: write each label beside the value of its class in dataset.yaml, as "
+        "`value: [1, grasper]`"
+    )
+    if found:
+        what = f"{number(len(found), 'label')} {where}: {listed(found, _NAMED)}"
+        yield Problem("label-by-id", "warning", len(found), what, (), mend)
+
+
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
     """Videos, frames and masks that cannot be read."""
     videos = list(evidence.broken)
@@ -600,6 +613,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     unmatched_masks,
     views,
     lost_shapes,
+    labels_by_id,
     *JUDGES_OF_MASKS,
     changing_sizes,
     short_videos,

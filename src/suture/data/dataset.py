@@ -173,12 +173,17 @@ class Video:
         chosen = [usable[i * (len(usable) - 1) // 8] for i in range(9)] if len(usable) > 9 else usable
         return find_view([self.read(index) for index in chosen]) or whole
 
+    @property
+    def taken(self) -> Sequence[int]:
+        """Indices of the frames that `take_every` takes, and of all that have a mask; excluded ones are among them."""
+        if self.take_every == 1:
+            return range(len(self))
+        return sorted({*range(0, len(self), self.take_every), *self.masks})
+
     @cached_property
     def usable(self) -> list[int]:
-        """Indices of the frames that take part: all that are not excluded, unless `take_every` says which."""
-        if self.take_every == 1:
-            return [index for index in range(len(self)) if index not in self.excluded]
-        return sorted({*range(0, len(self), self.take_every), *self.masks} - self.excluded)
+        """Indices of the frames that take part: all that are taken and not excluded."""
+        return [index for index in self.taken if index not in self.excluded]
 
     @property
     def masked(self) -> list[int]:
@@ -288,6 +293,8 @@ class Dataset:
     """Videos whose masks are probably counted otherwise: some are left out, the others may be on wrong frames."""
     boxes: list[Boxes] = field(default_factory=list)
     """Files of which annotations are left out because they have no shape."""
+    labels_by_id: list[str] = field(default_factory=list)
+    """Labels of annotation tools that count as a class because their id is its value in mask images."""
     missing_videos: list[str] = field(default_factory=list)
     """Where `dataset.yaml` names a video or a case that is not there."""
     listed: Mapping[str, Counter[Split]] = field(default_factory=dict)

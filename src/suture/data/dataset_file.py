@@ -164,12 +164,18 @@ class DatasetFile(Settings):
                 origin[value] = entry.name
             if entry.merge and entry.color:
                 colors.setdefault(entry.merge, entry.color)
-        for label, value in labels.items():
-            if label not in values and value in values:
-                values[label] = values[value]
+        for label in self.named_by_value(path, labels):
+            values[label] = values[labels[label]]
 
         painted = [colors.get(name) or color for name, color in zip(names, default_colors(names), strict=True)]
         return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names))
+
+    def named_by_value(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
+        """The labels of annotation tools that no class names, but whose colour or id is a class's value: its name."""
+        name_of: dict[Raw, str] = {}
+        for entry, values in zip(self.classes, self._values(path), strict=True):
+            name_of |= dict.fromkeys(values or [entry.name], entry.name)
+        return {label: name_of[value] for label, value in labels.items() if label not in name_of and value in name_of}
 
     def _unpainted(self, path: Path, names: list[str]) -> int | None:
         if self.unpainted is None:

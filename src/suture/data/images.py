@@ -27,6 +27,15 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
+def has_channels(path: Path) -> bool:
+    """Whether an image file has colours of its own, by its header: no palette, no single channel, nothing damaged."""
+    try:
+        with open_image(path, str(path)) as image:
+            return len(image.getbands()) >= 3
+    except UserError:
+        return False
+
+
 def read_image(path: str | Path) -> np.ndarray:
     """An image file as RGB, uint8, H W 3: grey is spread, alpha dropped, 16 bits reduced to 8."""
     path = Path(path)

@@ -2,7 +2,7 @@
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -53,6 +53,10 @@ class Labelling:
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """Video and index of every labelled frame."""
         return ((video, index) for video, indices in self.frames.items() for index in indices)
+
+    def __and__(self, other: "Labelling") -> "Labelling":
+        """The frames that are in both."""
+        return Labelling({video: tuple({*indices} & {*other[video]}) for video, indices in self.frames.items()})
 
     @property
     def count(self) -> int:
@@ -106,9 +110,13 @@ def interval(ratio: float) -> int:
     return max(1, round(1 / ratio))
 
 
-def by_ratio(lengths: Mapping[str, int], ratio: float) -> Labelling:
-    """Equidistant frames, about `ratio` of all."""
-    return equidistant(lengths, interval(ratio))
+def by_ratio(frames: Mapping[str, Sequence[int]], ratio: float) -> Labelling:
+    """About `ratio` of these frames of each video: every so many-th of them, from the first on.
+
+    >>> by_ratio({"thinned": range(0, 1000, 25)}, 0.1)["thinned"]
+    (0, 250, 500, 750)
+    """
+    return Labelling({video: indices[:: interval(ratio)] for video, indices in frames.items()})
 
 
 def by_budget(
@@ -200,7 +208,7 @@ class LabellingSettings(Settings):
     """Which frames a run takes as labelled; without any of these, all that have a mask."""
 
     every: int | None = Field(None, ge=1, description="every n-th frame of each training video, from the first on")
-    ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames, equidistant")
+    ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames that take part")
     list: Path | None = Field(None, description="a text file with one VIDEO INDEX per line")
 
     @model_validator(mode="after")
@@ -215,28 +223,26 @@ def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
     """The labelled frames of a run: those the settings choose, as far as they are usable frames of a training video
     and have a mask. None at all is an error.
     """
-    training = {video.id: len(video) for video in dataset.split("train")}
+    training = dataset.split("train")
     if not training:
         raise UserError(f"{dataset.root} has no training videos: say in its split which cases are for training.")
     available = all_masks(dataset)
     if not available.count:
         raise UserError(f"{dataset.root} has no mask of a training video's frame: nothing can be learnt from it.")
     if settings.every is not None:
-        wanted, name = equidistant(training, settings.every), f"every {settings.every}"
+        wanted = equidistant({video.id: len(video) for video in training}, settings.every)
+        name = f"every {settings.every}"
     elif settings.ratio is not None:
-        wanted, name = by_ratio(training, settings.ratio), f"ratio {settings.ratio}"
+        wanted = by_ratio({video.id: video.taken for video in training}, settings.ratio)
+        name = f"ratio {settings.ratio}"
     elif settings.list is not None:
         wanted, name = from_list(settings.list, dataset), f"list {settings.list}"
     else:
         return available
-    labelled = Labelling({video: _common(wanted[video], available[video]) for video in training})
+    labelled = wanted & available
     if not labelled.count:
         raise UserError(
             f"The labelling '{name}' chooses {wanted.count} frames, of which none is a training frame with a mask "
             f"({available.count} are): choose others, or set data.labelling.{name.split()[0]}=null to take all."
         )
     return labelled
-
-
-def _common(wanted: Iterable[int], available: Iterable[int]) -> list[int]:
-    return sorted(set(wanted) & set(available))

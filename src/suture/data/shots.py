@@ -10,8 +10,11 @@ neighbourhood in time, so that the same settings serve videos of 1 and of 25 fra
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import cv2
@@ -20,11 +23,13 @@ from pydantic import Field
 
 from suture.data.dataset import Video
 from suture.data.workers import cores, given, pool_for
+from suture.files import locked, remove_leftovers, write_bytes
 from suture.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from suture.data.store import FrameStore
     from suture.data.training import Pixels
 
 _BLOCKS = 8
@@ -41,6 +46,8 @@ _CHUNK, _BEYOND = 512, 2
 """Frames of a piece of work, and how many more it needs to compare them with."""
 _FEW = 2048
 """Frames below which starting processes gains nothing."""
+_KEPT = "changes-1"
+"""Where curves are kept: another number when they are measured otherwise, so that those of before are not taken."""
 
 
 class ShotSettings(Settings):
@@ -121,33 +128,30 @@ def shots_of_frames(
     """
     places = range(len(numbers)) if indices is None else indices
     apart = np.diff(np.asarray(places, dtype=int)) > 1 if torn is None else torn
-    return _shots(_changes(frames, inside), numbers, places, apart, settings or ShotSettings())
+    return _shots(_curve(_changes(frames, inside)), numbers, places, apart, settings or ShotSettings())
 
 
 def stored_shots(
     videos: Sequence[Video],
-    pixels: "Pixels",
+    store: "FrameStore",
     workers: int | None = None,
     progress: Callable[[int], None] = lambda frames: None,
+    waiting: Callable[[], object] = lambda: None,
 ) -> dict[str, Shots]:
     """The shots of videos whose usable frames are stored, found in `workers` processes (default: one per core).
 
     All frames of long videos are looked at: in one process that may take longer than to decode and store them in all.
+    So the changes between them are kept beside them, and of several runs one measures while the others wait for it;
+    `waiting` is called before that. What is a cut is decided anew each time.
     """
-    chunks = [
-        _Chunk(video.id, video.usable[first : first + _CHUNK + _BEYOND], min(_CHUNK, len(video.usable) - first))
-        for video in videos
-        for first in range(0, len(video.usable), _CHUNK)
-    ]
-    inside = {video.id: pixels.inside(video.id) for video in videos}
-    found: dict[str, list[_Changes]] = {video.id: [] for video in videos}
-    with _each(pixels, inside, chunks, workers or cores()) as changes:
-        for chunk, changed in zip(chunks, changes, strict=True):
-            found[chunk.video].append(changed)
-            progress(chunk.count)
+    curves = _kept(videos, store, progress)
+    if missing := [video for video in videos if video.id not in curves]:
+        with _alone(store.beside(missing[0].id, _KEPT).parent, waiting):
+            curves |= _kept(missing, store, progress)  # by the run that was waited for
+            curves |= _measured([video for video in missing if video.id not in curves], store, workers, progress)
     return {
         video.id: _shots(
-            _Changes(*map(np.concatenate, zip(*found[video.id], strict=True))) if found[video.id] else _NONE,
+            curves[video.id],
             [video.frames[index].number for index in video.usable],
             video.usable,
             video.torn(video.usable),
@@ -157,14 +161,58 @@ def stored_shots(
     }
 
 
+def _kept(videos: Sequence[Video], store: "FrameStore", progress: Callable[[int], None]) -> dict[str, np.ndarray]:
+    """The curves that are kept; what is damaged is measured again."""
+    curves = {}
+    for video in videos:
+        with suppress(OSError, ValueError, EOFError):
+            curve = np.load(store.beside(video.id, _KEPT))
+            if curve.shape == (len(video.usable) - 1,):
+                curves[video.id] = curve
+                progress(len(video.usable))
+    return curves
+
+
+@contextmanager
+def _alone(folder: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    """Wait for another run that writes there. Where nothing can be written, it is done without: it only costs time."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(locked(folder / ".lock", waiting))
+            remove_leftovers(folder)
+        yield
+
+
+def _measured(
+    videos: Sequence[Video], store: "FrameStore", workers: int | None, progress: Callable[[int], None]
+) -> dict[str, np.ndarray]:
+    """The curve of each video, kept as soon as it is known."""
+    chunks = [
+        _Chunk(video.id, video.usable[first : first + _CHUNK + _BEYOND], min(_CHUNK, len(video.usable) - first))
+        for video in videos
+        for first in range(0, len(video.usable), _CHUNK)
+    ]
+    inside = {video.id: store.inside(video.id) for video in videos}
+    curves = {}
+    with _each(store, inside, chunks, workers or cores()) as changes:
+        for video, pieces in groupby(zip(chunks, changes, strict=True), key=lambda piece: piece[0].video):
+            found = []
+            for chunk, changed in pieces:
+                found.append(changed)
+                progress(chunk.count)
+            curves[video] = _curve(_Changes(*map(np.concatenate, zip(*found, strict=True))))
+            content = BytesIO()
+            np.save(content, curves[video])
+            with suppress(OSError):
+                write_bytes(store.beside(video, _KEPT), content.getbuffer())
+    return curves
+
+
 class _Changes(NamedTuple):
     """How much frames differ from the next one, and from the one after it; as far as there are these."""
 
     next: np.ndarray
     after: np.ndarray
-
-
-_NONE = _Changes(np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +248,9 @@ def _changes_of(chunk: _Chunk, pixels: "Pixels", inside: Mapping[str, np.ndarray
 
 
 def _shots(
-    changes: _Changes, numbers: Sequence[int], indices: Sequence[int], apart: np.ndarray, settings: ShotSettings
+    curve: np.ndarray, numbers: Sequence[int], indices: Sequence[int], apart: np.ndarray, settings: ShotSettings
 ) -> Shots:
-    curve, places = _curve(changes), np.asarray(indices, dtype=int)
+    places = np.asarray(indices, dtype=int)
     if len(places) == 0:
         return Shots((), (), curve, curve)
     threshold = _threshold(curve, settings)

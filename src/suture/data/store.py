@@ -2,18 +2,16 @@
 
 One file per video and settings holds its frames, another its labels; so a run with another labelling finds the frames
 already there. Files are named by what is in them (content, indices, view, size), so they are never wrong, only unused:
-the whole folder may be deleted at any time.
+the whole folder may be deleted at any time. What is measured on the frames lies beside them, under the same name.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import math
 import os
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +29,7 @@ from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
 from suture.data.workers import cores, given, pool_for
 from suture.errors import UserError
-from suture.files import check_format, read_json, write_json
+from suture.files import check_format, locked, read_json, write_json
 from suture.words import listed, number
 
 FORMAT = 1
@@ -190,6 +188,11 @@ class FrameStore:
         """Height and width of the video's frames."""
         return self._fits[video].shape
 
+    def beside(self, video: str, kind: str) -> Path:
+        """The file in which all runs keep what is made of nothing but the stored frames of a video."""
+        frames = self._frames[video].path
+        return frames.parents[1] / kind / frames.name
+
     @property
     def nbytes(self) -> int:
         """Bytes of pixels and labels that this store maps."""
@@ -303,8 +306,9 @@ def _complete(
     """Build the parts that are missing; only one process at a time builds in a cache folder."""
     if all(part.path.exists() for part in parts):
         return
+    another = f"Another process is building the frame store in {cache}: waiting for it."
     try:
-        with _lock(cache, console):
+        with locked(cache / "store.lock", lambda: console.print(another, highlight=False)):
             for stale in [*cache.glob("frames/*.tmp"), *cache.glob("labels/*.tmp")]:
                 stale.unlink()  # of a process that was killed: nobody else builds now
             missing = [part for part in {part.path: part for part in parts}.values() if not part.path.exists()]
@@ -337,18 +341,6 @@ def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console
 
 def _size(count: float) -> str:
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
-
-
-@contextlib.contextmanager
-def _lock(cache: Path, console: Console) -> Iterator[None]:
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "store.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            console.print(f"Another process is building the frame store in {cache}: waiting for it.", highlight=False)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _build(

@@ -11,7 +11,7 @@ import yaml
 from suture.errors import UserError
 from suture.methods.pseudo import PseudoLabels
 from suture.models.weight_files import is_file
-from suture.records import DataRecord, EnvironmentRecord, ShotsRecord, StageRecord, read_record
+from suture.records import DataRecord, EnvironmentRecord, ShotsRecord, StageRecord, labelled_frames, read_record
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, differences
 from suture.runs.effort import effort
@@ -86,8 +86,7 @@ class RunFacts:
 
     def labelled(self, video: str) -> list[int]:
         """Indices of a video's labelled frames."""
-        places = (place.rpartition("/") for place in self.data["labelled"])
-        return sorted(int(index) for name, _, index in places if name == video)
+        return sorted(labelled_frames(self.data).get(video, ()))
 
     def videos(self, split: str) -> dict[str, dict[str, Any]]:
         """What is known of each video of a split."""

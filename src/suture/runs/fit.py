@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -129,8 +129,14 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
     """The shot of every training frame; found once and kept in `shots.json`."""
     path = session.run.folder / "shots.json"
     if not path.exists():
+        another = "Another process is looking for shots: waiting for it."
         with bar("find shots", len(frames), session.console) as (progress, task):
-            shots = stored_shots(frames.videos, frames.pixels, progress=lambda done: progress.advance(task, done))
+            shots = stored_shots(
+                frames.videos,
+                cast(FrameStore, frames.pixels),  # as `_frames` has opened it
+                progress=lambda done: progress.advance(task, done),
+                waiting=lambda: session.console.print(another, highlight=False),
+            )
         write_json(path, {video: list(found.starts) for video, found in shots.items()})
     shot_of: list[int] = (frames.places.marked(read_record(path, ShotsRecord)).cumsum() - 1).tolist()
     return shot_of

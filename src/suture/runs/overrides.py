@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from suture.errors import UserError
+from suture.files import parse_yaml
 
 
 def set_value(said: dict[str, Any], override: str, origin: str) -> None:
@@ -29,9 +30,9 @@ def set_value(said: dict[str, Any], override: str, origin: str) -> None:
         if not isinstance(said, dict):
             raise UserError(f"{origin}: found {override!r}, but {section} is a value, not a section.")
     try:
-        parsed = yaml.safe_load(value)
+        parsed = parse_yaml(value)
     except (yaml.YAMLError, ValueError) as error:  # or what looks like a date and is none
-        raise UserError(f"{origin}: found {override!r}, whose value is not valid YAML.") from error
+        raise UserError(f"{origin}: found {override[:80]!r}, whose value is not valid YAML.") from error
     if key == "method" and isinstance(parsed, str) and isinstance(said.get("method"), dict):
         said["method"]["name"] = parsed  # naming a method takes nothing back of what was set for it before
     else:

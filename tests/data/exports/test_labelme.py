@@ -164,6 +164,43 @@ def test_copies_of_the_frames_beside_the_files_are_no_masks(root: Path) -> None:
     assert not dataset.doubtful_masks
 
 
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_copies_that_are_not_labelled_yet_are_no_masks(root: Path, suffix: str) -> None:
+    for name in ("a/0001", "a/0002", "b/0003"):
+        (root / "masks" / name).parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(root / f"videos/{name}.png") as frame:
+            frame.save(root / f"masks/{name}{suffix}")
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write(root / "masks/b/0003.json", content())
+    ids = Image.fromarray(np.zeros((6, 8), np.uint8))
+    ids.save(root / "masks/a/0003.png")
+    (root / "masks/more/b").mkdir(parents=True)
+    ids.convert("RGB").save(root / "masks/more/b/0001.png")  # no LabelMe file is in its folder
+    (root / "masks/b/0002.png").write_bytes(b"damaged")
+    write_file(root, "masks", classes=[{"name": "grasper", "value": [1, "grasper"]}, {"name": "tissue", "value": 0}])
+    dataset = load_dataset(root)
+    assert {video.id: video.with_mask for video in dataset} == {"a": [0, 2], "b": [0, 1]}
+    assert dataset.notes == [
+        "masks: of 2 LabelMe files, 1 without any shape: taken as not labelled.",
+        f"masks: 1 colour image without a LabelMe file, beside such that have one (a/0002{suffix}): taken as frames "
+        "that are not labelled yet; put masks into a folder without LabelMe files.",
+    ]
+    for other in ("a/0003", "b/0002", "more/b/0001"):
+        (root / f"masks/{other}.png").unlink()
+    assert yaml.safe_load(write_draft(root, force=True).read_text())["masks"] == "masks"
+    (root / "dataset.yaml").unlink()
+    assert [one["name"] for one in yaml.safe_load(write_draft(root).read_text())["classes"]] == ["grasper"]
+
+
+@pytest.mark.parametrize("mode", ["L", "P"])
+def test_masks_made_of_the_files_and_kept_beside_them_say_nothing_of_other_masks(root: Path, mode: str) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    for name in ("0001", "0002"):
+        Image.fromarray(np.zeros((6, 8), np.uint8)).convert(mode).save(root / f"masks/a/{name}.png")
+    write_file(root, "masks", classes=[{"name": "grasper", "value": [1, "grasper"]}, {"name": "tissue", "value": 0}])
+    assert load_dataset(root)["a"].with_mask == [0, 1]
+
+
 def test_as_zip(root: Path) -> None:
     with zipfile.ZipFile(root / "labels.zip", "w") as archive:
         for name in ("a/0001", "b/0003"):

@@ -4,7 +4,7 @@ import base64
 import io
 import math
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,14 +55,21 @@ class _Content(BaseModel):
     shapes: list[_Entry]
 
 
-def labelme_export(path: Path, files: Mapping[str, LabelMeFile]) -> ShapeExport:
-    """The files of a folder or a zip, by the names of their frames, as one export."""
+def labelme_export(path: Path, files: Mapping[str, LabelMeFile], waiting: Sequence[str] = ()) -> ShapeExport:
+    """The files of a folder or a zip, by the names of their frames, as one export.
+
+    `waiting` are copies of frames that lie among those that were labelled.
+    """
     drawn = {frame: file.drawn for frame, file in files.items() if file.drawn.shapes}
     shapes = [shape for image in drawn.values() for shape in image.shapes]
     notes = []
     if empty := len(files) - len(drawn):
         of_all = f"{path.name}: of {number(len(files), 'LabelMe file')}, {empty:,} without any shape"
         notes.append(f"{of_all}: taken as not labelled.")
+    if waiting:
+        which = f"{number(len(waiting), 'colour image')} without a LabelMe file, beside such that have one"
+        what = "taken as frames that are not labelled yet; put masks into a folder without LabelMe files"
+        notes.append(f"{path.name}: {which} ({listed(waiting, _SOME)}): {what}.")
     others = [
         f"{frame}.json: {file.image}"
         for frame, file in files.items()

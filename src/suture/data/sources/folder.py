@@ -16,7 +16,7 @@ from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, 
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.exports import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.exports.labelme import LabelMeFile, labelme_export
-from suture.data.images import MaskFile
+from suture.data.images import MaskFile, has_channels
 from suture.data.lists import SplitLists
 from suture.data.sources import source
 from suture.data.view import View
@@ -58,7 +58,7 @@ def load(root: Path) -> Dataset:
     if file.exclude is None and (root / EXCLUDE_FILE).is_file():
         notes.append(f"{EXCLUDE_FILE} is not read: `exclude: {EXCLUDE_FILE}` in dataset.yaml says to.")
     masks = find_masks(root, file, path, clips)
-    table = _class_table(file, path, masks)
+    table, by_id = _class_table(file, path, masks)
     unmatched, doubtful, strange = _match(masks, clips, table, _annotated(file, path, clips, table))
     late = list(_take_late(clips, unmatched))
     if strange:
@@ -80,6 +80,7 @@ def load(root: Path) -> Dataset:
         doubtful_masks=doubtful,
         late_masks=late,
         boxes=[boxes for found in masks for boxes in found.export.boxes],
+        labels_by_id=by_id,
         missing_videos=clips.missing,
         listed=lists.splits,
     )
@@ -280,10 +281,18 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
             else:
                 yield Masks(found, _named_after(export, clips) if only is None else only)
     if labelme:
-        yield Masks(labelme_export(place, labelme), only)
-        images = {name: file for name, file in images.items() if name not in labelme}  # the frames that were labelled
+        waiting = _waiting(place, images, labelme)
+        yield Masks(labelme_export(place, labelme, list(waiting.values())), only)
+        images = {name: file for name, file in images.items() if name not in labelme and name not in waiting}
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, clips, only)), only)
+
+
+def _waiting(place: Path, images: Mapping[str, str], labelme: Mapping[str, LabelMeFile]) -> dict[str, str]:
+    """Copies of frames without a LabelMe file yet: colour images, in the folders of such that have one beside them."""
+    folders = {os.path.dirname(name) for name in labelme if name in images and has_channels(place / images[name])}
+    others = {name: file for name, file in images.items() if name not in labelme and os.path.dirname(name) in folders}
+    return {name: file for name, file in others.items() if has_channels(place / file)}
 
 
 def _without_suffix(images: dict[str, str], clips: Clips, only: Clip | None) -> dict[str, str]:
@@ -305,11 +314,13 @@ def _named_after(export: Path, clips: Clips) -> Clip | None:
     return found[0] if found else None
 
 
-def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTable:
+def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[ClassTable, list[str]]:
+    """The class table; and the labels that have a class by an id alone, which in images may mean something else."""
     if any(found.export.frames for found in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
     labels = {label: value for found in masks for label, value in found.export.labels.items()}
-    table = file.class_table(path, labels, any(isinstance(found.export, ImageMasks) for found in masks))
+    images = any(isinstance(found.export, ImageMasks) for found in masks)
+    table = file.class_table(path, labels, images)
     for found in masks:
         if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
             names = list(found.export.labels)
@@ -317,7 +328,9 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTabl
                 f"{path}: none of the labels of {found.export.path} ({', '.join(names)}) is a class or a value of one: "
                 f"list them under classes, beside an id where some masks are images (value: [1, {names[0]}])."
             )
-    return table
+    by_value = file.named_by_value(path, labels) if images else {}
+    ids = {label: name for label, name in by_value.items() if isinstance(labels[label], int) and label != name}
+    return table, [f"{label} (id {labels[label]}) as {name}" for label, name in ids.items()]
 
 
 def _match(
