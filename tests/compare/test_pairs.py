@@ -1,4 +1,4 @@
-"""The scores and paired differences that docs/results.md and the README state are those of the committed runs."""
+"""The scores and paired differences that the docs and the README state are those of the committed runs."""
 
 import csv
 import re
@@ -15,12 +15,13 @@ from suture.compare.results import mean_and_deviation, read_results
 ROOT = Path(__file__).parents[2]
 FOLDER = "docs/results/vocalfolds"
 SECTIONS = {
-    "Stitch on the test sequences": FOLDER,
-    "A new patient": "docs/results/vocalfolds-patients",
-    "With SAM 2's encoder": "docs/results/vocalfolds-sam2",
-    "At 384×384": "docs/results/vocalfolds-384",
+    ("results", "Stitch on the test sequences"): FOLDER,
+    ("results", "A new patient"): "docs/results/vocalfolds-patients",
+    ("results", "With SAM 2's encoder"): "docs/results/vocalfolds-sam2",
+    ("results", "At 384×384"): "docs/results/vocalfolds-384",
+    ("method", "Each part removed"): "docs/results/vocalfolds-ablation",
 }
-"""Whose runs the tables of docs/results.md are of."""
+"""Whose runs the tables of a page's section are of."""
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
 PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
 WHERE = r"(?: (patient \d) \|)? (every 20th|every 10th|both|all)"
@@ -29,10 +30,12 @@ ROW = re.compile(rf"^\| (\S+) − (\S+) \|{WHERE} \| (.*) \|$", re.MULTILINE)
 
 
 def sections() -> list[tuple[str, str]]:
-    """Each folder of runs with what the page says of it, bold or not."""
-    text = (ROOT / "docs/results.md").read_text(encoding="utf-8").replace("**", "")
-    said = dict(part.split("\n", 1) for part in text.split("\n## "))
-    return [(folder, said[title]) for title, folder in SECTIONS.items()]
+    """Each folder of runs with what its section says of it, bold or not."""
+    found = []
+    for (page, title), folder in SECTIONS.items():
+        text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8").replace("**", "")
+        found.append((folder, dict(part.split("\n", 1) for part in text.split("\n## "))[title]))
+    return found
 
 
 SCRIPT = runpy.run_path(str(ROOT / "docs/results/pairs.py"))
