@@ -478,7 +478,8 @@ def compare(
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")
     if only_tables:
         written = comparisons.write_tables(folder, output if file.is_dir() else None)
-        _say(out, f"Tables: {', '.join(map(str, written))}")
+        for line in comparisons.told_of_tables(folder, written):
+            _say(out, line)
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 
