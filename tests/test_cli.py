@@ -153,23 +153,30 @@ def test_write_drafts_and_then_checks(
     assert file.read_text() == before
 
 
-def test_whether_a_folder_holds_several_videos_is_asked_where_it_is_drafted(
+def test_whether_a_folder_holds_several_videos_is_asked_until_it_is_answered(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing that is found says that all became one video."""
+    """Nothing else that is found says that all became one video."""
     for video in ("a", "b"):
         for image in (root / "videos" / video).iterdir():
             image.rename(root / "videos" / f"{video}_{image.name}")
         (root / "videos" / video).rmdir()
-    suture(monkeypatch, "check", str(root), "--write")
-    asked = (
-        f"{root / 'dataset.yaml'} asks: are a and b of several operations? Now the images of a folder are one video."
-    )
-    assert f"{asked} If they are, say `videos_by: name` there and draft again" in capsys.readouterr().err
+    asked = "The images of a folder are one video, but their names may be those of several operations: a and b"
+    for words in (["--write"], []):
+        suture(monkeypatch, "check", str(root), *words)
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"warning {asked} mend: say `videos_by: name` in dataset.yaml if they are" in said
     file = root / "dataset.yaml"
-    file.write_text(file.read_text().replace("# videos_by: name", "videos_by: name"))
-    suture(monkeypatch, "check", str(root), "--write", "--force")
-    assert " asks: " not in capsys.readouterr().err
+    drafted = file.read_text()
+    for answer in ("folder", "name"):
+        file.write_text(drafted.replace("# videos_by: name", f"videos_by: {answer}"))
+        suture(monkeypatch, "check", str(root), "--write", "--force")
+        assert "several operations" not in capsys.readouterr().out
+    suture(monkeypatch, "check", str(root))
+    told = (
+        "Videos are told apart by what stands before the numbers in the names of images: a (3 frames) and b (3 frames);"
+    )
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_wrong_option_of_the_source_is_told_before_anything_is_drafted(

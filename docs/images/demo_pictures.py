@@ -50,7 +50,7 @@ def report_pictures(report: Path, untrue: Path, profile: Path) -> None:
     from browser import browser
 
     shots = (
-        (report, "predictions", 656),
+        (report, "predictions", 680),
         (report, "embeddings", 800),
         (untrue, "footage", 720),
     )

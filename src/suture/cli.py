@@ -139,7 +139,7 @@ def check(
     """
     from suture.checks.check import FEW, CheckReport
     from suture.checks.check import check as check_dataset
-    from suture.checks.draft import ASKED, asked_of_videos, kept_aside, write_draft
+    from suture.checks.draft import ASKED, kept_aside, write_draft
     from suture.data.dataset_file import FILE_NAME
     from suture.data.sources import load_dataset
 
@@ -156,8 +156,6 @@ def check(
         )
         drafted = write_draft(path, force=force)
         _say(err, f"Drafted {drafted}: read it, answer its questions, then check again.{kept}")
-        if question := asked_of_videos(drafted):
-            _say(err, question)
     dataset = load_dataset(path, source, **options)
 
     def show(quick: CheckReport) -> None:
@@ -478,7 +476,8 @@ def compare(
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")
     if only_tables:
         written = comparisons.write_tables(folder, output if file.is_dir() else None)
-        _say(out, f"Tables: {', '.join(map(str, written))}")
+        for line in comparisons.told_of_tables(folder, written):
+            _say(out, line)
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 

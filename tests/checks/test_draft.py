@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -153,8 +154,10 @@ def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     dataset = load_dataset(tmp_path)
     assert dataset.classes.names == ("class_1", "class_7")
     assert {video.split for video in dataset} == {"train", "test"}
-    assert [problem.code for problem in check(dataset, progress=False, workers=1).problems] == ["unpainted"]
+    report = check(dataset, progress=False, workers=1)
+    assert [problem.code for problem in report.problems] == ["unpainted", "guessed-case"]
     add_line(tmp_path, "unpainted: ignore")
+    path.write_text(path.read_text().replace("[case1_1, case1_2]  # guess", "[case1_1, case1_2]"))
     assert check(tmp_path, progress=False, workers=1).problems == []
 
 
@@ -553,6 +556,8 @@ def test_frames_of_many_videos_in_one_folder_are_asked_about(tmp_path: Path) -> 
     text = write_draft(tmp_path).read_text()
     assert "# question: are caseA, caseB, op7_part1 and 1 more of several operations? Now the images of a" in text
     assert yaml.safe_load(text)["split"] == {"train": ["images"]}
+    (problem,) = (one for one in check(tmp_path, progress=False).problems if one.code == "several-operations")
+    assert problem.what.endswith("may be those of several operations: caseA, caseB, op7_part1 and 1 more")
     assert [video.id for video in load_dataset(tmp_path)] == ["images"]
     # As the question says: guesses about what is no video any more are made anew.
     (tmp_path / "dataset.yaml").write_text(text.replace("# videos_by: name", "videos_by: name"))
@@ -564,7 +569,7 @@ def test_frames_of_many_videos_in_one_folder_are_asked_about(tmp_path: Path) -> 
     report = check(tmp_path, progress=False, workers=1)
     assert [video.id for video in report.summary.videos] == ["caseA", "caseB", "op7_part1", "op7_part2"]
     assert report.summary.labelled == 12
-    assert report.problems == []
+    assert [problem.code for problem in report.problems] == ["guessed-case"]
 
 
 def test_a_folder_does_not_join_what_the_user_has_told_apart(tmp_path: Path) -> None:
@@ -575,6 +580,28 @@ def test_a_folder_does_not_join_what_the_user_has_told_apart(tmp_path: Path) -> 
     content = yaml.safe_load(write_draft(tmp_path, force=True).read_text())
     assert "cases" not in content, "each is one of its own"
     assert sorted(load_dataset(tmp_path).cases) == ["other", "stills_PatA", "stills_PatB"]
+
+
+def test_what_the_draft_joined_is_said_until_somebody_has_answered(tmp_path: Path) -> None:
+    """Four operations in one folder, beside another video: nothing else says why the split keeps them together."""
+    frames(tmp_path / "new", "a", "b", "c", "d")
+    frames(tmp_path, "old")
+    path = write_draft(tmp_path)
+
+    def said() -> list[tuple[str, str, str]]:
+        problems = check(tmp_path, progress=False, workers=1).problems
+        return [(one.severity, one.what, one.first) for one in problems if one.code == "guessed-case"]
+
+    ((severity, what, first),) = said()
+    assert severity == "note"
+    assert what.startswith("4 videos joined to 1 case by a guess, from folders and names: a case is one operation")
+    assert first == "new (new_a, new_b, new_c and new_d)"
+    path.write_text(path.read_text().replace("new: [new_a, new_b, new_c, new_d]  # guess", "new: [new_a, new_b]"))
+    assert said() == []
+    shutil.rmtree(tmp_path / "old")
+    path.write_text("cases:\n  new: [a, b, c, d]  # guess\n")
+    ((severity, _, _),) = said()
+    assert severity == "warning", "there is nothing left to test on"
 
 
 def test_a_split_of_few_labels_is_guessed_anew_when_there_are_more(tmp_path: Path) -> None:

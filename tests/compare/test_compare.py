@@ -191,7 +191,10 @@ def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: P
     assert "Only dmt: 2 of 6 runs.\n" in said
     assert "finished already" not in said
     assert "Left for want of time: 2 runs; start the same command again to go on." in said
-    assert "Not finished: 5 of 6 runs (supervised 1, dmt 2, unimatch 2)." in (tmp_path / "tables.md").read_text()
+    unfinished = "Not finished: 5 of 6 runs (supervised 1, dmt 2, unimatch 2)."
+    assert unfinished in (tmp_path / "tables.md").read_text()
+    beside = "beside it tables.md, tables.tex, scores.csv, runs.csv and 1 picture"
+    assert f"{unfinished}\nTables: {tmp_path / 'tables.html'}; {beside}\n" in said
 
     outcome = compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
     assert (outcome.finished, outcome.failed, outcome.left) == (names("dmt"), {}, [])
@@ -278,7 +281,12 @@ def test_the_command_with_only(
     for words in ((*whole, "--tables"), (str(tmp_path),)):
         assert suture(*words, "--jobs", "2") == 0
         unused = "--devices and --jobs" if "--devices" in words else "--jobs"
-        assert f"The writing of tables takes no notice of {unused}.\n" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert f"The writing of tables takes no notice of {unused}.\n" in said.err
+        first, second = said.out.splitlines()
+        unfinished = [f"made__every-4__{run}" for run in ("unimatch__seed-0", "supervised__seed-1", "unimatch__seed-1")]
+        assert first == f"Not finished: 3 of 6 runs ({', '.join(unfinished)})."
+        assert second.startswith(f"Tables: {tmp_path / 'tables.html'}; beside it tables.md, ")
         assert suture(*words, "--only", "dmt") == 2
         assert capsys.readouterr().err == "error: --only is dmt, but tables are of all methods: leave it out.\n"
 

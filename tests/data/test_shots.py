@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -195,6 +196,22 @@ def test_the_drawing(tmp_path: Path) -> None:
     for shots in (find_shots(video), Shots((), (), np.zeros(0), np.zeros(0))):
         draw_shots(video, shots, labelled=[0, 40]).savefig(tmp_path / "shots.png", dpi=40)
         assert read_image(tmp_path / "shots.png").std() > 5
+
+
+def test_the_drawing_shows_frames_from_all_over_beside_both_sides_of_the_cuts(tmp_path: Path) -> None:
+    """However few cuts there are: between them frames were not shown, and the picture was mostly white."""
+    video = video_of([frame for i in range(2) for frame in stretch(scene(i), 30)], tmp_path)
+    figure = draw_shots(video, shots := find_shots(video))
+    titles = [axes.get_title() for axes in figure.axes[1:]]
+    assert shots.starts == (0, 30)
+    assert len(titles) == 24
+    assert titles[titles.index("cut at 30") - 1] == "29"
+    places = [int(title.removeprefix("cut at ")) for title in titles]
+    assert max(after - before for before, after in pairwise([0, *places, 59])) <= 4
+    figure.savefig(tmp_path / "shots.png", dpi=40)
+    assert (read_image(tmp_path / "shots.png").min(axis=2) > 250).mean() < 0.6
+    few = video_of(stretch(scene(0), 3), tmp_path)
+    assert len(draw_shots(few, find_shots(few)).axes) == 1 + 3
 
 
 def test_settings_are_checked() -> None:

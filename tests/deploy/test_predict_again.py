@@ -103,10 +103,31 @@ def test_other_results_are_only_written_over_by_force(model: Path, cpu: Predicto
     assert contents(tmp_path / "out") == before
     predict(cpu, [given], tmp_path / "out", force=True, console=Console(quiet=True))
     assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
-    other = write_images(tmp_path / "more")
-    (tmp_path / "out/more/masks").mkdir(parents=True)
-    with pytest.raises(UserError, match="out/more holds results of other settings"):
-        go(cpu, other, tmp_path / "out")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_nothing_is_written_among_files_of_others(cpu: Predictor, tmp_path: Path, force: bool) -> None:
+    """The mask that somebody painted would be deleted by force, and any other file be mixed up with the results."""
+
+    def go_into(out: Path) -> None:
+        predict(cpu, [frames], out, force=force, console=Console(quiet=True))
+
+    frames = write_images(tmp_path / "frames")
+    painted = tmp_path / "out/frames/masks/frame0.png"
+    write_images(painted.parent, 1)
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="out holds files but no results of a prediction, expected a new or empty"):
+        go_into(tmp_path / "out")
+    write_images(tmp_path / "other")
+    predict(cpu, [tmp_path / "other"], tmp_path / "new", console=Console(quiet=True))
+    (tmp_path / "new/frames").mkdir()
+    (tmp_path / "new/notes.txt").write_text("mine")
+    go_into(tmp_path / "new")  # of results, with an empty folder and a note beside them
+    shutil.copytree(tmp_path / "new/other", tmp_path / "out/other")
+    with pytest.raises(UserError, match=r"out/frames holds files but no results of a prediction.*: rename it, or give"):
+        go_into(tmp_path / "out")
+    assert contents(tmp_path).items() >= before.items()
+    assert (tmp_path / "new/notes.txt").read_text() == "mine"
 
 
 def test_a_torn_journal_counts_as_far_as_it_is_whole(model: Path, cpu: Predictor, tmp_path: Path) -> None:

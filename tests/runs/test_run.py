@@ -40,11 +40,13 @@ def test_progress_says_stage_k_of_n(
     mask = next((tmp_path / "mine/masks").rglob("*.png"))
     shutil.copy(mask, mask.with_name("img0.png"))
     described = tmp_path / "mine/dataset.yaml"
-    described.write_text(re.sub(r"(?m)^exclude:.*\n", "", described.read_text()))
+    by_name = "" if terminal else "videos_by: name\n"
+    described.write_text(by_name + re.sub(r"(?m)^exclude:.*\n", "", described.read_text()))
     config = supervised("evaluation.splits=[test]", f"data.root={tmp_path / 'mine'}")
     train(config, tmp_path / "run", Console(file=text, force_terminal=terminal, width=100, color_system=None))
     labelled = "9 labelled (25.0%, by data.labelling, of 36 with masks)"
-    assert f"3 training videos of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
+    videos = "3 training videos" if terminal else "3 training videos (told apart by the names of images)"
+    assert f"{videos} of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
     assert text.getvalue().startswith("exclude.csv is not read")
     assert "1 mask of no frame, such as img0.png: name each mask as its frame" in text.getvalue()
     assert "stage 1 of 1: train" in text.getvalue()

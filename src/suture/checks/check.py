@@ -38,6 +38,8 @@ _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _QUICK_SECONDS = 3.0
 _LOOKED_AT = 64
 """Masks that a training looks at of those that it only scores: seconds, where all may take an hour."""
+_SOME = 3
+"""Videos that a line names of many."""
 _SMALL = 64
 """Frames up to which starting processes costs more than it gains."""
 
@@ -357,12 +359,21 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
         )
         for video in dataset
     ]
-    summary = Summary(
-        dataset.name, dataset.protocol, videos, [*dataset.notes, *_thinned(dataset), *_all_labelled(dataset)]
-    )
+    notes = [*_told_by_name(dataset), *dataset.notes, *_thinned(dataset), *_all_labelled(dataset)]
+    summary = Summary(dataset.name, dataset.protocol, videos, notes)
     seconds = time.monotonic() - start
     read = sum(1 for _ in evidence.frames)
     return CheckReport(summary, _count_classes(evidence), judge(evidence), read, evidence.complete, seconds)
+
+
+def _told_by_name(dataset: Dataset) -> Iterator[str]:
+    """Which images became which videos: a slip would divide one operation, or join two."""
+    if dataset.videos_by == "name":
+        found = [f"{video.id} ({number(len(video), 'frame')})" for video in dataset if video.file is None]
+        yield (
+            f"Videos are told apart by what stands before the numbers in the names of images: {listed(found, _SOME)}; "
+            "`videos_by: folder` in dataset.yaml makes one video of each folder instead."
+        )
 
 
 def _thinned(dataset: Dataset) -> Iterator[str]:

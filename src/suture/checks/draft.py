@@ -18,7 +18,7 @@ from suture.checks.facts import found_view, in_parallel
 from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
-from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, Place, parse, unanswered
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, SEVERAL, DatasetFile, Place, parse, unanswered
 from suture.data.exports import holds_labelme, is_export, open_file
 from suture.data.exports.labelme import LabelMeFile
 from suture.data.images import MaskFile
@@ -64,7 +64,6 @@ _HEAD = (
     f"format: {FORMAT}",
 )
 
-_SEVERAL = re.compile(r"(?m)^# question: (are .+ of several operations\?.*)$")
 _ALTERNATING = "frames"
 """The case of folders train and test that hold frames of one video."""
 _KEPT_GUESS = "  # guess, kept"
@@ -149,17 +148,6 @@ def kept_aside(summary: Summary, path: Path) -> str:
         f"{sum(counts.values()):,} of {number(summary.labelled, 'labelled frame')} are kept aside for scoring "
         f"({parts}) and not learnt from: to change that, move cases under split in {path}."
     )
-
-
-def asked_of_videos(path: Path) -> str:
-    """Whether images of one folder are several videos, as a draft asks it; nothing if not: no finding of a check does.
-
-    What the answer changes comes before all else: cases, split and scores speak of videos.
-    """
-    question = _SEVERAL.search(path.read_text(encoding="utf-8"))
-    if question is None:
-        return ""
-    return f"{path} asks: {question[1]} If they are, say `videos_by: name` there and draft again with --write --force."
 
 
 def _said(path: Path) -> dict[str, Any]:
@@ -372,7 +360,7 @@ def _videos_by(clips: Clips) -> list[str]:
     if len(several) <= sum(len(clip.images) > 1 for clip in clips.all):
         return []
     return [
-        f"# question: are {listed(several, _SOME)} of several operations? Now the images of a folder are one video.",
+        f"# question: are {listed(several, _SOME)} {SEVERAL} Now the images of a folder are one video.",
         "# If they are, take the # off the next line, and draft again with --write --force.",
         "# videos_by: name",
     ]

@@ -13,7 +13,7 @@ from suture.checks.facts import FrameFacts, MaskFacts
 from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
-from suture.data.dataset_file import FILE_NAME, DatasetFile, unanswered
+from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
 from suture.data.sources.folder import guess
 from suture.data.view import View
 from suture.data.walk import holds_files, mask_suffixes
@@ -75,6 +75,17 @@ class Evidence:
     def file(self) -> DatasetFile:
         """What `dataset.yaml` says, where there is one."""
         return DatasetFile.of(self.dataset.root)
+
+    @cached_property
+    def text(self) -> str:
+        """`dataset.yaml` with its comments; nothing where there is none."""
+        path = self.dataset.root / FILE_NAME
+        return path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+
+    @cached_property
+    def guesses(self) -> set[Place]:
+        """What it still marks as a guess."""
+        return unanswered(self.text) if self.text else set()
 
     @property
     def frames(self) -> Iterator[FrameFacts]:
@@ -200,9 +211,37 @@ def _guessed_splits(evidence: Evidence) -> set[Split | None]:
     stated = evidence.file.split
     if stated is None:
         return {*SPLITS, None}
-    guesses = unanswered((evidence.dataset.root / FILE_NAME).read_text(encoding="utf-8-sig"))
-    marked = {split for split in stated if ("split", split) in guesses}
+    marked = {split for split in stated if ("split", split) in evidence.guesses}
     return {*marked, None} if marked else set()
+
+
+def guessed_cases(evidence: Evidence) -> Iterator[Problem]:
+    """What the draft took for one operation, until the user has said whether it is: a split keeps it together."""
+    cases = {case: videos for case, videos in evidence.file.cases.items() if ("cases", case) in evidence.guesses}
+    count = sum(map(len, cases.values()))
+    what = (
+        f"{number(count, 'video')} joined to {number(len(cases), 'case')} by a guess, from folders and names: a case "
+        "is one operation, and is in one split as a whole"
+    )
+    places = [f"{case} ({listed(videos, _NAMED)})" for case, videos in cases.items()]
+    mend = (
+        "take the mark `# guess` off under `cases` in dataset.yaml if it is right; else list there the videos of each "
+        "operation, also of one that is a single video, and name the new cases under `split`"
+    )
+    severity: Severity = "warning" if len(evidence.dataset.cases) == 1 else "note"  # then there is nothing to test on
+    yield from evidence.problem("guessed-case", severity, what, places, mend)
+
+
+def several_operations(evidence: Evidence) -> Iterator[Problem]:
+    """What the draft asks: whether images of one folder are several videos. Cases, split and scores hang on it."""
+    asked = asked_of_videos(evidence.text) if "videos_by" not in evidence.file.model_fields_set else ""
+    if asked:
+        what = f"The images of a folder are one video, but their names may be those of several operations: {asked}"
+        mend = (
+            "say `videos_by: name` in dataset.yaml if they are, and draft again with --write --force; "
+            "`videos_by: folder` if not"
+        )
+        yield Problem("several-operations", "warning", 1, what, (), mend)
 
 
 def missing_videos(evidence: Evidence) -> Iterator[Problem]:
@@ -604,8 +643,10 @@ def stretches(evidence: Evidence) -> Iterator[Problem]:
 
 JUDGES_OF_MASKS: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (undecodable, sizes, mask_values, unpainted)
 JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
+    several_operations,
     divided_cases,
     divided_by_lists,
+    guessed_cases,
     misnamed_splits,
     missing_videos,
     masks_for_frames,

@@ -76,10 +76,11 @@ def compare(
         for why in told_once(outcome.failed):
             console.print(f"[red]failed:[/red] {escape(why)}", highlight=False, soft_wrap=True)
         if any(is_finished(out, run.name) for run in plan.runs):
-            write_tables(out)
+            written = write_tables(out)
             for board in read_results(out).boards:
                 print_scores(board, console)
-            console.print(f"Tables: {out / 'tables.html'}, .md, .tex; scores.csv", highlight=False, soft_wrap=True)
+            for line in told_of_tables(out, written):
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
     if outcome.left:
         console.print(
             f"Left for want of time: {number(len(outcome.left), 'run')}; start the same command again to go on.",
@@ -159,14 +160,26 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     return [out / name for name in (*texts, *(f"{one.name}.png" for one in drawn))]
 
 
+def told_of_tables(folder: Path, written: Sequence[Path]) -> Iterator[str]:
+    """For the terminal: which runs the tables of a folder lack, the page to open, and what was written beside it."""
+    yield from _unfinished(read_results(folder))
+    page = next(path for path in written if path.suffix == ".html")
+    others = [path.name for path in written if path != page and path.suffix != ".png"]
+    drawn = sum(path.suffix == ".png" for path in written)
+    yield f"Tables: {page}; beside it {listed([*others, *([number(drawn, 'picture')] if drawn else [])])}"
+
+
 def _remarks(results: Results) -> list[str]:
     """What stands above the tables: which runs failed, and why, and which are not there."""
     failed = {name: _without_folders(reason) for name, reason in results.failed.items()}
-    remarks = [f"Failed: {why}" for why in told_once(failed)]
+    return [*(f"Failed: {why}" for why in told_once(failed)), *_unfinished(results)]
+
+
+def _unfinished(results: Results) -> Iterator[str]:
+    """How many runs the tables lack, and whose."""
     if results.missing:
         total = len(results.missing) + sum(len(board.runs) for board in results.boards)
-        remarks.append(f"Not finished: {len(results.missing)} of {total} runs ({_missing(results)}).")
-    return remarks
+        yield f"Not finished: {len(results.missing)} of {total} runs ({_missing(results)})."
 
 
 def _missing(results: Results) -> str:

@@ -36,6 +36,9 @@ BACKGROUND = "background"
 Place = tuple[str | int, ...]
 """A key of the file; or a key and what stands below it, by its name or its number."""
 _GUESS = re.compile(r"[:\s]*#\s*guess")
+SEVERAL = "of several operations?"
+"""How the question of a draft ends whether images of one folder are several videos."""
+_ASKED = re.compile(rf"(?m)^# question: are (.+) {re.escape(SEVERAL)}")
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -254,6 +257,16 @@ def unanswered(text: str) -> set[Place]:
         else:
             look((key.value,), value.end_mark)
     return places
+
+
+def asked_of_videos(text: str) -> str:
+    """Which images of one folder may be of several operations, as a draft asks it and nobody has answered yet.
+
+    >>> asked_of_videos(f"# question: are a and b {SEVERAL}"), asked_of_videos(f"# are a and b {SEVERAL}")
+    ('a and b', '')
+    """
+    question = _ASKED.search(text)
+    return question[1] if question else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ import cv2
 import numpy as np
 from pydantic import Field
 
+from suture import words
 from suture.data.dataset import Video
 from suture.data.workers import cores, given, pool_for
 from suture.files import locked, remove_leftovers, write_bytes
@@ -41,7 +42,13 @@ _RANGE = 2.0
 _LIMIT = 0.2
 """What one block counts at most."""
 _BLOCK_OF = np.add.outer(np.arange(_SIDE) // _BLOCK * _BLOCKS, np.arange(_SIDE) // _BLOCK).ravel()
+_WIDTH = 14
+"""Inches of a drawing of shots."""
+_LINES, _STRIP = 2, 12
+"""Lines of its strip of frames, and the frames of each."""
 _DRAWN_CUTS = 10
+"""Cuts in it, evenly, where there are more."""
+_TINTS = ("white", "0.94")
 _CHUNK, _BEYOND = 512, 2
 """Frames of a piece of work, and how many more it needs to compare them with."""
 _FEW = 2048
@@ -328,26 +335,36 @@ def _threshold(curve: np.ndarray, settings: ShotSettings) -> np.ndarray:
 
 
 def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> "Figure":
-    """The curve with its threshold and cuts, the frames before and after cuts, and ticks at labelled frames.
+    """A strip of frames from all over the video, and below it the curve with its cuts; ticks at labelled frames.
 
     >>> draw_shots(video, find_shots(video)).savefig("shots.png")  # doctest: +SKIP
     """
     from matplotlib.figure import Figure  # on first use: a run's start would take half a second longer
 
     cuts = shots.starts[1:]
-    shown = [cuts[i * len(cuts) // _DRAWN_CUTS] for i in range(_DRAWN_CUTS)] if len(cuts) > _DRAWN_CUTS else list(cuts)
-    figure = Figure(figsize=(14, 7 if shown else 3), layout="constrained")
-    rows = figure.add_gridspec(2, 1, height_ratios=[1.4 if shown else 0.01, 1])
+    shown = _shown(shots)
+    lines = max(1, -(-len(shown) // _STRIP))
+    height = _WIDTH / _STRIP * video.view.height / video.view.width + 0.3
+    figure = Figure(figsize=(_WIDTH, lines * height + 2.6), layout="constrained")
+    rows = figure.add_gridspec(2, 1, height_ratios=[lines * height, 2.6])
     axes = figure.add_subplot(rows[1])
-    if shown:
-        pictures = rows[0].subgridspec(2, len(shown))
-        for column, cut in enumerate(shown):
-            before = shots.frames[bisect_left(shots.frames, cut) - 1]
-            for row, index in enumerate((before, cut)):
-                picture = figure.add_subplot(pictures[row, column])
-                picture.imshow(_thumbnail(video, index))
-                picture.set_title(f"{'before' if row == 0 else 'cut at'} {index}", fontsize=8)
-                picture.set_axis_off()
+    pictures = rows[0].subgridspec(lines, _STRIP)
+    for place, index in enumerate(shown):
+        picture = figure.add_subplot(pictures[divmod(place, _STRIP)])
+        picture.imshow(_thumbnail(video, index))
+        is_cut = index in cuts
+        title = f"{'cut at ' if is_cut else ''}{index}"
+        picture.set_title(title, fontsize=8, pad=3, color="tab:red" if is_cut else "black")
+        picture.set(xticks=[], yticks=[])
+        picture.spines[:].set_visible(False)
+        if is_cut:
+            picture.spines["left"].set(visible=True, color="tab:red", linewidth=3)
+    for number, start in enumerate(shots.starts):
+        end = shots.members(number)[-1]
+        axes.axvspan(start, end + 1, color=_TINTS[number % 2], linewidth=0)
+        if end - start > len(video) / 20:
+            said = axes.text((start + end) / 2, 0.97, f"shot {number + 1}", ha="center", va="top", fontsize=8)
+            said.set_transform(axes.get_xaxis_transform())
     frames = np.array(shots.frames[1:])
     apart = video.torn(shots.frames)  # the lines do not run across excluded frames
     axes.plot(frames, np.where(apart, np.nan, shots.curve), color="black", linewidth=0.8, label="change")
@@ -356,13 +373,23 @@ def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> "Fig
         axes.axvline(cut, color="tab:red", linewidth=1, alpha=0.7, label="cut" if number == 0 else None)
     for number, (first, last) in enumerate(_runs(sorted(video.excluded))):
         label = "excluded" if number == 0 else None
-        axes.axvspan(first - 0.5, last + 0.5, color="0.85", linewidth=0, label=label)
+        axes.axvspan(first - 0.5, last + 0.5, color="0.75", linewidth=0, label=label)
     if ticks := list(labelled):
         axes.plot(ticks, np.zeros(len(ticks)), "^", color="tab:green", markersize=5, clip_on=False, label="labelled")
     axes.set(xlim=(0, max(1, len(video) - 1)), ylim=(0, None), xlabel="frame", ylabel="change of the histograms")
-    axes.set_title(f"{video.id}: {len(shots)} shot{'s' if len(shots) != 1 else ''}", fontsize=10)
-    axes.legend(loc="upper right", fontsize=8, ncols=5)
+    axes.set_title(f"{video.id}: {words.number(len(shots), 'shot')}", fontsize=10, loc="left")
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, ncols=5, frameon=False)
     return figure
+
+
+def _shown(shots: Shots) -> list[int]:
+    """The frames of the strip: on both sides of cuts, as far as there is room, and others evenly between."""
+    cuts = shots.starts[1:]
+    some = [cuts[i * len(cuts) // _DRAWN_CUTS] for i in range(_DRAWN_CUTS)] if len(cuts) > _DRAWN_CUTS else cuts
+    sides = {shots.frames[bisect_left(shots.frames, cut) - before] for cut in some for before in (0, 1)}
+    others = [index for index in shots.frames if index not in sides]
+    left = min(len(others), _LINES * _STRIP - len(sides))
+    return sorted(sides | {others[(2 * i + 1) * len(others) // (2 * left)] for i in range(left)})
 
 
 def _thumbnail(video: Video, index: int) -> np.ndarray:

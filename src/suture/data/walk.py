@@ -101,7 +101,7 @@ def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[st
 
 def holds_files(place: Path) -> bool:
     """Whether it is a file, or a folder with one in it or below."""
-    return place.is_file() or any(files for _, _, files in walk(place))
+    return place.is_file() or (place.is_dir() and any(files for _, _, files in walk(place)))
 
 
 def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import VideosBy
 from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
+from suture.data.walk import holds_files
 from suture.deploy.outputs import Masks, Table
 from suture.errors import UserError
 from suture.files import refuse_file, suffix_of
@@ -65,9 +67,14 @@ def refuse_scales(scales: Sequence[float]) -> None:
 
 
 def refuse_folder(out: Path) -> None:
-    """Where the results of a prediction cannot go."""
+    """Where the results of a prediction cannot go: among other files they would be mixed up with these."""
     refuse_file(out)
     refuse_among_data(out)
+    if holds_files(out) and not any((clip / name).exists() for clip in out.iterdir() for name in (RECORD, JOURNAL)):
+        raise UserError(
+            f"{out} holds files but no results of a prediction, expected a new or empty folder, or one with such "
+            "results: give another."
+        )
 
 
 def refuse_export(

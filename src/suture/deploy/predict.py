@@ -22,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from suture.data.clips import JOURNAL, RECORD
+from suture.data.walk import holds_files
 from suture.deploy.asked import Settings, refuse_folder
 from suture.deploy.inputs import Clip, find_clips, shared_out
 from suture.deploy.pipeline import Job
@@ -86,10 +87,13 @@ def predict(
         _say(console, told)
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
     mine = {clip.name for clip in shared_out(clips, rank, world)}
-    for job in jobs:
-        _refuse_to_replace(job, force, mine=job.clip.name in mine)
+    own = [job for job in jobs if job.clip.name in mine]
+    for job in own if force else jobs:  # by force, another process may be about to write its own anew
+        _refuse_to_replace(job, force)
+    for job in own if force else ():
+        _remove_results(job)
     with _one_core_each(predictor.side_by_side and not settings.smooth):
-        summary = _run([job for job in jobs if job.clip.name in mine], console, tell=len(clips) > 1)
+        summary = _run(own, console, tell=len(clips) > 1)
     summary = sum(_gathered(summary), Summary())
     if summary.problems and not summary.clips and not summary.skipped:
         if len(clips) == 1:
@@ -185,19 +189,21 @@ def _waste(job: Job) -> str:
     )
 
 
-def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
-    """Results of another model or other settings are only written over by force."""
-    if force and mine:
-        for name in (*_RESULTS, JOURNAL):
-            path = job.folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    if force or not job.folder.exists():
+def _refuse_to_replace(job: Job, force: bool) -> None:
+    """Results of another model or other settings are only written over by force, and what is no result never."""
+    known = job.record.exists() or job.journal.path.exists()
+    if not known and holds_files(job.folder):
+        raise UserError(
+            f"{job.folder} holds files but no results of a prediction, expected a new or empty folder for those of "
+            f"{job.clip.name}: rename it, or give another output folder."
+        )
+    if force or not known:
         return
     if job.record.exists():
         before = read_record(job.record, PredictionRecord)["made_of"]
     else:
         before = job.journal.made_of()
-    if before != job.made_of and (before is not None or any((job.folder / name).exists() for name in _RESULTS)):
+    if before != job.made_of:
         changed = [
             key for key, value in job.made_of.items() if not isinstance(before, dict) or before.get(key) != value
         ]
@@ -205,6 +211,12 @@ def _refuse_to_replace(job: Job, force: bool, mine: bool) -> None:
             f"{job.folder} holds results of other settings ({', '.join(changed)}): give another output folder, or "
             "--force to write over them."
         )
+
+
+def _remove_results(job: Job) -> None:
+    for name in (*_RESULTS, JOURNAL):
+        path = job.folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _meet() -> tuple[int, int]:

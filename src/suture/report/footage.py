@@ -12,7 +12,7 @@ from suture.data.shots import find_shots
 from suture.report.charts import WIDE, Series, area_chart, line_chart
 from suture.report.context import Context
 from suture.report.models import Place, Watched
-from suture.report.pictures import EVENLY, NEXT, Gallery, Panel, by_video, evenly
+from suture.report.pictures import EVENLY, NEXT, Gallery, Panel, by_video, evenly, far_apart
 from suture.report.scores import percent
 from suture.runs.callbacks import bar
 
@@ -88,15 +88,9 @@ def least_confident(confidence: Mapping[Place, float], lengths: Mapping[str, int
     >>> least_confident({("a", 0): 0.9, ("a", 1): 0.5, ("a", 2): 0.6, ("a", 30): 0.7}, {"a": 31}, 2)
     {('a', 1): 0.5, ('a', 30): 0.7}
     """
-    chosen: dict[Place, float] = {}
-    for place in sorted(confidence, key=lambda place: (confidence[place], place)):
-        name, index = place
-        apart = max(5, lengths[name] // 25)
-        if all(other != name or abs(index - at) >= apart for other, at in chosen):
-            chosen[place] = confidence[place]
-        if len(chosen) == count:
-            break
-    return chosen
+    order = sorted(confidence, key=lambda place: (confidence[place], place))
+    least = {name: max(5, length // 25) for name, length in lengths.items()}
+    return {place: confidence[place] for place in far_apart(order, least, count)}
 
 
 def footage_section(context: Context, found: Footage | None) -> dict[str, Any] | None:

@@ -23,6 +23,8 @@ SIDE = 320
 """The longer side of a picture in pixels."""
 WORST, MEDIAN, BEST, DIFFER, NEXT, EVENLY = "worst", "median", "best", "runs differ", "label next", "evenly"
 """Why a frame is shown; `evenly` are those that were chosen without a look at any score."""
+_PARTS = 5
+"""Frames of one kind lie at least such a part of the video apart."""
 _ORDER = (WORST, MEDIAN, BEST, DIFFER, NEXT, EVENLY)
 
 
@@ -102,6 +104,7 @@ def frame_iou(matrix: np.ndarray) -> float:
 def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0) -> dict[Place, list[str]]:
     """The worst, middling and best frames by their mean score, those on which the runs differ most, and some evenly.
 
+    Neighbours look almost the same, so of each kind frames of one video lie a fifth of it apart, or as far as they can.
     A frame may be chosen for several reasons.
 
     >>> pick({("a", i): [i / 10] for i in range(10)}, each=1, spread=1)
@@ -112,21 +115,43 @@ def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0
     in_time = sorted(order)
     if len(order) < 3:
         return {place: [EVENLY] for place in in_time}
-    each = min(each, len(order) // 3)
-    middle = (len(order) - each + 1) // 2
-    apart = {place: max(scores[place]) - min(scores[place]) for place in order}
-    differing = sorted((place for place in order if apart[place] > 0), key=lambda place: (-apart[place], place))
+    third = len(order) // 3
+    middle = sorted(range(third, len(order) - third), key=lambda rank: abs(2 * rank - len(order)))
+    differ = {place: max(scores[place]) - min(scores[place]) for place in order}
+    differing = sorted((place for place in order if differ[place] > 0), key=lambda place: (-differ[place], place))
+    least = {video: (indices[-1] - indices[0]) // _PARTS + 1 for video, indices in by_video(in_time).items()}
+
+    def some(candidates: Sequence[Place]) -> list[Place]:
+        chosen, near = far_apart(candidates, least, each), least
+        while len(chosen) < min(each, len(candidates)):
+            near = {video: distance // 2 for video, distance in near.items()}
+            chosen = far_apart(candidates, near, each)
+        return chosen
+
     groups = {
-        WORST: order[:each],
-        MEDIAN: order[middle : middle + each],
-        BEST: order[-each:],
-        DIFFER: differing[:each],
+        WORST: some(order[:third]),
+        MEDIAN: sorted(some([order[rank] for rank in middle]), key=order.index),
+        BEST: some(order[::-1][:third])[::-1],
+        DIFFER: some(differing),
         EVENLY: [in_time[i] for i in evenly(len(in_time), spread)],
     }
     chosen: dict[Place, list[str]] = {}
     for group, places in groups.items():
         for place in places:
             chosen.setdefault(place, []).append(group)
+    return chosen
+
+
+def far_apart(order: Iterable[Place], least: Mapping[str, int], count: int) -> list[Place]:
+    """The first so many places of an order, those left out that lie nearer to one before them than `least` of a video.
+
+    >>> far_apart([("a", 4), ("a", 5), ("b", 5), ("a", 0)], {"a": 4, "b": 4}, 3)
+    [('a', 4), ('b', 5), ('a', 0)]
+    """
+    chosen: list[Place] = []
+    for name, index in order:
+        if len(chosen) < count and all(other != name or abs(index - at) >= least[name] for other, at in chosen):
+            chosen.append((name, index))
     return chosen
 
 

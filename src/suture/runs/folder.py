@@ -127,7 +127,7 @@ class Run:
     def refuse_used(self) -> None:
         """Refuse a folder that holds files and no run: one of the run's may have the name of one of them."""
         refuse_file(self.folder)
-        if self.begun or (self.folder / STARTS).exists() or not self.folder.exists():
+        if self.begun or (self.folder / STARTS).exists():
             return
         if holds_files(self.folder):
             raise UserError(

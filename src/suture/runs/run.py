@@ -262,13 +262,14 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     frames = sum(len(video.usable) for video in videos)
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
+    by_name = " (told apart by the names of images)" if dataset.videos_by == "name" else ""
     lost = dataset.unmatched_masks
     left_out = [f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}."] if lost else []
     for note in [*dataset.notes, *left_out]:
         session.console.print(note, markup=False, highlight=False, soft_wrap=True)
     session.console.print(
-        f"{dataset.name}: {number(len(videos), 'training video')} of {number(cases, 'case')}, {frames} frames, "
-        f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
+        f"{dataset.name}: {number(len(videos), 'training video')}{by_name} of {number(cases, 'case')}, {frames} "
+        f"frames, {labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
         f"{config.method['name']}, seed {config.seed}: {' → '.join(stage.name for stage in stages)}",
         highlight=False,
         soft_wrap=True,

@@ -768,11 +768,6 @@ def test_videos_that_names_tell_apart(tmp_path: Path) -> None:
     assert dataset.videos_by == "name"
     assert masks_of(dataset) == {"caseA": [2], "day2_caseA": [0], "caseB": [1], "images": [0]}
     assert [frame.number for frame in dataset["caseA"].frames] == [1, 2, 10]
-    assert dataset.notes == [
-        "Videos are told apart by what stands before the numbers in the names of images: images (1 frame), caseA (3 "
-        "frames), caseB (2 frames) and 1 more; `videos_by: folder` in dataset.yaml makes one video of each folder "
-        "instead."
-    ]
 
 
 def test_a_mask_is_of_the_frame_in_a_folder_of_its_path(tmp_path: Path) -> None:

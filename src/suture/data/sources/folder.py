@@ -51,7 +51,7 @@ def load(root: Path) -> Dataset:
     if beside:
         notes.append(_passed_over(beside))
     unread = [*itertools.chain.from_iterable(beside.values()), *clips.masks_inside.values()]
-    notes += [*_told_by_name(clips), *lists.notes, *_unread_json(root, file, clips)]
+    notes += [*lists.notes, *_unread_json(root, file, clips)]
     if root.is_dir() and not path.is_file() and not unread and not any(map(holds_files, skip)):
         # Of masks without a dataset.yaml it is told with them: suture.checks.problems
         notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
@@ -147,16 +147,6 @@ def find_videos(
     listed_whole = among_named.divide_no_video and not among.divide_no_video
     said = listed_whole or clips.are_by_split
     return (by_name, among_named) if said and clips.tell_by_name(single=listed_whole) else (clips, among)
-
-
-def _told_by_name(clips: Clips) -> Iterator[str]:
-    """Which images became which videos: a slip would divide one operation, or join two."""
-    if clips.are_by_name:
-        found = [f"{clip.id} ({number(clip.length, 'frame')})" for clip in clips.all if clip.file is None]
-        yield (
-            f"Videos are told apart by what stands before the numbers in the names of images: {listed(found, _SOME)}; "
-            "`videos_by: folder` in dataset.yaml makes one video of each folder instead."
-        )
 
 
 def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
