@@ -13,7 +13,6 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.data.labelling import Labelling
 from suture.data.scene import in_frame
-from suture.data.store import DecodedFrames
 from suture.data.training import TrainingFrames
 from suture.evaluation.metrics import mean
 from suture.methods.pseudo import PseudoLabels, load_pseudo_labels
@@ -123,8 +122,7 @@ def pseudo_quality(
 ) -> PseudoQuality:
     """Judge at most so many pseudo labels of a run folder: of frames with masks, or of any where none has one."""
     dataset = judge.dataset
-    # No frame's pixels are asked for, so their size does not matter.
-    frames = TrainingFrames(dataset, labelling, DecodedFrames(dataset, labelling.frames, size=1))
+    frames = TrainingFrames(dataset, labelling, pixels=None)
     load_pseudo_labels(stage.folder(folder), frames)
     places = {(frames.places[n][0].id, frames.places[n][1]): n for n in frames.unlabelled.tolist()}
     judged = {place: number for place, number in places.items() if dataset[place[0]].frames[place[1]].mask is not None}
