@@ -371,11 +371,7 @@ class Dataset:
         size = (ids.shape[1], ids.shape[0])
         if size != video.size and size != (frame := video.size_of(index)):
             raise WrongMask(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.", video.id, index)
-        if mask.annotated is not None:
-            kept = np.array(
-                [name in mask.annotated for name in self.classes.names] + [False] * (256 - len(self.classes))
-            )
-            ids = np.where(kept[ids], ids, IGNORE).astype(np.uint8)
+        ids = self.classes.only_annotated(ids, mask.annotated)
         view = video.view
         if (view.width, view.height) != (ids.shape[1], ids.shape[0]) or view.circle:
             ids = np.where(view.mask(ids.shape[1], ids.shape[0]), ids, IGNORE).astype(np.uint8)
