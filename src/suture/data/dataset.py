@@ -19,7 +19,7 @@ from suture.data import mends
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
-from suture.data.view import View, find_view
+from suture.data.view import View, find_view, view_frames
 from suture.errors import UserError
 from suture.words import number
 
@@ -170,8 +170,7 @@ class Video:
         if self.view_setting != "auto":
             return self.view_setting.within(width, height, f"video {self.id}") if self.view_setting else whole
         usable = self.usable
-        chosen = [usable[i * (len(usable) - 1) // 8] for i in range(9)] if len(usable) > 9 else usable
-        return find_view([self.read(index) for index in chosen]) or whole
+        return find_view([self.read(usable[place]) for place in view_frames(len(usable))]) or whole
 
     @property
     def taken(self) -> Sequence[int]:
