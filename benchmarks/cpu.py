@@ -40,7 +40,7 @@ from suture.data.augment import (
 )
 from suture.data.dataset import Dataset
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.store import DecodedFrames, FrameStore
+from suture.data.store import Fit, FrameStore
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.methods import pgvcl, stitch, strong, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
@@ -117,9 +117,21 @@ def pairs(stage: Contrast, batch: ContrastBatch) -> Total:
     return Total(*pairwise_contrast(query, batch.queries.labels, keys[order], labels[order]))
 
 
-def decoded(dataset: Dataset, _: Any, labelled: dict[str, Any], size: int, *__: Any, **___: Any) -> DecodedFrames:
+class Decoded:
     """In place of `FrameStore.open`: frames are decoded whenever they are needed."""
-    return DecodedFrames(dataset, labelled, size)
+
+    def __init__(self, dataset: Dataset, _: Any, __: Any, size: int, *___: Any, **____: Any) -> None:
+        self.dataset = dataset
+        self.fits = {video.id: Fit.of(video, size) for video in dataset}
+
+    def frame(self, video: str, index: int) -> np.ndarray:
+        return self.fits[video].frame(self.dataset[video].read(index), index)
+
+    def labels(self, video: str, index: int) -> np.ndarray:
+        return self.fits[video].labels(self.dataset.read_mask(self.dataset[video], index), index)
+
+    def inside(self, video: str) -> np.ndarray:
+        return self.fits[video].inside()
 
 
 @contextmanager
@@ -127,7 +139,7 @@ def plainly(reached: int) -> Iterator[None]:
     """What is not reached yet on the ladder, the plain way."""
     with ExitStack() as held:
         if reached < LADDER.index("frame store"):
-            held.enter_context(mock.patch.object(FrameStore, "open", decoded))
+            held.enter_context(mock.patch.object(FrameStore, "open", Decoded))
         if reached < LADDER.index("cut and augmented as a batch"):
             held.enter_context(mock.patch("suture.data.augment.cut", whole))
             for module, renders in RENDERERS.items():

@@ -16,7 +16,7 @@ from common import parser, report, seconds
 
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
-from suture.data.store import DecodedFrames, FrameStore
+from suture.data.store import Fit, FrameStore
 from suture.data.view import View
 
 PROMISED = 30.0
@@ -71,7 +71,8 @@ def main() -> None:
         start = time.perf_counter()
         store = FrameStore.open(dataset, {"v": range(FRAMES)}, {}, SIZE, cache=Path(folder) / "cache", progress=False)
         built = time.perf_counter() - start
-        decoded = milliseconds(DecodedFrames(dataset, {}, SIZE).frame, FRAMES)
+        video, fit = dataset["v"], Fit.of(dataset["v"], SIZE)
+        decoded = milliseconds(lambda _, index: fit.frame(video.read(index), index), FRAMES)
         stored = milliseconds(store.frame, 20 * FRAMES)
         floor = copying(3 * SIZE * SIZE)
         size = sum(path.stat().st_size for path in Path(folder).glob("*.png")) / FRAMES / 1e6

@@ -1,11 +1,15 @@
-"""Every link between the pages leads somewhere, and what their commands leave behind stays out of the repository."""
+"""The pages' links lead somewhere, their commands print what they show and leave nothing of it in the repository."""
 
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from suture.cli import main
+from suture.data.clips import MASK_FOLDERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -37,6 +41,51 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     named = set(re.findall(r"\]\(([\w-]+\.md)\)", text_of(ROOT / "docs/index.md")))
     assert named == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+def test_the_page_of_labelling_shows_what_the_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its story once more, up to the training; the masks have no names of classes, and the page says one."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/labelling.md").read_text(encoding="utf-8").partition("## Train")[0]
+    printed: list[str] = []
+
+    def suture(words: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["suture", *words.split()])
+        with pytest.raises(SystemExit):
+            main()
+        printed.extend(capsys.readouterr().out.replace("class_9", "gauze").split())
+
+    def mend(before: str, after: str) -> None:
+        file = Path("videos/dataset.yaml")
+        assert before in file.read_text()
+        file.write_text(file.read_text().replace(before, after))
+
+    suture("synthetic true --cases 5 --frames 60 --size 256x192")
+    shutil.copytree("true/videos", "videos")
+    suture("check videos")
+    Path("videos/exclude.csv").write_text("video,first,last,reason\ncase03,34,40,out of body\n")
+    suture("check videos --write")
+    mend("case01b]  # guess", "case01b]")
+    suture("select videos --budget 24 -o label")
+    Path("videos/masks").mkdir()
+    for frame in Path("label").glob("*.png"):
+        shutil.copy(Path("true/masks") / frame.name, "videos/masks")
+    suture("check videos")
+    suture("check videos --write --force")
+    mend("# unpainted: background", "unpainted: background")
+    suture("check videos")
+    shown = "".join(re.findall(r"```console\n(.*?)```", page, re.DOTALL)).splitlines()
+    shown = [" ".join(line.split()) for line in shown if not line.startswith(("$ suture ", "…"))]
+    assert [line for line in shown if line not in " ".join(printed)] == []
+
+
+def test_the_folders_that_predict_does_not_enter_are_all_named() -> None:
+    listed = ", ".join(f"`{name}`" for name in MASK_FOLDERS[:-1]) + f" or `{MASK_FOLDERS[-1]}`"
+    assert f"Folders that are called {listed}" in (ROOT / "docs/predict.md").read_text(encoding="utf-8").replace(
+        "\n", " "
+    )
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

@@ -25,7 +25,7 @@ from suture.data import store as store_module
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
-from suture.data.store import DecodedFrames, Fit, FrameStore, frames_key, labels_key, storage_size
+from suture.data.store import Fit, FrameStore, frames_key, labels_key, storage_size
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.errors import UserError
@@ -81,33 +81,36 @@ def open_store(dataset: Dataset, cache: Path, size: int = 24, **changes: Any) ->
     return FrameStore.open(dataset, size=size, cache=cache, **(settings | changes))
 
 
+def decoded(dataset: Dataset, video: str, index: int) -> np.ndarray:
+    """What `open_store` keeps of a frame, by decoding it."""
+    return Fit.of(dataset[video], 24).frame(dataset[video].read(index), index)
+
+
 def stored_files(cache: Path) -> set[str]:
     return {path.name for folder in ("frames", "labels") for path in cache.glob(f"{folder}/*")}
 
 
 def test_stored_and_decoded_frames_agree(dataset: Dataset, tmp_path: Path) -> None:
-    store, decoded = open_store(dataset, tmp_path / "cache"), DecodedFrames(dataset, {"a": [0, 5]}, 24)
+    store = open_store(dataset, tmp_path / "cache")
     for video in dataset:
-        assert store.shape(video.id) == decoded.shape(video.id)
-        np.testing.assert_array_equal(store.inside(video.id), decoded.inside(video.id))
+        np.testing.assert_array_equal(store.inside(video.id), Fit.of(video, 24).inside())
         for index in range(len(video)):
-            assert store.frame(video.id, index).shape == (*store.shape(video.id), 3)
-            np.testing.assert_array_equal(store.frame(video.id, index), decoded.frame(video.id, index))
+            assert store.frame(video.id, index).shape == (*Fit.of(video, 24).shape, 3)
+            np.testing.assert_array_equal(store.frame(video.id, index), decoded(dataset, video.id, index))
     for index in (0, 5):
-        np.testing.assert_array_equal(store.labels("a", index), decoded.labels("a", index))
-    for frames in (store, decoded):
+        kept = Fit.of(dataset["a"], 24).labels(dataset.read_mask(dataset["a"], index), index)
+        np.testing.assert_array_equal(store.labels("a", index), kept)
+    for place in (("a", 1), ("b", 0)):
         with pytest.raises(KeyError):
-            frames.labels("a", 1)
-        with pytest.raises(KeyError):
-            frames.labels("b", 0)
+            store.labels(*place)
     assert store.nbytes == 12 * 24 * 24 * 3 + 45 * 24 * 32 * 3 + 2 * 24 * 24
 
 
 def test_shape_keeps_the_aspect_and_is_never_enlarged(dataset: Dataset, tmp_path: Path) -> None:
     store = open_store(dataset, tmp_path / "cache", size=30)
-    assert (store.shape("a"), store.shape("b")) == ((30, 30), (30, 40))
+    assert [store.frame(video, 0).shape for video in "ab"] == [(30, 30, 3), (30, 40, 3)]
     native = open_store(dataset, tmp_path / "cache", size=1000)
-    assert (native.shape("a"), native.shape("b")) == ((48, 48), (HEIGHT, WIDTH))
+    assert [native.frame(video, 0).shape for video in "ab"] == [(48, 48, 3), (HEIGHT, WIDTH, 3)]
     np.testing.assert_array_equal(native.frame("a", 3), CIRCLE.crop(picture(3)))
 
 
@@ -350,8 +353,7 @@ def test_two_processes_build_at_once(dataset: Dataset, tmp_path: Path) -> None:
         output, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         sums.add(output)
-    decoded = DecodedFrames(dataset, {}, 24)
-    assert sums == {f"{sum(int(decoded.frame('b', index).sum()) for index in range(45))}\n"}
+    assert sums == {f"{sum(int(decoded(dataset, 'b', index).sum()) for index in range(45))}\n"}
     assert len(stored_files(cache)) == 3
     assert all(name.endswith(".npy") for name in stored_files(cache))
 
@@ -377,10 +379,10 @@ def test_killed_half_way(dataset: Dataset, tmp_path: Path) -> None:
     process.communicate()
     assert any(name.endswith(".tmp") for name in stored_files(cache))
 
-    store, decoded = open_store(dataset, cache), DecodedFrames(dataset, {"a": [0, 5]}, 24)
+    store = open_store(dataset, cache)
     for video in dataset:
         for index in range(len(video)):
-            np.testing.assert_array_equal(store.frame(video.id, index), decoded.frame(video.id, index))
+            np.testing.assert_array_equal(store.frame(video.id, index), decoded(dataset, video.id, index))
     assert all(name.endswith(".npy") for name in stored_files(cache))
     wait_for(lambda: not any(is_alive(worker) for worker in workers))
 

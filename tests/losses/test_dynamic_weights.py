@@ -79,6 +79,6 @@ def test_each_case() -> None:
 def test_bf16_logits_give_fp32_weights() -> None:
     logits = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
     labels, confidence = logits.float().argmax(1), torch.ones(1, 8, 8)
-    weights = dynamic_weights(logits, labels, confidence)
+    weights = dynamic_weights(logits, labels, confidence, agreed=5, disputed=5)
     assert weights.dtype == torch.float32
-    assert torch.equal(weights, dynamic_weights(logits.float(), labels, confidence))
+    assert torch.equal(weights, dynamic_weights(logits.float(), labels, confidence, agreed=5, disputed=5))

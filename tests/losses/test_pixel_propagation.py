@@ -92,7 +92,7 @@ def test_pairs_are_those_near_each_other_in_the_scene(
 def test_a_view_pairs_with_its_mirror_image() -> None:
     box = torch.tensor([[30.0, 10.0, 80.0, 80.0, 0.0, 0.0]])
     plain, mirrored = (cells(box, torch.tensor([flip]), (16, 16), 4) for flip in (False, True))
-    pairs = positive_pairs(plain, mirrored).view(4, 4, 4, 4)
+    pairs = positive_pairs(plain, mirrored, distance=0.7).view(4, 4, 4, 4)
     for row, column in torch.cartesian_prod(torch.arange(4), torch.arange(4)):
         assert pairs[row, column, row, 3 - column]
     # 0.7 of a square's diagonal is just short of its side: neighbours are no pairs.

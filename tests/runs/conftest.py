@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from suture.data.dataset import Dataset
 from suture.data.sources.synthetic import write_synthetic
-from suture.data.store import DecodedFrames, FrameStore
+from suture.data.store import Fit, FrameStore
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.runs.config import Config, load_config
 from suture.runs.run import train
@@ -75,17 +76,23 @@ def finished(pgvcl: Callable[..., Config], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def without_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings decode their frames each time, in place of the frame store."""
+def without_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings decode their frames and masks each time, in place of the frame store."""
+    opened = FrameStore.open
 
-    class Decoded(DecodedFrames):
-        def beside(self, video: str, kind: str) -> Path:
-            return tmp_path / kind / video
+    def open_store(dataset: Dataset, frames: Any, labelled: Any, size: int, *rest: Any, **options: Any) -> FrameStore:
+        def frame(video: str, index: int) -> np.ndarray:
+            return Fit.of(dataset[video], size).frame(dataset[video].read(index), index)
 
-    def decoded(dataset: Dataset, _: Any, labelled: Any, size: int, *__: Any, **___: Any) -> Decoded:
-        return Decoded(dataset, labelled, size)
+        def labels(video: str, index: int) -> np.ndarray:
+            return Fit.of(dataset[video], size).labels(dataset.read_mask(dataset[video], index), index)
 
-    monkeypatch.setattr(FrameStore, "open", decoded)
+        store = opened(dataset, frames, labelled, size, *rest, **options)
+        monkeypatch.setattr(store, "frame", frame)
+        monkeypatch.setattr(store, "labels", labels)
+        return store
+
+    monkeypatch.setattr(FrameStore, "open", open_store)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from suture.errors import UserError
 from suture.files import write_text
 from suture.methods.method import methods
 from suture.methods.stage import Stage
-from suture.runs.config import Config, _places, differences, load_config, parse_config, relocated
+from suture.runs.config import FORMAT, Config, _places, differences, load_config, parse_config, relocated
 from suture.runs.folder import Run
 from suture.runs.overrides import set_value
 from suture.runs.presets import presets
@@ -364,6 +364,7 @@ def test_every_setting_is_in_the_reference() -> None:
     known = mentioned | sections | ends
     assert not {place for place in places if place not in known and place.rpartition(".")[2] not in known}
     assert set(presets()) <= mentioned
+    assert f"file format [{FORMAT}]" in text
 
 
 def test_mistakes_are_told_in_the_words_of_yaml() -> None:

@@ -25,7 +25,7 @@ from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
 from suture.data.labelling import all_masks
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
-from suture.data.view import View
+from suture.data.view import VIEW_FRAMES, View
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.words import listed, number
@@ -291,7 +291,7 @@ def _views(dataset: Dataset, workers: int, progress: bool) -> dict[str, View]:
     views = {video.id: video.view_setting for video in dataset if isinstance(video.view_setting, View)}
     with _progress(progress and bool(unknown)) as bar:
         task = bar.add_task("finding the views", total=len(unknown))
-        for video, view in in_parallel(found_view, unknown, workers if len(unknown) * 9 > _SMALL else 1):
+        for video, view in in_parallel(found_view, unknown, workers if len(unknown) * VIEW_FRAMES > _SMALL else 1):
             if view is not None:
                 views[video.id] = view
             bar.advance(task)

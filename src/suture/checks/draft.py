@@ -15,7 +15,7 @@ import yaml
 
 from suture.checks.check import Summary
 from suture.checks.facts import found_view, in_parallel
-from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color
+from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color, pack, unpack
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, SEVERAL, DatasetFile, Place, parse, unanswered
@@ -531,12 +531,11 @@ def _ids_of(path: Path) -> dict[Value, int] | None:
 
 def _colors_of(path: Path) -> dict[Value, int] | None:
     try:
-        pixels = MaskFile(path).read(by_color=True).astype(np.int32)
+        pixels = MaskFile(path).read(by_color=True)
     except UserError:
         return None
-    found, counts = np.unique(pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2], return_counts=True)
-    colors = [(value >> 16, value >> 8 & 255, value & 255) for value in found.tolist()]
-    return dict(zip(colors, counts.tolist(), strict=True))
+    found, counts = np.unique(pack(pixels), return_counts=True)
+    return dict(zip(map(unpack, found.tolist()), counts.tolist(), strict=True))
 
 
 def _said_splits(clips: Sequence[Clip]) -> dict[str, Split]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import cv2
 import numpy as np
 
-from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues
+from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues, pack
 from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import largest_of_16_bits, read_image
 from suture.data.video import VideoFile
@@ -166,10 +166,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     facts.between = between_share(raw)
     if facts.colored:
         return facts
-    ids = _encode(raw, classes, facts)
-    if mask.annotated is not None:
-        kept = np.array([name in mask.annotated for name in classes.names] + [False] * (256 - len(classes)))
-        ids = np.where(kept[ids], ids, IGNORE)
+    ids = classes.only_annotated(_encode(raw, classes, facts), mask.annotated)
     if view is not None:
         inside = view.mask(*facts.size)
         facts.outside = np.bincount(ids[~inside], minlength=256)[: len(classes)]
@@ -186,7 +183,7 @@ def between_share(raw: np.ndarray) -> float:
     (0.0, 1.0)
     """
     width = raw.shape[1]
-    packed, values = _packed(raw), raw.reshape(raw.shape[0] * width, -1).astype(np.int32)
+    packed, values = pack(raw) if raw.ndim == 3 else raw, raw.reshape(raw.shape[0] * width, -1).astype(np.int32)
     edges = between = 0
     for step, differs in ((1, packed[:, :-2] != packed[:, 2:]), (width, packed[:-2] != packed[2:])):
         rows, columns = np.nonzero(differs)
@@ -301,7 +298,8 @@ def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarra
         return classes.encode(raw)
     except UnknownValues as error:
         facts.take_unknown(error, classes)
-        strange = np.isin(_packed(raw), [_pack(value) for value in error.counts])
+        unknown = np.array(list(error.counts))
+        strange = np.isin(pack(raw), pack(unknown)) if raw.ndim == 3 else np.isin(raw, unknown)
     known = [v for v in classes.values if isinstance(v, tuple) == (raw.ndim == 3)]
     if not known:
         return np.full(raw.shape[:2], IGNORE, np.uint8)
@@ -311,20 +309,6 @@ def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarra
     ids = classes.encode(mended)
     ids[strange] = IGNORE
     return ids
-
-
-def _packed(raw: np.ndarray) -> np.ndarray:
-    if raw.ndim == 2:
-        return raw
-    wide = raw.astype(np.int32)
-    return wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
-
-
-def _pack(value: Raw) -> int:
-    if isinstance(value, tuple):
-        return value[0] << 16 | value[1] << 8 | value[2]
-    assert isinstance(value, int)
-    return value
 
 
 def _near_share(unknown: dict[Raw, int], classes: ClassTable) -> float:

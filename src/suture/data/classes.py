@@ -118,7 +118,7 @@ class ClassTable:
         table = np.full(1 << 24, _UNKNOWN, np.uint8)
         for value, target in self.values.items():
             if isinstance(value, tuple):
-                table[np.dot(value, _RED_GREEN_BLUE)] = target
+                table[pack(np.array(value))] = target
         if self.unpainted is not None and (0, 0, 0) not in self.values:
             table[0] = self.unpainted
         return table
@@ -126,7 +126,7 @@ class ClassTable:
     def encode(self, raw: np.ndarray) -> np.ndarray:
         """Turn a raw mask (H W ids, or H W 3 colours) into class ids, uint8; unknown values raise `UnknownValues`."""
         if raw.ndim == 3:
-            packed = raw[..., :3].astype(np.int32) @ _RED_GREEN_BLUE
+            packed = pack(raw)
             ids = self._of_color[packed]
         else:
             packed = raw
@@ -134,8 +134,16 @@ class ClassTable:
         if (unknown := ids == _UNKNOWN).any():
             found, counts = np.unique(packed[unknown], return_counts=True)
             order = np.argsort(-counts)
-            raise UnknownValues({_unpack(found[i], raw.ndim): int(counts[i]) for i in order}, self._known())
+            values = [unpack(value) if raw.ndim == 3 else value for value in found.tolist()]
+            raise UnknownValues({values[i]: int(counts[i]) for i in order}, self._known())
         return ids
+
+    def only_annotated(self, ids: np.ndarray, annotated: Sequence[str] | None) -> np.ndarray:
+        """Class ids with ignore for classes that were not annotated; None says that all were."""
+        if annotated is None:
+            return ids
+        kept = np.array([name in annotated for name in self.names] + [False] * (256 - len(self)))
+        return np.where(kept[ids], ids, np.uint8(IGNORE))
 
     @cached_property
     def palette(self) -> np.ndarray:
@@ -153,6 +161,20 @@ class ClassTable:
             return f"the {sum(isinstance(value, tuple) for value in self.values)} colours of the class table"
         values = [str(value) for value in self.values]
         return f"the values of the class table ({', '.join(values[:12])}{', …' if len(values) > 12 else ''})"
+
+
+def pack(colors: np.ndarray) -> np.ndarray:
+    """Colours, … × RGB, as one number each.
+
+    >>> pack(np.array([[0, 0, 255], [1, 0, 2]])).tolist(), unpack(65538)
+    ([255, 65538], (1, 0, 2))
+    """
+    return colors[..., :3].astype(np.int32) @ _RED_GREEN_BLUE
+
+
+def unpack(value: int) -> Color:
+    """The colour that was packed into a number."""
+    return value >> 16, value >> 8 & 255, value & 255
 
 
 def renamed(before: Sequence[str], after: Sequence[str]) -> str:
@@ -204,8 +226,3 @@ def _safe_color(position: int) -> Color:
 
 def _in_words(value: Raw) -> str:
     return "pixels without any label" if value == UNPAINTED else f"the value {value}"
-
-
-def _unpack(value: int, dimensions: int) -> Raw:
-    value = int(value)
-    return (value >> 16, value >> 8 & 255, value & 255) if dimensions == 3 else value

@@ -19,7 +19,7 @@ from suture.data import mends
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
-from suture.data.view import View, find_view
+from suture.data.view import View, find_view, view_frames
 from suture.errors import UserError
 from suture.words import number
 
@@ -170,8 +170,7 @@ class Video:
         if self.view_setting != "auto":
             return self.view_setting.within(width, height, f"video {self.id}") if self.view_setting else whole
         usable = self.usable
-        chosen = [usable[i * (len(usable) - 1) // 8] for i in range(9)] if len(usable) > 9 else usable
-        return find_view([self.read(index) for index in chosen]) or whole
+        return find_view([self.read(usable[place]) for place in view_frames(len(usable))]) or whole
 
     @property
     def taken(self) -> Sequence[int]:
@@ -371,11 +370,7 @@ class Dataset:
         size = (ids.shape[1], ids.shape[0])
         if size != video.size and size != (frame := video.size_of(index)):
             raise WrongMask(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.", video.id, index)
-        if mask.annotated is not None:
-            kept = np.array(
-                [name in mask.annotated for name in self.classes.names] + [False] * (256 - len(self.classes))
-            )
-            ids = np.where(kept[ids], ids, IGNORE).astype(np.uint8)
+        ids = self.classes.only_annotated(ids, mask.annotated)
         view = video.view
         if (view.width, view.height) != (ids.shape[1], ids.shape[0]) or view.circle:
             ids = np.where(view.mask(ids.shape[1], ids.shape[0]), ids, IGNORE).astype(np.uint8)

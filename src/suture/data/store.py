@@ -93,39 +93,6 @@ class Fit:
         return cv2.resize(seen, self.shape[::-1], interpolation=interpolation)
 
 
-class DecodedFrames:
-    """The same pixels as the store's, decoded each time they are asked for: for a look at a few of them."""
-
-    def __init__(self, dataset: Dataset, labelled: Mapping[str, Sequence[int]], size: int) -> None:
-        self.dataset = dataset
-        self.size = size
-        self._labelled = {video: frozenset(indices) for video, indices in labelled.items()}
-        self._fits: dict[str, Fit] = {}
-
-    def frame(self, video: str, index: int) -> np.ndarray:
-        """RGB, uint8, H W 3."""
-        return self._fit(video).frame(self.dataset[video].read(index), index)
-
-    def labels(self, video: str, index: int) -> np.ndarray:
-        """Class ids, uint8, H W; `KeyError` if the frame is not labelled."""
-        if index not in self._labelled.get(video, ()):
-            raise KeyError((video, index))
-        return self._fit(video).labels(self.dataset.read_mask(self.dataset[video], index), index)
-
-    def inside(self, video: str) -> np.ndarray:
-        """Which pixels lie inside the view, bool, H W."""
-        return self._fit(video).inside()
-
-    def shape(self, video: str) -> tuple[int, int]:
-        """Height and width of the video's frames."""
-        return self._fit(video).shape
-
-    def _fit(self, video: str) -> Fit:
-        if video not in self._fits:
-            self._fits[video] = Fit.of(self.dataset[video], self.size)
-        return self._fits[video]
-
-
 class FrameStore:
     """Frames and labels at storage size, read from memory-mapped files.
 
@@ -183,10 +150,6 @@ class FrameStore:
     def inside(self, video: str) -> np.ndarray:
         """Which pixels lie inside the view, bool, H W."""
         return self._fits[video].inside()
-
-    def shape(self, video: str) -> tuple[int, int]:
-        """Height and width of the video's frames."""
-        return self._fits[video].shape
 
     def beside(self, video: str, kind: str) -> Path:
         """The file in which all runs keep what is made of nothing but the stored frames of a video."""

@@ -41,7 +41,7 @@ class Epochs:
 
 
 class Pixels(Protocol):
-    """Where stored pixels come from: the frame store, or decoding on the fly."""
+    """Where stored pixels come from: the frame store."""
 
     def frame(self, video: str, index: int) -> np.ndarray: ...
 
@@ -72,12 +72,12 @@ class Places:
 
 
 class TrainingFrames:
-    """Every usable frame of the training videos, numbered 0…n−1."""
+    """Every usable frame of the training videos, numbered 0…n−1; without pixels for who asks for none."""
 
-    def __init__(self, dataset: Dataset, labelling: Labelling, pixels: Pixels) -> None:
+    def __init__(self, dataset: Dataset, labelling: Labelling, pixels: Pixels | None) -> None:
         self.videos: list[Video] = [video for video in dataset.split("train") if video.usable]
         self.classes = dataset.classes
-        self.pixels = pixels
+        self._pixels = pixels
         self.places = Places(self.videos)
         self.is_labelled = self.places.marked(labelling.frames)
         self.labelled = np.flatnonzero(self.is_labelled)
@@ -91,6 +91,11 @@ class TrainingFrames:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @property
+    def pixels(self) -> Pixels:
+        assert self._pixels is not None
+        return self._pixels
 
     @property
     def cases(self) -> np.ndarray:

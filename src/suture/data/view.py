@@ -9,6 +9,8 @@ import numpy as np
 
 from suture.errors import UserError
 
+VIEW_FRAMES = 9
+"""Frames of a video in which its view is looked for, at the most."""
 _SHOWN = 0.01
 """A circle that shows less of its rectangle is a mistake."""
 _STILL = 16
@@ -88,6 +90,16 @@ class View:
     def crop(self, image: np.ndarray) -> np.ndarray:
         """The rectangle cut out of an image or mask (a view of the array, not a copy)."""
         return image[self.y : self.y + self.height, self.x : self.x + self.width]
+
+
+def view_frames(count: int) -> list[int]:
+    """The places, among so many frames of a video, of those in which its view is looked for.
+
+    >>> view_frames(17), view_frames(3)
+    ([0, 2, 4, 6, 8, 10, 12, 14, 16], [0, 1, 2])
+    """
+    chosen = min(VIEW_FRAMES, count)
+    return [place * (count - 1) // max(chosen - 1, 1) for place in range(chosen)]
 
 
 def find_view(frames: Sequence[np.ndarray]) -> View | None:

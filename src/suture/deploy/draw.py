@@ -20,7 +20,7 @@ _IDS = 256
 
 
 class Drawing:
-    """An `Overlay` on a device: frames and masks to planes of yuv420, as `suture.deploy.outputs.to_yuv` makes them."""
+    """An `Overlay` on a device: frames and masks to planes of yuv420, as `suture.deploy.film.to_yuv` makes them."""
 
     def __init__(self, overlay: Overlay, device: torch.device) -> None:
         # For pixels inside of a class, and then for those on its outline: what is left of the frame, and what is added.

@@ -18,7 +18,7 @@ from suture.data.dataset import Video, VideosBy
 from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
-from suture.data.view import View, find_view
+from suture.data.view import View, find_view, view_frames
 from suture.data.walk import before_number, images_of, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
@@ -29,8 +29,6 @@ _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""
 _CONVERTING = 4
 """Threads that turn a video's frames into RGB: together faster than most decoders."""
-_LOOKED_AT = 9
-"""Frames in which the view is looked for: as many as in training."""
 _Decoded = tuple[int, Picture | np.ndarray | None, str]
 
 
@@ -154,9 +152,7 @@ class Clip:
         """The part of the frames that shows the scene: found where the setting is `auto`, or is for another size."""
         if setting != "auto" and setting.size is None:
             return setting
-        count = min(_LOOKED_AT, len(self))
-        chosen = {place * (len(self) - 1) // max(count - 1, 1) for place in range(count)}
-        shown = [self.read(index).pixels for index in sorted(chosen)]
+        shown = [self.read(index).pixels for index in view_frames(len(self))]
         frames = [pixels for pixels in shown if isinstance(pixels, np.ndarray)]
         size = frames[0].shape[:2] if frames else None
         if setting != "auto" and (size is None or setting.fits(size)):

@@ -13,7 +13,7 @@ from suture.data.labelling import Labelling
 from suture.data.scene import in_frame, read_scenes
 from suture.errors import UserError
 from suture.evaluation.metrics import Scorer
-from suture.evaluation.protocols import COMPLETION, protocol_named, score
+from suture.evaluation.protocols import COMPLETION, Protocol, protocol_named, score
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
 
@@ -81,8 +81,7 @@ def score_frames(
     **options: Any,
 ) -> Scorer:
     """Score this process's share of the videos; `progress` is called with the number of frames done."""
-    protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
-    scorer = protocol.scorer(dataset.classes.names)
+    scorer = protocol_of(dataset, include_background).scorer(dataset.classes.names)
     segmenter.eval()
     for place, (name, indices) in enumerate(frames.items()):
         if place % world != rank:
@@ -101,5 +100,9 @@ def score_frames(
 
 def scores(dataset: Dataset, scorer: Scorer, include_background: bool = True) -> dict[str, Any]:
     """The protocol's scores of what was scored."""
-    protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
-    return score(protocol, scorer, {video.id: video.case for video in dataset})
+    return score(protocol_of(dataset, include_background), scorer, {video.id: video.case for video in dataset})
+
+
+def protocol_of(dataset: Dataset, include_background: bool) -> Protocol:
+    """The dataset's protocol, as the run asks for it."""
+    return replace(protocol_named(dataset.protocol), include_background=include_background)

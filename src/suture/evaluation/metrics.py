@@ -213,7 +213,7 @@ class Scorer:
     ) -> None:
         """Score one frame, at the truth's resolution; only pixels where `view` (H W bool) is true are looked at."""
         classes = len(self.names)
-        truth = self._truth_ids[truth]
+        truth = self.counted(truth)
         if view is None:
             matrix = confusion(prediction, truth, classes)
         else:
@@ -223,6 +223,10 @@ class Scorer:
         boundary = boundary_counts(prediction, truth, classes, self.boundary_tolerance)
         self.frames[video, index] = FrameScore(matrix, boundary, self._steadiness(video, index, prediction, truth))
         self._previous = video, index, prediction, truth
+
+    def counted(self, truth: np.ndarray) -> np.ndarray:
+        """A true mask as it is scored: ignore where a class is left out."""
+        return self._truth_ids[truth]
 
     def _steadiness(
         self, video: str, index: int, prediction: np.ndarray, truth: np.ndarray

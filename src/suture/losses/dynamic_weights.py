@@ -6,7 +6,7 @@ from torch import Tensor
 
 @torch.no_grad()
 def dynamic_weights(
-    logits: Tensor, labels: Tensor, confidence: Tensor, agreed: float = 5.0, disputed: float = 5.0, ignore: int = 255
+    logits: Tensor, labels: Tensor, confidence: Tensor, agreed: float, disputed: float, ignore: int = 255
 ) -> Tensor:
     """The weight of every pixel's pseudo label, B H W; no gradient passes through it.
 

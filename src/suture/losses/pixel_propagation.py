@@ -41,7 +41,7 @@ def cells(outlines: Tensor, flip: Tensor, size: tuple[int, int], stride: int) ->
     return Cells(centres, stride * torch.hypot(*sides).flatten())
 
 
-def positive_pairs(a: Cells, b: Cells, distance: float = 0.7) -> Tensor:
+def positive_pairs(a: Cells, b: Cells, distance: float) -> Tensor:
     """B N N: which cells of the views `a` show the same place as which of the views `b`."""
     # Not by matrix products, which lose the small differences between large coordinates; nor by torch.cdist, which
     # gives each of these many short distances a block of threads of its own.
@@ -50,7 +50,7 @@ def positive_pairs(a: Cells, b: Cells, distance: float = 0.7) -> Tensor:
     return x.square_().add_(y.square_()) < limit.square()[:, None, None]
 
 
-def propagate(pixels: Tensor, values: Tensor, sharpness: float = 2.0) -> Tensor:
+def propagate(pixels: Tensor, values: Tensor, sharpness: float) -> Tensor:
     """Every pixel becomes a mixture of the values of the pixels it resembles, of unit length: B D h w.
 
     z_i = Σ_j max(x_i·x_j, 0)^sharpness · g(x_j), with unit vectors x (pixels, B D h w) and g(x) (values, B D h w).

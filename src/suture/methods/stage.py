@@ -328,11 +328,7 @@ class Stage(L.LightningModule, ABC):
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
-            # Batch norm on what DeepLab's ASPP pools to one value per frame.
-            raise UserError(
-                f"{self.key}: {self.segmenter.architecture} cannot learn from one frame at a time: "
-                "raise batch, lower accumulate, or use fewer processes."
-            ) from error
+            raise one_frame_alone(self.key, self.segmenter.architecture) from error
         # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
         count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
         loss, shown = total.loss * (self.job.world / count), all_sum(total.loss.detach()) / count
@@ -350,6 +346,14 @@ class Stage(L.LightningModule, ABC):
         if self.average is not None:
             self.average.update(self.segmenter, self.average_momentum)
         self.after_step()
+
+
+def one_frame_alone(key: str, architecture: str) -> UserError:
+    """The batch norm on what DeepLab's ASPP pools to one value per frame needs two."""
+    return UserError(
+        f"{key}: {architecture} cannot learn from one frame at a time: raise batch, lower accumulate, or use fewer "
+        "processes."
+    )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import Tensor
 from suture.data.augment import Patches, draw_view, render_images, render_labels
 from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy
-from suture.losses.hard_pixels import hard_pixels
+from suture.losses.hard_pixels import KEEP, THRESHOLD, hard_pixels
 from suture.methods.method import Method, method
 from suture.methods.stage import Part, Stage, Total, TrainingSettings
 from suture.settings import Settings
@@ -76,8 +76,8 @@ class SupervisedOnly(Method):
 class OhemSettings(TrainingSettings):
     """Fine-tuning on the pixels that are still hard."""
 
-    threshold: float = Field(0.7, gt=0, lt=1)
-    keep: float = Field(1 / 16, gt=0, le=1)
+    threshold: float = Field(THRESHOLD, gt=0, lt=1)
+    keep: float = Field(KEEP, gt=0, le=1)
 
 
 def finetune(settings: OhemSettings) -> Supervised:

@@ -40,6 +40,11 @@ class Context:
         return self.first.classes
 
     @property
+    def include_background(self) -> bool:
+        """Whether the background enters the means of pictures: as the first run has it, for they show all runs."""
+        return self.first.config.evaluation.include_background
+
+    @property
     def colors(self) -> np.ndarray:
         """The classes' own colours, classes × RGB."""
         return np.array([one["color"] for one in self.first.data["classes"]], np.uint8)

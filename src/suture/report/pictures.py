@@ -12,11 +12,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
-from suture.evaluation.evaluate import Frames
-from suture.evaluation.metrics import confusion, iou, mean, present
-from suture.evaluation.protocols import protocol_named
+from suture.evaluation.evaluate import Frames, protocol_of, scores
+from suture.evaluation.metrics import Scorer
 from suture.report.models import Place
 
 SIDE = 320
@@ -61,44 +59,47 @@ def by_video(places: Iterable[Place]) -> dict[str, list[int]]:
 
 
 class Judge:
-    """The IoU of single frames by the rules of a dataset's protocol."""
+    """The scores of some frames by the rules of a dataset's protocol."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, include_background: bool) -> None:
         self.dataset = dataset
-        names = dataset.classes.names
-        self._kept = np.arange(256, dtype=np.uint8)
-        self._kept[[names.index(name) for name in protocol_named(dataset.protocol).left_out]] = IGNORE
+        self.include_background = include_background
+
+    def scorer(self) -> Scorer:
+        """One without a frame yet."""
+        return protocol_of(self.dataset, self.include_background).scorer(self.dataset.classes.names)
 
     def truth(self, place: Place) -> np.ndarray | None:
         """The true class ids of a frame; None where it has no mask."""
         video = self.dataset[place[0]]
         if video.frames[place[1]].mask is None:
             return None
-        return self._kept[self.dataset.read_mask(video, place[1])]
+        return self.scorer().counted(self.dataset.read_mask(video, place[1]))
 
     def truths(self, places: Iterable[Place]) -> dict[Place, np.ndarray]:
         """The true class ids of those frames that have a mask."""
         return {place: truth for place in places if (truth := self.truth(place)) is not None}
 
-    def score(self, place: Place, ids: np.ndarray) -> float | None:
-        """The IoU of a prediction; None where the frame has no mask."""
-        truth = self.truth(place)
-        return None if truth is None else frame_iou(self.matrix(ids, truth))
+    def scored(self, place: Place, ids: np.ndarray, truth: np.ndarray | None) -> Scorer:
+        """A prediction held against its truth, where that is known."""
+        scorer = self.scorer()
+        if truth is not None:
+            scorer.add(*place, ids, truth)
+        return scorer
 
-    def matrix(self, prediction: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        return confusion(np.where(truth == IGNORE, truth, prediction), truth, len(self.dataset.classes))
+    def overall(self, scorer: Scorer, score: str) -> float | None:
+        """A score of all its frames; None where they have nothing that counts."""
+        found: float | None = scores(self.dataset, scorer, self.include_background)["overall"][score]
+        return found
+
+    def iou(self, place: Place, ids: np.ndarray, truth: np.ndarray | None) -> float | None:
+        """Mean IoU of a prediction over the classes in its truth."""
+        return self.overall(self.scored(place, ids, truth), "miou_frames")
 
     def panel(self, title: str, masks: Mapping[Place, np.ndarray], truths: Mapping[Place, np.ndarray]) -> "Panel":
         """Predicted masks with each frame's IoU, where its truth is known."""
-        scores = {
-            place: frame_iou(self.matrix(masks[place], truth)) for place, truth in truths.items() if place in masks
-        }
-        return Panel(title, "prediction", masks, scores)
-
-
-def frame_iou(matrix: np.ndarray) -> float:
-    """Mean IoU over the classes in a frame's truth."""
-    return float(mean(np.where(present(matrix), iou(matrix), np.nan)))
+        found = {place: self.iou(place, ids, truths.get(place)) for place, ids in masks.items()}
+        return Panel(title, "prediction", masks, {place: iou for place, iou in found.items() if iou is not None})
 
 
 def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0) -> dict[Place, list[str]]:

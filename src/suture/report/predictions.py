@@ -18,12 +18,12 @@ def judged_frames(context: Context) -> tuple[Gallery, int] | None:
     videos = {video.id: video for video in context.judged_videos}
     frames = sample({name: video.with_mask for name, video in videos.items()}, _JUDGED)
     count = sum(map(len, frames.values()))
-    judge = Judge(dataset)
+    judge = Judge(dataset, context.include_background)
     scores: dict[Place, list[float]] = {}
     for model in context.models.values():
         with bar(f"predict with {model.run.name}", count, context.console) as (progress, task):
             for place, ids in model.masks(videos, frames, lambda done: progress.advance(task, done)):
-                if (score := judge.score(place, ids)) is not None:
+                if (score := judge.iou(place, ids, judge.truth(place))) is not None:
                     scores.setdefault(place, []).append(score)
     chosen = pick(scores, spread=_EVENLY)
     if not chosen:

@@ -10,17 +10,16 @@ import numpy as np
 from markupsafe import Markup
 
 from suture.data.classes import IGNORE
-from suture.data.dataset import Dataset, Video
+from suture.data.dataset import Video
 from suture.data.labelling import Labelling
 from suture.data.scene import in_frame
-from suture.data.store import DecodedFrames
 from suture.data.training import TrainingFrames
-from suture.evaluation.metrics import iou, mean, pixel_accuracy
+from suture.evaluation.metrics import mean
 from suture.methods.pseudo import PseudoLabels, load_pseudo_labels
 from suture.report.charts import Series, line_chart
 from suture.report.context import Context
 from suture.report.models import Place
-from suture.report.pictures import EVENLY, Gallery, Judge, Panel, by_video, evenly, frame_iou, pick, sample
+from suture.report.pictures import EVENLY, Gallery, Judge, Panel, by_video, evenly, pick, sample
 from suture.report.scores import percent
 from suture.runs.callbacks import bar
 
@@ -64,7 +63,8 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
                 )
                 continue
             labelling = Labelling({video: run.labelled(video) for video in run.data["videos"]})
-            found[number] = pseudo_quality(run.pseudo, run.run.folder, dataset, labelling)
+            judge = Judge(dataset, run.config.evaluation.include_background)
+            found[number] = pseudo_quality(run.pseudo, run.run.folder, judge, labelling)
     return found
 
 
@@ -98,7 +98,7 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
     chosen = pick(scores, each=2) if scores else {common[i]: [EVENLY] for i in evenly(len(common), 6)}
     if not chosen:
         return None
-    judge = Judge(dataset)
+    judge = Judge(dataset, context.include_background)
     truths = judge.truths(chosen)
     panels = [Panel("truth", "truth", truths)] if truths else []
     for number, of_run in found.items():
@@ -118,38 +118,30 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
 
 
 def pseudo_quality(
-    stage: PseudoLabels, folder: Path, dataset: Dataset, labelling: Labelling, most: int = 240
+    stage: PseudoLabels, folder: Path, judge: Judge, labelling: Labelling, most: int = 240
 ) -> PseudoQuality:
     """Judge at most so many pseudo labels of a run folder: of frames with masks, or of any where none has one."""
-    # No frame's pixels are asked for, so their size does not matter.
-    frames = TrainingFrames(dataset, labelling, DecodedFrames(dataset, labelling.frames, size=1))
+    dataset = judge.dataset
+    frames = TrainingFrames(dataset, labelling, pixels=None)
     load_pseudo_labels(stage.folder(folder), frames)
     places = {(frames.places[n][0].id, frames.places[n][1]): n for n in frames.unlabelled.tolist()}
     judged = {place: number for place, number in places.items() if dataset[place[0]].frames[place[1]].mask is not None}
-    judge = Judge(dataset)
     found: dict[Place, PseudoFrame] = {}
-    matrices = []
+    everything = judge.scorer()
     for name, indices in sample(by_video(judged or places), most).items():
         video, known = dataset[name], labelling[name]
         for index in indices:
             number = places[name, index]
             ids = np.asarray(frames.pseudo[number])
-            truth = judge.truth((name, index))
-            matrix = None if truth is None else judge.matrix(native(ids, video), truth)
+            scored = judge.scored((name, index), native(ids, video), judge.truth((name, index)))
+            everything += scored
             found[name, index] = PseudoFrame(
                 ids,
                 float(mean(np.where(ids == IGNORE, np.nan, stage.confidence(frames.confidence[number])))),
                 min((abs(index - one) for one in known), default=0),
-                None if matrix is None else frame_iou(matrix),
+                judge.overall(scored, "miou_frames"),
             )
-            if matrix is not None:
-                matrices.append(matrix)
-    total = np.sum(matrices, axis=0) if matrices else None
-    return PseudoQuality(
-        found,
-        None if total is None else float(mean(iou(total))),
-        None if total is None else float(pixel_accuracy(total)),
-    )
+    return PseudoQuality(found, judge.overall(everything, "miou"), judge.overall(everything, "pa"))
 
 
 def native(ids: np.ndarray, video: Video) -> np.ndarray:

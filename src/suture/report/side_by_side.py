@@ -52,7 +52,8 @@ def side_by_side_video(context: Context) -> SideBySide | None:
     if video is None or not context.models:
         return None
     indices = _stretch(video)
-    judge = Judge(context.dataset) if context.dataset and video in context.judged_videos else None
+    dataset = context.dataset if video in context.judged_videos else None
+    judge = Judge(dataset, context.include_background) if dataset else None
     titles = ["frame", *(["truth"] if judge else []), *(model.run.name for model in context.models.values())]
     pages = []
     sheet: Sheet | None = None

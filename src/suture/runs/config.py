@@ -164,9 +164,6 @@ class Config(Settings):
         kind = find_method(self.method["name"])
         return kind(kind.Settings(**{key: value for key, value in self.method.items() if key != "name"}))
 
-    def to_yaml(self) -> str:
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
 
 def load_config(
     target: Path | None = None,

@@ -25,7 +25,7 @@ from suture.data.training import carve_validation
 from suture.errors import UserError
 from suture.evaluation.evaluate import frames_to_score
 from suture.files import write_json
-from suture.methods.stage import Stage
+from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
 from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
@@ -204,10 +204,7 @@ def _refuse_impossible(config: Config, stages: Sequence[AnyStage], processes: Pr
             # DeepLab's batch norm on pooled features needs two values; synchronised over several GPUs, it has them.
             alone = stage.settings.batch == parts and (processes.world == 1 or processes.device.type != "cuda")
             if alone and config.model.architecture.startswith("deeplab"):
-                raise UserError(
-                    f"{stage.key}: {config.model.architecture} cannot learn from one frame at a time: raise "
-                    "batch, lower accumulate, or use fewer processes."
-                )
+                raise one_frame_alone(stage.key, config.model.architecture)
 
 
 def refuse_too_large(config: Config, stages: Sequence[AnyStage], memory: int, world: int = 1, sharing: int = 1) -> None:

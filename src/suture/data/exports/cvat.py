@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suture.data.classes import UNPAINTED, Color, Raw, UnknownValues
+from suture.data.classes import UNPAINTED, Color, Raw, UnknownValues, pack, unpack
 from suture.data.dataset import Boxes
 from suture.data.exports.archive import Archive
 from suture.data.images import IMAGE_SUFFIXES, open_image, raw_mask
@@ -69,13 +69,12 @@ class CvatMask:
         """The labels as the class table's ids, H W, whatever `by_color` says: colours mean something only here."""
         with open_image(io.BytesIO(self._bytes()), self.name) as image:
             colors = raw_mask(image, by_color=True, name=self.name)
-        packed = colors.astype(np.int32) @ np.array([65536, 256, 1], np.int32)
-        found, place, counts = np.unique(packed, return_inverse=True, return_counts=True)
+        found, place, counts = np.unique(pack(colors), return_inverse=True, return_counts=True)
         label_of = {color: label for label, color in self.export.labels.items()}
         ids = np.empty(len(found), np.int32)
         unknown: dict[Raw, int] = {}
         for position, (value, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
-            color = (value >> 16, value >> 8 & 255, value & 255)
+            color = unpack(value)
             label = label_of.get(color, _BACKGROUND if color == (0, 0, 0) else None)
             if label is not None and label in self.label_ids:
                 ids[position] = self.label_ids[label]
@@ -85,7 +84,7 @@ class CvatMask:
                 unknown[label or color] = count
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
-        return ids[place].reshape(packed.shape)
+        return ids[place].reshape(colors.shape[:2])
 
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
         return self.read(by_color), 0
