@@ -171,3 +171,16 @@ def test_case_interval() -> None:
     assert high - low == pytest.approx(2 * 1.96 / np.sqrt(400) * np.std(values), rel=0.1)
     assert case_interval(values) == (low, high)  # the same draws every time
     assert case_interval([np.nan] * 5) is None
+
+
+def test_boundaries_have_no_score_where_nobody_asks_for_them() -> None:
+    truth = np.zeros((8, 8), np.uint8)
+    truth[:, 4:] = 1
+    with_them, without = Protocol("x"), Protocol("x", boundary_tolerance=None)
+    found = []
+    for protocol in (with_them, without):
+        scorer = protocol.scorer(("tissue", "tool"))
+        scorer.add("v", 0, truth, truth)
+        found.append(score(protocol, scorer, {"v": "v"})["overall"])
+    assert (found[0]["nsd"], found[1]["nsd"]) == (1, None)
+    assert found[0]["miou"] == found[1]["miou"] == 1

@@ -189,8 +189,8 @@ class Scorer:
     """Counts of every frame scored so far; `suture.evaluation.protocols.score` makes scores of them.
 
     Frames of a video come in order, one video after the other (or the steadiness of some is not known). The true pixels
-    of a class that is `left_out` are ignored. Scorers of several processes are added with `+`; a frame that two of them
-    scored counts once.
+    of a class that is `left_out` are ignored. Without a `boundary_tolerance` no boundary is looked at, which is most of
+    the work. Scorers of several processes are added with `+`; a frame that two of them scored counts once.
 
     >>> scorer = Scorer(("tissue", "tool"))
     >>> mask = np.array([[0, 0, 1, 1]], np.uint8)
@@ -199,7 +199,9 @@ class Scorer:
     [1.0, 1.0]
     """
 
-    def __init__(self, names: Sequence[str], *, left_out: Iterable[str] = (), boundary_tolerance: float = 5) -> None:
+    def __init__(
+        self, names: Sequence[str], *, left_out: Iterable[str] = (), boundary_tolerance: float | None = 5
+    ) -> None:
         self.names = tuple(names)
         self.left_out = frozenset(left_out)
         self.boundary_tolerance = boundary_tolerance
@@ -220,7 +222,10 @@ class Scorer:
             matrix = confusion(prediction[view], truth[view], classes)
             truth = np.where(view, truth, np.uint8(IGNORE))
         prediction = np.where(truth == IGNORE, truth, prediction)
-        boundary = boundary_counts(prediction, truth, classes, self.boundary_tolerance)
+        if self.boundary_tolerance is None:
+            boundary = np.zeros((classes, 4), np.int64)
+        else:
+            boundary = boundary_counts(prediction, truth, classes, self.boundary_tolerance)
         self.frames[video, index] = FrameScore(matrix, boundary, self._steadiness(video, index, prediction, truth))
         self._previous = video, index, prediction, truth
 

@@ -51,8 +51,8 @@ class Protocol:
     left_out: tuple[str, ...] = ()
     background: str = "background"
     include_background: bool = True
-    boundary_tolerance: float = 5
-    """In pixels of the masks."""
+    boundary_tolerance: float | None = 5
+    """In pixels of the masks; None where boundaries have no score."""
     minimum_cases: int = 5
     """With fewer test cases, no interval is given."""
     notes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ What lies outside the view (menus, a patient's name) is never shown.
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cv2
@@ -66,8 +66,9 @@ class Judge:
         self.include_background = include_background
 
     def scorer(self) -> Scorer:
-        """One without a frame yet."""
-        return protocol_of(self.dataset, self.include_background).scorer(self.dataset.classes.names)
+        """One without a frame yet, which does not look at boundaries: no picture tells of them."""
+        protocol = replace(protocol_of(self.dataset, self.include_background), boundary_tolerance=None)
+        return protocol.scorer(self.dataset.classes.names)
 
     def truth(self, place: Place) -> np.ndarray | None:
         """The true class ids of a frame; None where it has no mask."""
