@@ -21,6 +21,7 @@ from suture.checks.check import check
 from suture.compare.plan import Place
 from suture.compare.results import Result
 from suture.data import mends
+from suture.deploy.card import Papers
 from suture.errors import UserError
 from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import Bar, Curve, progress_bar, read_curve
@@ -334,12 +335,33 @@ def test_a_batch_that_cannot_be_divided_is_refused(
         train_quietly(supervised(), tmp_path)
 
 
-def test_a_finished_run_says_so(finished: Path, pgvcl: Callable[..., Config], tmp_path: Path) -> None:
-    shutil.copytree(finished, tmp_path / "run")
-    said = io.StringIO()
-    again = pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true")
-    train(again, tmp_path / "run", Console(file=said, width=200))
+def test_a_finished_run_says_so_and_stays_as_it_is(
+    finished: Path, pgvcl: Callable[..., Config], tmp_path: Path
+) -> None:
+    """Its papers tell of the machine and the precision that it was trained with; nothing is stored to learn from."""
+    run, cache, said = tmp_path / "run", tmp_path / "cache", io.StringIO()
+    shutil.copytree(finished, run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("cache: null", f"cache: {cache}"))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+    settings = ("evaluation.splits=[val, test]", "evaluation.completion=true", f"data.cache={cache}")
+    metrics = train(pgvcl(*settings, "compute.precision=bf16"), run, Console(file=said, width=200))
     assert "The run is finished: nothing is trained." in said.getvalue()
+    assert metrics == json.loads((finished / "metrics.json").read_text())
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == before
+    assert not list(cache.glob("frames/*"))
+    assert "in precision 32;" in Papers.read(run).card()
+
+
+def test_a_finished_run_whose_model_is_lost_writes_it_again(
+    finished: Path, pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    (run / "model.safetensors").unlink()
+    scores = (run / "metrics.json").read_bytes()
+    train_quietly(pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true"), run)
+    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    assert (run / "metrics.json").read_bytes() == scores
 
 
 def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) -> None:

@@ -112,8 +112,7 @@ class Run:
         Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
         """
         if self.begun:
-            self.refuse_other_config(config)
-            self._refuse_other_data(data)
+            self.refuse_changed(config, data)
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
@@ -140,6 +139,20 @@ class Run:
         """Whether a stage has begun: its config and data may not change any more."""
         return any(self.folder.glob("stages/*/*"))
 
+    @property
+    def finished(self) -> bool:
+        """Whether all its stages are done, its model is there, and it is scored."""
+        from suture.models.weights import DESCRIPTION, WEIGHTS
+
+        needed = [self.folder / name for name in (WEIGHTS, DESCRIPTION, "metrics.json")]
+        needed += [stage / "done.json" for stage in self.folder.glob("stages/*")]
+        return self.begun and all(file.exists() for file in needed)
+
+    def refuse_changed(self, config: Config, data: Mapping[str, Any]) -> None:
+        """Refuse to go on with another config or with other data."""
+        self.refuse_other_config(config)
+        self._refuse_other_data(data)
+
     def refuse_other_config(self, config: Config) -> None:
         """Where a stage has begun, only the same config goes on."""
         if self.begun and (self.folder / "config.yaml").exists():
@@ -152,7 +165,7 @@ class Run:
                     "start the same config again to go on, or give another folder."
                 )
 
-    def _refuse_other_data(self, data: dict[str, Any]) -> None:
+    def _refuse_other_data(self, data: Mapping[str, Any]) -> None:
         path = self.folder / "data.json"
         if path.exists() and (changed := _changed_data(read_record(path, DataRecord), data)):
             raise UserError(

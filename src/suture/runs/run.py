@@ -86,23 +86,27 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         for stage in stages:
             if isinstance(stage, Stage):
                 stage.refuse(segmenter)
-        processes.first_only(
-            lambda: run.begin(
-                config,
-                data_record(opened.dataset, opened.labelling, config, segmenter),
-                environment(processes.device, processes.precision(config.compute)),
-            )
-        )
         session = Session(run, config, opened, processes, _console(console, processes))
-        _announce(session, stages)
-        if run.metrics:
+        if processes.agreed(run.finished):
+            # Nothing is written: its papers are to tell of the machine that it was trained on.
+            processes.first_only(lambda: run.refuse_changed(config, _record(session, segmenter)))
+            _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
+            return processes.agreed(run.metrics) or {}
+        machine = environment(processes.device, processes.precision(config.compute))
+        processes.first_only(lambda: run.begin(config, _record(session, segmenter), machine))
+        _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
         run_stages(session, job, stages)
         if processes.first:
             run.write_model(job.segmenter, opened.dataset, config.data.height_width)
-        return processes.agreed(run.metrics) or evaluate(session, job.segmenter)
+        kept = processes.agreed(run.metrics)
+        return evaluate(session, job.segmenter) if kept is None else kept
+
+
+def _record(session: Session, start: Segmenter) -> dict[str, Any]:
+    return data_record(session.opened.dataset, session.opened.labelling, session.config, start)
 
 
 def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:
