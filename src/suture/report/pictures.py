@@ -14,9 +14,9 @@ import numpy as np
 
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
+from suture.data.protocols import protocol_named
 from suture.evaluation.evaluate import Frames
 from suture.evaluation.metrics import confusion, iou, mean, present
-from suture.evaluation.protocols import protocol_named
 from suture.report.models import Place
 
 SIDE = 320

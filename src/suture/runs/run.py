@@ -22,9 +22,11 @@ from suture.data.labelling import all_masks, choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
+from suture.deploy.asked import refuse_scales
 from suture.errors import UserError
-from suture.evaluation.evaluate import frames_to_score
+from suture.evaluation.evaluate import frames_to_score, protocol_of
 from suture.files import write_json
+from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
 from suture.runs.config import Config, parse_config
@@ -75,19 +77,22 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     processes.first_only(run.refuse_used)
     if not run.begun:
         processes.first_only(lambda: refuse_among_data(run.folder))
+        processes.first_only(lambda: _refuse_pseudo_scales(stages))
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
         opened = processes.first_then_all(lambda: _open_data_of(run, config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
-        processes.first_only(lambda: _refuse_wrong_scored(opened, config))
+        finished = processes.agreed(run.finished)
+        if not finished:
+            processes.first_only(lambda: _refuse_wrong_scored(opened, config))
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         for stage in stages:
             if isinstance(stage, Stage):
                 stage.refuse(segmenter)
         session = Session(run, config, opened, processes, _console(console, processes))
-        if processes.agreed(run.finished):
+        if finished:
             # Nothing is written: its papers are to tell of the machine that it was trained on.
             processes.first_only(lambda: run.refuse_changed(config, _record(session, segmenter)))
             _announce(session, stages)
@@ -141,6 +146,7 @@ def evaluate_run(
     for override in overrides:
         set_value(said, override, origin)
     config = parse_config(said, origin)
+    refuse_scales(config.evaluation.scales, "evaluation.scales")
     if not config.data.root.exists():
         raise UserError(
             f"{run.folder / 'config.yaml'}: data.root leads to {config.data.root}, which does not exist: put the data "
@@ -242,11 +248,20 @@ def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
 
 
 def _refuse_wrong_scored(opened: Opened, config: Config) -> None:
-    """Masks that nothing can be scored on."""
+    """Rules or sizes that nothing can be scored by, and masks that nothing can be scored on."""
     settings = config.evaluation
+    refuse_scales(settings.scales, "evaluation.scales")
+    protocol_of(opened.dataset, settings.include_background).refuse_classes(opened.dataset.classes.names)
     sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     places = [(video, index) for frames in sets.values() for video, indices in frames.items() for index in indices]
     refuse_wrong_masks(opened.dataset, places)
+
+
+def _refuse_pseudo_scales(stages: Sequence[AnyStage]) -> None:
+    """Told to new runs alone: one that was begun cannot change them any more."""
+    for stage in stages:
+        if isinstance(stage, PseudoLabels):
+            refuse_scales(stage.settings.scales, "method.pseudo.scales")
 
 
 def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:
