@@ -60,9 +60,15 @@ class Run:
         return read_record(path, MetricsRecord) if path.exists() else None
 
     @property
+    def data(self) -> dict[str, Any]:
+        """What a run that was begun learns from."""
+        found: dict[str, Any] = read_record(self.folder / "data.json", DataRecord)
+        return found
+
+    @property
     def labelled(self) -> Labelling:
         """The frames that a run which was begun has recorded as labelled."""
-        return Labelling(labelled_frames(read_record(self.folder / "data.json", DataRecord)))
+        return Labelling(labelled_frames(self.data))
 
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
@@ -167,11 +173,10 @@ class Run:
                 )
 
     def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
-        path = self.folder / "data.json"
-        if not path.exists():
+        if not (self.folder / "data.json").exists():
             return
         free = {"protocol"} if self._scoring_is_open(config) else set[str]()
-        if changed := _changed_data(_without(read_record(path, DataRecord), free), _without(data, free)):
+        if changed := _changed_data(_without(self.data, free), _without(data, free)):
             raise UserError(
                 f"{self.folder} was begun with other data ({_some(changed)}): "
                 "restore the data to go on, or give another folder."

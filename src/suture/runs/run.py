@@ -18,6 +18,7 @@ from rich.console import Console
 from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
 from suture.data.classes import renamed
+from suture.data.dataset import Dataset
 from suture.data.labelling import all_masks, choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
@@ -35,23 +36,19 @@ from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, ru
 from suture.runs.folder import Run
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
-from suture.runs.record import data_record, environment
+from suture.runs.record import data_record, environment, with_split_of
 from suture.runs.session import Opened, Session
 from suture.words import number
 
 KEPT = 200
 """Bytes that even the smallest networks keep of each pixel while they learn; usual ones keep fifty times as many."""
 
-__all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "train"]
+__all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "open_data_of", "train"]
 
 
 def open_data(config: Config) -> Opened:
     """Load what a config names, and refuse what would make its scores worthless."""
-    data = config.data
-    dataset = load_dataset(data.root, data.source, **data.options)
-    dataset.refuse_divided_cases()
-    dataset.refuse_missing_videos()
-    dataset.refuse_doubtful_masks()
+    data, dataset = config.data, _load(config)
     refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
     if not dataset.split("train"):
@@ -59,7 +56,21 @@ def open_data(config: Config) -> Opened:
     return Opened(dataset, choose(dataset, data.labelling))
 
 
-def _open_data_of(run: Run, config: Config) -> Opened:
+def open_data_of(run: Run, config: Config) -> Opened:
+    """The data of a run that has learnt, in the split and with the labels that it has learnt from, whatever they are
+    today; what was labelled since can be scored."""
+    return Opened(with_split_of(run.data, _load(config)), run.labelled)
+
+
+def _load(config: Config) -> Dataset:
+    dataset = load_dataset(config.data.root, config.data.source, **config.data.options)
+    dataset.refuse_divided_cases()
+    dataset.refuse_missing_videos()
+    dataset.refuse_doubtful_masks()
+    return dataset
+
+
+def _open_to_train(run: Run, config: Config) -> Opened:
     """The data of a run. One that was begun keeps its labels: once, `ratio` counted frames that take no part too."""
     opened = open_data(config)
     if config.data.labelling.ratio is None or not run.begun:
@@ -81,7 +92,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
-        opened = processes.first_then_all(lambda: _open_data_of(run, config))
+        opened = processes.first_then_all(lambda: _open_to_train(run, config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
         finished = processes.agreed(run.finished)
@@ -98,8 +109,10 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
             _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
             return processes.agreed(run.metrics) or {}
-        machine = environment(processes.device, processes.precision(config.compute))
-        processes.first_only(lambda: run.begin(config, _record(session, segmenter), machine))
+        precision = processes.precision(config.compute)
+        processes.first_only(
+            lambda: run.begin(config, _record(session, segmenter), environment(processes.device, precision))
+        )
         _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
@@ -155,9 +168,10 @@ def evaluate_run(
     model = run.model()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
-        opened = processes.first_then_all(lambda: _open_data_of(run, config))
+        opened = processes.first_then_all(lambda: open_data_of(run, config))
         _refuse_other_classes(run, model.names, opened)
         session = Session(run, config, opened, processes, _console(console, processes))
+        _say(opened.dataset.notes, session.console)
         keep = config.evaluation == own.evaluation
         if not keep:
             session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
@@ -275,6 +289,11 @@ def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:
         )
 
 
+def _say(notes: Sequence[str], console: Console) -> None:
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
 def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     config, dataset, labelling = session.config, session.opened.dataset, session.opened.labelling
     videos = dataset.split("train")
@@ -283,8 +302,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
     lost = dataset.unmatched_masks
     left_out = [f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}."] if lost else []
-    for note in [*dataset.notes, *left_out]:
-        session.console.print(note, markup=False, highlight=False, soft_wrap=True)
+    _say([*dataset.notes, *left_out], session.console)
     session.console.print(
         f"{dataset.name}: {number(len(videos), 'training video')} of {number(cases, 'case')}, {frames} frames, "
         f"{labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
