@@ -137,6 +137,9 @@ def test_evaluate_prints_the_scores_of_other_settings_without_keeping_them(train
     result = CliRunner().invoke(app, ["evaluate", str(run), "--set", "evaluation.splits=[val]"])
     assert "│ validation " in result.output
     assert "│ test " not in result.output
+    nothing = ["--set", "evaluation.splits=[]", "--set", "evaluation.completion=false"]
+    result = CliRunner().invoke(app, ["evaluate", str(run), *nothing])
+    assert result.stdout == "Nothing was scored: no video that is to be scored has masks.\n"
     assert (run / "metrics.json").read_bytes() == kept
 
 

@@ -42,6 +42,7 @@ Source = Annotated[str, typer.Option(help="How the folder is read: auto, folder,
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
 COMMAND_LINE = "the command line"
 """Where a mistaken setting was said."""
+_NOTHING_SCORED = "Nothing was scored: no video that is to be scored has masks."
 
 
 # What the commands import takes seconds: a slip in a path is told before, by these callbacks.
@@ -241,7 +242,7 @@ def train(
         if metrics:
             out.print(scores_table([folder]))
         else:
-            _say(out, "Nothing was scored: no test or validation case has masks.")
+            _say(out, _NOTHING_SCORED)
         _say(out, f"Run: {folder}")
 
 
@@ -256,8 +257,12 @@ def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = N
         from suture.runs.run import evaluate_run
 
     metrics = evaluate_run(run, set or [], err, origin=COMMAND_LINE)
-    if _first():
+    if not _first():
+        return
+    if metrics:
         out.print(scores_table([run], [metrics]))
+    else:
+        _say(out, _NOTHING_SCORED)
 
 
 @app.command()

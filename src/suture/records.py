@@ -274,6 +274,16 @@ def labelled_frames(data: Mapping[str, Any]) -> dict[str, list[int]]:
     return frames
 
 
+def cases_since(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """The cases among the scored new videos that came, or were put into a split, after the training.
+
+    >>> cases_since({"videos": {"a": {"case": "a", "split": "test"}}}, {"test": {"cases": {"a": {}, "b": {}}}})
+    ['b']
+    """
+    known = {video["case"] for video in data["videos"].values() if video["split"]}
+    return sorted({case for which in ("val", "test") for case in metrics.get(which, {}).get("cases", {})} - known)
+
+
 def read_record(path: Path, shape: type[BaseModel]) -> Any:
     """The content of a file that Suture wrote, as it stands there; one of another shape is a `UserError`.
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import jaccard_score
 
+from suture.data.protocols import PROTOCOLS, Protocol, protocol_named
 from suture.errors import UserError
 from suture.evaluation.metrics import Scorer
-from suture.evaluation.protocols import PROTOCOLS, Protocol, case_interval, protocol_named, score
+from suture.evaluation.protocols import case_interval, score, scorer_of
 
 DEFAULT = PROTOCOLS["default"]
 
@@ -21,7 +22,7 @@ def frame(*ids: int) -> np.ndarray:
 
 
 def filled(protocol: Protocol, names: tuple[str, ...], *frames: tuple[str, int, np.ndarray, np.ndarray]) -> Scorer:
-    scorer = protocol.scorer(names)
+    scorer = scorer_of(protocol, names)
     for video, index, prediction, truth in frames:
         scorer.add(video, index, prediction, truth)
     return scorer
@@ -105,12 +106,14 @@ def test_protocols_name_what_tables_must_say() -> None:
 
 
 def test_mistakes_are_said() -> None:
-    with pytest.raises(UserError, match="no protocol 'cadis2', expected one of default, endovis18"):
+    with pytest.raises(
+        UserError, match=r"in dataset.yaml is 'cadis2', expected one of .* \(did you mean cadis\?\): name"
+    ):
         protocol_named("cadis2")
-    with pytest.raises(UserError, match="vocalfolds-patients leaves out pathology, but the dataset's classes are a, b"):
-        protocol_named("vocalfolds-patients").scorer(("a", "b"))
-    with pytest.raises(UserError, match="leaves out background"):
-        Protocol("mine", include_background=False).scorer(("a", "b"))
+    with pytest.raises(UserError, match="is vocalfolds-patients, which leaves out pathology, but the classes are a, b"):
+        scorer_of(protocol_named("vocalfolds-patients"), ("a", "b"))
+    with pytest.raises(UserError, match=r"evaluation.include_background is false, but no class is called background"):
+        scorer_of(Protocol("mine", include_background=False), ("a", "b"))
 
 
 def test_cases_gather_their_videos() -> None:
@@ -121,7 +124,7 @@ def test_cases_gather_their_videos() -> None:
 
 
 def test_no_frames_no_scores() -> None:
-    result = score(DEFAULT, DEFAULT.scorer(("a", "b")))
+    result = score(DEFAULT, scorer_of(DEFAULT, ("a", "b")))
     assert result["overall"]["frames"] == 0
     assert result["primary"]["value"] is None
     assert result["classes"]["a"]["frames"] == 0
@@ -179,7 +182,7 @@ def test_boundaries_have_no_score_where_nobody_asks_for_them() -> None:
     with_them, without = Protocol("x"), Protocol("x", boundary_tolerance=None)
     found = []
     for protocol in (with_them, without):
-        scorer = protocol.scorer(("tissue", "tool"))
+        scorer = scorer_of(protocol, ("tissue", "tool"))
         scorer.add("v", 0, truth, truth)
         found.append(score(protocol, scorer, {"v": "v"})["overall"])
     assert (found[0]["nsd"], found[1]["nsd"]) == (1, None)

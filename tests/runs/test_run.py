@@ -21,6 +21,7 @@ from suture.checks.check import check
 from suture.compare.plan import Place
 from suture.compare.results import Result
 from suture.data import mends
+from suture.deploy.card import Papers
 from suture.errors import UserError
 from suture.models.pretrained import read_tensors
 from suture.runs.callbacks import Bar, Curve, progress_bar, read_curve
@@ -120,6 +121,8 @@ def test_another_logger_by_one_line(supervised: Callable[..., Config], tmp_path:
         ("data.source=mine", "There is no source 'mine'"),
         ("data.validation=[case09]", "data.validation names 'case09'"),
         ("data.validation=[case01, case02]", "data.validation takes all training videos"),
+        ("evaluation.scales=[0.001]", "evaluation.scales are [0.001], expected numbers from 0.25 to 4."),
+        ("evaluation.include_background=false", "evaluation.include_background is false, but no class is called backg"),
     ],
 )
 def test_what_is_impossible_is_refused_before_anything_is_written(
@@ -129,6 +132,39 @@ def test_what_is_impossible_is_refused_before_anything_is_written(
         train_quietly(supervised(setting), tmp_path / "runs/more/run")
     assert message in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_scales_of_pseudo_labels_are_refused_before_anything_is_written(
+    pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"method\.pseudo\.scales are \[0\.001\], expected numbers from 0\.25 to 4\."):
+        train_quietly(pgvcl("method.pseudo.scales=[0.001]"), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cadiss", r"The protocol in dataset\.yaml is 'cadiss', expected one of .* \(did you mean cadis\?\)"),
+        ("vocalfolds-patients", r"The protocol in dataset\.yaml is vocalfolds-patients, which leaves out pathology"),
+    ],
+)
+def test_a_wrong_protocol_is_told_before_the_training_and_by_check(
+    name: str,
+    message: str,
+    dataset: Path,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    root = shutil.copytree(dataset, tmp_path / "mine")
+    with (root / "dataset.yaml").open("a") as file:
+        file.write(f"protocol: {name}\n")
+    with pytest.raises(UserError, match=message) as caught:
+        train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (problem,) = [one for one in check(root, progress=False).problems if one.severity == "fatal"]
+    assert str(caught.value) == f"{problem.what}: {problem.mend}."
 
 
 def test_where_nothing_is_labelled_it_says_why_as_check_does(
@@ -336,12 +372,33 @@ def test_a_batch_that_cannot_be_divided_is_refused(
         train_quietly(supervised(), tmp_path)
 
 
-def test_a_finished_run_says_so(finished: Path, pgvcl: Callable[..., Config], tmp_path: Path) -> None:
-    shutil.copytree(finished, tmp_path / "run")
-    said = io.StringIO()
-    again = pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true")
-    train(again, tmp_path / "run", Console(file=said, width=200))
+def test_a_finished_run_says_so_and_stays_as_it_is(
+    finished: Path, pgvcl: Callable[..., Config], tmp_path: Path
+) -> None:
+    """Its papers tell of the machine and the precision that it was trained with; nothing is stored to learn from."""
+    run, cache, said = tmp_path / "run", tmp_path / "cache", io.StringIO()
+    shutil.copytree(finished, run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("cache: null", f"cache: {cache}"))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+    settings = ("evaluation.splits=[val, test]", "evaluation.completion=true", f"data.cache={cache}")
+    metrics = train(pgvcl(*settings, "compute.precision=bf16"), run, Console(file=said, width=200))
     assert "The run is finished: nothing is trained." in said.getvalue()
+    assert metrics == json.loads((finished / "metrics.json").read_text())
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == before
+    assert not list(cache.glob("frames/*"))
+    assert "in precision 32;" in Papers.read(run).card()
+
+
+def test_a_finished_run_whose_model_is_lost_writes_it_again(
+    finished: Path, pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    (run / "model.safetensors").unlink()
+    scores = (run / "metrics.json").read_bytes()
+    train_quietly(pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true"), run)
+    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    assert (run / "metrics.json").read_bytes() == scores
 
 
 def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) -> None:
@@ -361,6 +418,8 @@ def test_evaluating_with_other_settings(finished: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run/metrics.json").read_text() == before, "which are the scores by the run's own settings"
     with pytest.raises(UserError, match="the settings given: found 'seed=3', but only compute and evaluation can be"):
         evaluate_run(tmp_path / "run", ["seed=3"])
+    with pytest.raises(UserError, match=r"evaluation\.scales are \[9\.0\], expected numbers from 0\.25 to 4"):
+        evaluate_run(tmp_path / "run", ["evaluation.scales=[9]"])
 
 
 def test_validation_is_carved_out_of_the_training_cases(

@@ -119,13 +119,17 @@ def test_a_curve_without_the_last_column_or_the_last_row_is_read(tmp_path: Path)
 def begun(
     supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
 ) -> tuple[Path, Callable[..., Config]]:
-    """The folder of a run on a copy of the dataset, `../data` from there, and its config with further settings."""
+    """The folder of a trained run on a copy of the dataset, `../data` from there, and its config with further settings.
+
+    It was killed before it was scored, so that it goes on.
+    """
     shutil.copytree(dataset, tmp_path / "data")
 
     def config(*settings: str) -> Config:
         return supervised(f"data.root={tmp_path}/data", *settings)
 
     train_quietly(config(), tmp_path / "run")
+    (tmp_path / "run/metrics.json").unlink()
     return tmp_path / "run", config
 
 
@@ -241,6 +245,36 @@ def test_compute_may_change_and_the_same_path_may_be_written_otherwise(
     train_quietly(config("data.root=../data", "compute.log_every=2"), Path())
     assert yaml.safe_load((folder / "config.yaml").read_text())["compute"]["log_every"] == 2
     assert len(json.loads((folder / "environment.json").read_text())["starts"]) == 2
+
+
+def test_how_a_run_is_scored_may_be_mended_until_it_is(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    """As of runs whose slips came to light only after the training; card and scores are by what is said now."""
+    folder, config = begun
+    with (folder.parent / "data/dataset.yaml").open("a") as file:
+        file.write("protocol: cadis\n")
+    scored = ("evaluation.splits=[test]", "evaluation.flip=true")
+    weights = folder / "stages/1-train/weights.safetensors"
+    trained = weights.stat().st_mtime_ns
+    assert train_quietly(config(*scored), folder)["test"]["protocol"] == "cadis"
+    assert weights.stat().st_mtime_ns == trained
+    assert Run(folder).config.evaluation.flip
+    assert read_json(folder / "data.json")["protocol"] == "cadis"
+    with pytest.raises(UserError, match=r"was begun with another config \(evaluation\.flip: true → false\)"):
+        train_quietly(config("evaluation.splits=[test]"), folder)
+    file = folder.parent / "data/dataset.yaml"
+    file.write_text(file.read_text().replace("protocol: cadis\n", ""))
+    with pytest.raises(UserError, match=r"was begun with other data \(protocol: cadis → default\)"):
+        train_quietly(config(*scored), folder)
+
+
+def test_scores_that_choose_weights_may_not_change(
+    supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    best = "method.train.best_every=2"
+    train_quietly(supervised(best), tmp_path / "run")
+    (tmp_path / "run/metrics.json").unlink()
+    with pytest.raises(UserError, match=r"was begun with another config \(evaluation\.flip: false → true\)"):
+        train_quietly(supervised(best, "evaluation.flip=true"), tmp_path / "run")
 
 
 def test_changed_data_is_refused_and_named(begun: Any, train_quietly: Callable[..., Any]) -> None:

@@ -14,6 +14,7 @@ from suture.data import mends
 from suture.data.classes import ClassTable, Raw, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
+from suture.data.protocols import protocol_named
 from suture.data.sources.folder import guess
 from suture.data.view import View
 from suture.data.walk import holds_files, mask_suffixes
@@ -249,6 +250,15 @@ def missing_videos(evidence: Evidence) -> Iterator[Problem]:
     places = evidence.dataset.missing_videos
     what = f"{number(len(places), 'name')} of no video or case that is there"
     yield from evidence.problem("missing-video", "fatal", what, places, mends.MISSING)
+
+
+def protocol(evidence: Evidence) -> Iterator[Problem]:
+    """Rules of scoring that are not there, or not for these classes: a training would be refused."""
+    try:
+        protocol_named(evidence.dataset.protocol).refuse_classes(evidence.dataset.classes.names)
+    except UserError as error:
+        what = str(error).removesuffix(f": {mends.PROTOCOL}.")
+        yield Problem("protocol", "fatal", 1, what, (), mends.PROTOCOL)
 
 
 def short_videos(evidence: Evidence) -> Iterator[Problem]:
@@ -649,6 +659,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     guessed_cases,
     misnamed_splits,
     missing_videos,
+    protocol,
     masks_for_frames,
     missing_labels,
     unmatched_masks,

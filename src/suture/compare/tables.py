@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from suture.compare.results import CLASS_SCORE, OVERALL, SETS, Board, Group, Row, Where, mean_and_deviation, t_interval
-from suture.evaluation.protocols import COMPLETION, Protocol, case_interval
+from suture.data.protocols import Protocol
+from suture.evaluation.protocols import COMPLETION, case_interval
 from suture.words import listed, number
 
 SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}

@@ -16,6 +16,7 @@ NUMBERS = (
     "frame that it shows, and remove what is of none"
 )
 MISSING = "put the video back, or mend or remove the name"
+PROTOCOL = "name another protocol there, or remove the line for the default one"
 NO_LABEL = "label frames and export again; images, and exports of CVAT, COCO and LabelMe, are read"
 BOXES = "export the annotations as polygons or masks: a box does not say which pixels are of its object"
 COVERED = "what stands later in the file lies on top: put the annotations in order, the lowest first"

@@ -59,11 +59,11 @@ def parse_view(said: str) -> ViewSetting:
     return View.parse(numbers, "--view")
 
 
-def refuse_scales(scales: Sequence[float]) -> None:
-    """Sizes of the frame that a network can look at."""
+def refuse_scales(scales: Sequence[float], said: str = "scales") -> None:
+    """Sizes of the frame that a network can look at; `said` is what the user knows them as."""
     low, high = _SCALES
     if not scales or not all(low <= scale <= high for scale in scales):
-        raise UserError(f"scales are {list(scales)}, expected numbers from {low} to {high}.")
+        raise UserError(f"{said} are {list(scales)}, expected numbers from {low} to {high}.")
 
 
 def refuse_folder(out: Path) -> None:

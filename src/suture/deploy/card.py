@@ -16,6 +16,7 @@ from suture.records import (
     MetricsRecord,
     ModelRecord,
     StageRecord,
+    cases_since,
     read_record,
     taking_part,
 )
@@ -185,8 +186,9 @@ def _scores(papers: Papers) -> Iterator[str]:
         yield "None: the run was not evaluated."
         yield ""
         return
+    protocol = next(one["protocol"] for one in metrics.values())
     yield (
-        f"In percent, at the videos' own resolution, by the protocol *{papers.data['protocol']}*. {COMPLETION.title()} "
+        f"In percent, at the videos' own resolution, by the protocol *{protocol}*. {COMPLETION.title()} "
         "is on the unlabelled frames of the labelled training videos, and says nothing about new ones."
     )
     yield ""
@@ -204,6 +206,8 @@ def _scores(papers: Papers) -> Iterator[str]:
         if interval := one["primary"]["interval"]:
             low, high = map(_percent, interval)
             yield f"- {SETS[which]}: 95 % interval of the {titles[one['primary']['score']]} over cases {low}–{high}."
+    if since := cases_since(papers.data, metrics):
+        yield f"- Of the cases scored as new videos, {', '.join(since)} came into the splits after the training."
     for note in dict.fromkeys(note for one in metrics.values() for note in one["notes"]):
         yield f"- {note}."
     yield ""
@@ -237,6 +241,9 @@ def _limits(papers: Papers) -> Iterator[str]:
         unseen = [name for name in test["classes"] if name not in known]
         unscored = [one["name"] for one in papers.model["classes"] if one["name"] not in test["classes"]]
         weak = [f"{name} ({_percent(iou)})" for name, iou in known.items() if iou < WEAK]
+        if known_cases := sorted(test["cases"].keys() & {video["case"] for video in videos}):
+            said = ", ".join(known_cases)
+            yield f"- Tested on cases that it has learnt from ({said}): the scores say nothing about new patients."
         if test["primary"]["interval"] is None:
             count = len(test["cases"])
             few = f"{number(count, 'test case')} {'is' if count == 1 else 'are'}"

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from suture.data import mends
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
+from suture.data.protocols import Protocol, protocol_named
 from suture.data.scene import in_frame, read_scenes
 from suture.errors import UserError
 from suture.evaluation.metrics import Scorer
-from suture.evaluation.protocols import COMPLETION, Protocol, protocol_named, score
+from suture.evaluation.protocols import COMPLETION, score, scorer_of
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
 
@@ -68,6 +69,11 @@ def predict_masks(
             yield index, in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
 
 
+def protocol_of(dataset: Dataset, include_background: bool) -> Protocol:
+    """The rules by which a dataset is scored."""
+    return replace(protocol_named(dataset.protocol), include_background=include_background)
+
+
 def score_frames(
     dataset: Dataset,
     segmenter: Segmenter,
@@ -81,7 +87,7 @@ def score_frames(
     **options: Any,
 ) -> Scorer:
     """Score this process's share of the videos; `progress` is called with the number of frames done."""
-    scorer = protocol_of(dataset, include_background).scorer(dataset.classes.names)
+    scorer = scorer_of(protocol_of(dataset, include_background), dataset.classes.names)
     segmenter.eval()
     for place, (name, indices) in enumerate(frames.items()):
         if place % world != rank:
@@ -101,8 +107,3 @@ def score_frames(
 def scores(dataset: Dataset, scorer: Scorer, include_background: bool = True) -> dict[str, Any]:
     """The protocol's scores of what was scored."""
     return score(protocol_of(dataset, include_background), scorer, {video.id: video.case for video in dataset})
-
-
-def protocol_of(dataset: Dataset, include_background: bool) -> Protocol:
-    """The dataset's protocol, as the run asks for it."""
-    return replace(protocol_named(dataset.protocol), include_background=include_background)

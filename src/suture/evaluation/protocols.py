@@ -1,4 +1,4 @@
-"""How each dataset's papers score it: what of the counts in a `Scorer` becomes the table.
+"""A dataset's protocol at work: what of the counts in a `Scorer` becomes the table.
 
 Both ways to average are always computed, because they answer different questions: `miou` from one confusion matrix over
 all frames (does it get the pixels right?), `miou_frames` per frame over the classes present in that frame's truth and
@@ -9,12 +9,11 @@ the frames.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from suture.errors import UserError
+from suture.data.protocols import Protocol
 from suture.evaluation.metrics import (
     FrameScore,
     Scorer,
@@ -36,80 +35,10 @@ COMPLETION = "completion"
 Case = TypeVar("Case")
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """The rules by which a split is scored.
-
-    The true pixels of a class in `left_out` are ignored and the class has no scores. Without `include_background`, the
-    class `background` enters no mean, but its pixels count: what is predicted on them is wrong.
-    """
-
-    name: str
-    primary: Literal["miou", "miou_frames"] = "miou"
-    per_sequence: bool = False
-    """Whether tables show every video beside the overall score."""
-    left_out: tuple[str, ...] = ()
-    background: str = "background"
-    include_background: bool = True
-    boundary_tolerance: float | None = 5
-    """In pixels of the masks; None where boundaries have no score."""
-    minimum_cases: int = 5
-    """With fewer test cases, no interval is given."""
-    notes: tuple[str, ...] = ()
-    """What every table with these scores says below it."""
-
-    def scorer(self, names: Sequence[str]) -> Scorer:
-        """A scorer for masks with these classes."""
-        missing = set(self.left_out) - set(names)
-        if not self.include_background:
-            missing |= {self.background} - set(names)
-        if missing:
-            raise UserError(
-                f"Protocol {self.name} leaves out {', '.join(sorted(missing))}, but the dataset's classes are "
-                f"{', '.join(names)}: use their names, or another protocol."
-            )
-        return Scorer(names, left_out=self.left_out, boundary_tolerance=self.boundary_tolerance)
-
-
-PROTOCOLS = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol("default"),
-        Protocol(
-            "endovis18",
-            primary="miou_frames",
-            per_sequence=True,
-            background="background-tissue",
-            boundary_tolerance=13,
-            notes=("mIoU per frame over the classes in its ground truth, then over frames (the challenge's metric)",),
-        ),
-        Protocol(
-            "cadis",
-            boundary_tolerance=9,
-            notes=("one confusion matrix over the split; mIoU and PAC over the classes that occur",),
-        ),
-        Protocol(
-            "vocalfolds-sequences",
-            per_sequence=True,
-            boundary_tolerance=6,
-            notes=("new sequences of known patients", "void is ignored"),
-        ),
-        Protocol(
-            "vocalfolds-patients",
-            per_sequence=True,
-            left_out=("pathology",),
-            boundary_tolerance=6,
-            notes=("trained on one patient, tested on the other", "void is ignored; pathology (one patient) left out"),
-        ),
-    )
-}
-
-
-def protocol_named(name: str) -> Protocol:
-    """The protocol of that name."""
-    if name not in PROTOCOLS:
-        raise UserError(f"There is no protocol {name!r}, expected one of {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[name]
+def scorer_of(protocol: Protocol, names: Sequence[str]) -> Scorer:
+    """A scorer for masks with these classes."""
+    protocol.refuse_classes(names)
+    return Scorer(names, left_out=protocol.left_out, boundary_tolerance=protocol.boundary_tolerance)
 
 
 def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -132,7 +61,7 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
     `confusion` is the matrix of all frames as `metrics.confusion` lays it out.
     """
     if scorer.left_out != set(protocol.left_out):
-        raise ValueError(f"the scorer was not made by Protocol.scorer() of {protocol.name}")
+        raise ValueError(f"the scorer was not made by scorer_of() for {protocol.name}")
     videos: dict[str, list[FrameScore]] = {}
     for (video, _), frame in sorted(scorer.frames.items(), key=lambda item: item[0]):
         videos.setdefault(video, []).append(frame)

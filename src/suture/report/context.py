@@ -15,7 +15,7 @@ from suture.data.sources import load_dataset
 from suture.errors import UserError
 from suture.report.facts import RunFacts
 from suture.report.models import FinishedModel
-from suture.runs.run import open_data
+from suture.runs.run import open_data_of
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Context:
         """A run's dataset; None where that is gone or has changed. The page names no path, the terminal does."""
         if run.name not in self._opened:
             try:
-                dataset = open_data(run.config).dataset
+                dataset = open_data_of(run.run, run.config).dataset
                 _refuse_changed(run, dataset)
                 self._opened[run.name] = dataset
             except UserError as error:

@@ -15,6 +15,7 @@ import numpy as np
 from suture.data.dataset import Dataset, Video
 from suture.evaluation.evaluate import Frames, protocol_of, scores
 from suture.evaluation.metrics import Scorer
+from suture.evaluation.protocols import scorer_of
 from suture.report.models import Place
 
 SIDE = 320
@@ -68,7 +69,7 @@ class Judge:
     def scorer(self) -> Scorer:
         """One without a frame yet, which does not look at boundaries: no picture tells of them."""
         protocol = replace(protocol_of(self.dataset, self.include_background), boundary_tolerance=None)
-        return protocol.scorer(self.dataset.classes.names)
+        return scorer_of(protocol, self.dataset.classes.names)
 
     def truth(self, place: Place) -> np.ndarray | None:
         """The true class ids of a frame; None where it has no mask."""

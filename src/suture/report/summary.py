@@ -5,7 +5,7 @@ from typing import Any
 
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SCORES, SETS
-from suture.records import taking_part
+from suture.records import cases_since, taking_part
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
@@ -41,8 +41,10 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
     for run in runs:
         if run.finished and not run.metrics:
             said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
-        if run.videos("test").keys() != first.videos("test").keys():
+        if _tested(run, first) != _tested(first, run):
             said.append(f"{run.name} was tested on other videos than {first.name}.")
+        if since := cases_since(run.data, run.metrics):
+            said.append(f"{run.name} is also scored on {listed(since)}: put into the splits after its training.")
         of_first = first.data["videos"]
         names = [n for n, one in run.data["videos"].items() if of_first.get(n, one)["sha256"] != one["sha256"]]
         if names:
@@ -54,7 +56,8 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
     known: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
         learnt = {video["case"] for video in run.videos("train").values()}
-        if shared := sorted({video["case"] for video in run.videos("test").values()} & learnt):
+        tested = {*run.metrics.get("test", {}).get("cases", ()), *(one["case"] for one in run.videos("test").values())}
+        if shared := sorted(tested & learnt):
             known.setdefault(tuple(shared), []).append(run.name)
     for cases, names in known.items():
         said.append(
@@ -62,6 +65,12 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             "so the scores say nothing about new patients."
         )
     return said
+
+
+def _tested(run: RunFacts, beside: RunFacts) -> set[str]:
+    """The videos that a run was tested on; where one of the two is not scored yet, those meant for it."""
+    scored = "test" in run.metrics and "test" in beside.metrics
+    return set(run.metrics["test"]["videos"] if scored else run.videos("test"))
 
 
 def few(runs: Sequence[RunFacts]) -> list[str]:

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,9 +60,15 @@ class Run:
         return read_record(path, MetricsRecord) if path.exists() else None
 
     @property
+    def data(self) -> dict[str, Any]:
+        """What a run that was begun learns from."""
+        found: dict[str, Any] = read_record(self.folder / "data.json", DataRecord)
+        return found
+
+    @property
     def labelled(self) -> Labelling:
         """The frames that a run which was begun has recorded as labelled."""
-        return Labelling(labelled_frames(read_record(self.folder / "data.json", DataRecord)))
+        return Labelling(labelled_frames(self.data))
 
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
@@ -112,8 +118,7 @@ class Run:
         Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
         """
         if self.begun:
-            self.refuse_other_config(config)
-            self._refuse_other_data(data)
+            self.refuse_changed(config, data)
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
@@ -140,25 +145,47 @@ class Run:
         """Whether a stage has begun: its config and data may not change any more."""
         return any(self.folder.glob("stages/*/*"))
 
+    @property
+    def finished(self) -> bool:
+        """Whether all its stages are done, its model is there, and it is scored."""
+        from suture.models.weights import DESCRIPTION, WEIGHTS
+
+        needed = [self.folder / name for name in (WEIGHTS, DESCRIPTION, "metrics.json")]
+        needed += [stage / "done.json" for stage in self.folder.glob("stages/*")]
+        return self.begun and all(file.exists() for file in needed)
+
+    def refuse_changed(self, config: Config, data: Mapping[str, Any]) -> None:
+        """Refuse to go on with another config or with other data."""
+        self.refuse_other_config(config)
+        self._refuse_other_data(config, data)
+
     def refuse_other_config(self, config: Config) -> None:
-        """Where a stage has begun, only the same config goes on."""
+        """Where a stage has begun, only the same config goes on; how it is scored may be mended until it is."""
         if self.begun and (self.folder / "config.yaml").exists():
             # What it means, not what it says: an earlier version may have said it otherwise.
             before = relocated(self.config.model_dump(mode="json"), Path(), None)
             after = relocated(config.model_dump(mode="json"), Path(), None)
-            if changed := differences(_without_compute(before), _without_compute(after)):
+            free = {"compute", "evaluation"} if self._scoring_is_open(config) else {"compute"}
+            if changed := differences(_without(before, free), _without(after, free)):
                 raise UserError(
                     f"{self.folder} was begun with another config ({_some(changed)}): "
                     "start the same config again to go on, or give another folder."
                 )
 
-    def _refuse_other_data(self, data: dict[str, Any]) -> None:
-        path = self.folder / "data.json"
-        if path.exists() and (changed := _changed_data(read_record(path, DataRecord), data)):
+    def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
+        if not (self.folder / "data.json").exists():
+            return
+        free = {"protocol"} if self._scoring_is_open(config) else set[str]()
+        if changed := _changed_data(_without(self.data, free), _without(data, free)):
             raise UserError(
                 f"{self.folder} was begun with other data ({_some(changed)}): "
                 "restore the data to go on, or give another folder."
             )
+
+    def _scoring_is_open(self, config: Config) -> bool:
+        """Whether it may still change how the run is scored: nothing is yet, and no weights are chosen by scores."""
+        chosen = any(isinstance(stage, Mapping) and stage.get("best_every") for stage in config.method.values())
+        return not chosen and not (self.folder / "metrics.json").exists()
 
     def write_model(self, segmenter: "Segmenter", dataset: Dataset, size: tuple[int, int]) -> None:
         """Write the finished model, and all that a predictor needs to use it."""
@@ -192,9 +219,9 @@ def _changed_labels(before: Mapping[str, str], after: Mapping[str, str]) -> list
     return [f"{number(len(places), *words)}, such as {min(places)}" for places, *words in told if places]
 
 
-def _without_compute(said: Mapping[str, Any]) -> dict[str, Any]:
+def _without(said: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
     """What decides the outcome: a run may go on with more workers or on another device."""
-    return {key: value for key, value in said.items() if key != "compute"}
+    return {key: value for key, value in said.items() if key not in free}
 
 
 def _some(changed: list[str], shown: int = 5) -> str:

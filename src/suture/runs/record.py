@@ -5,15 +5,18 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import suture
-from suture.data.dataset import Dataset
+from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
 from suture.models.weight_files import is_file
 from suture.runs.config import Config, ModelSettings
+from suture.words import listed
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +33,8 @@ PACKAGES = (
     "opencv-python-headless",
     "av",
 )
+_NAMED = 6
+"""Cases that a sentence names."""
 RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
 """The environment variable in which `suture compare` tells a run how many at most share its device."""
 
@@ -71,6 +76,33 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "
         "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},
         "weights": _weights(config.model, start),
     }
+
+
+def with_split_of(record: Mapping[str, Any], dataset: Dataset) -> Dataset:
+    """The dataset in the split that a run's `data.json` has, so that nothing it has learnt from is scored as new.
+
+    A case goes where the run had any of its videos, first of all into train; one that the run never met stays where it
+    is today. A note says which would be scored otherwise today.
+    """
+    case_of = {video.id: video.case for video in dataset}
+    met: dict[str, set[Split]] = {}
+    for name, video in record["videos"].items():
+        if video["split"]:
+            place = name if dataset.divides_cases else case_of.get(name, video["case"])
+            met.setdefault(place, set()).add(video["split"])
+
+    def placed(video: Video) -> Video:
+        found = met.get(video.id if dataset.divides_cases else video.case)
+        return replace(video, split=min(found, key=SPLITS.index)) if found else video
+
+    videos = [placed(video) for video in dataset]
+    moved = dict.fromkeys(
+        f"{now.case} is in {then.split}, not in {now.split}"
+        for now, then in zip(dataset, videos, strict=True)
+        if now.split in ("val", "test") and now.split != then.split
+    )
+    told = f"The split has changed since the training, and the run is scored by its own: {listed(list(moved), _NAMED)}."
+    return replace(dataset, videos=videos, notes=[*dataset.notes, told] if moved else dataset.notes)
 
 
 def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:

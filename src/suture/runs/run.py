@@ -18,13 +18,16 @@ from rich.console import Console
 from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
 from suture.data.classes import renamed
+from suture.data.dataset import Dataset
 from suture.data.labelling import all_masks, choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
+from suture.deploy.asked import refuse_scales
 from suture.errors import UserError
-from suture.evaluation.evaluate import frames_to_score
+from suture.evaluation.evaluate import frames_to_score, protocol_of
 from suture.files import write_json
+from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
 from suture.runs.config import Config, parse_config
@@ -33,23 +36,19 @@ from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, ru
 from suture.runs.folder import Run
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
-from suture.runs.record import data_record, environment
+from suture.runs.record import data_record, environment, with_split_of
 from suture.runs.session import Opened, Session
 from suture.words import number
 
 KEPT = 200
 """Bytes that even the smallest networks keep of each pixel while they learn; usual ones keep fifty times as many."""
 
-__all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "train"]
+__all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "open_data_of", "train"]
 
 
 def open_data(config: Config) -> Opened:
     """Load what a config names, and refuse what would make its scores worthless."""
-    data = config.data
-    dataset = load_dataset(data.root, data.source, **data.options)
-    dataset.refuse_divided_cases()
-    dataset.refuse_missing_videos()
-    dataset.refuse_doubtful_masks()
+    data, dataset = config.data, _load(config)
     refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
     if not dataset.split("train"):
@@ -57,7 +56,21 @@ def open_data(config: Config) -> Opened:
     return Opened(dataset, choose(dataset, data.labelling))
 
 
-def _open_data_of(run: Run, config: Config) -> Opened:
+def open_data_of(run: Run, config: Config) -> Opened:
+    """The data of a run that has learnt, in the split and with the labels that it has learnt from, whatever they are
+    today; what was labelled since can be scored."""
+    return Opened(with_split_of(run.data, _load(config)), run.labelled)
+
+
+def _load(config: Config) -> Dataset:
+    dataset = load_dataset(config.data.root, config.data.source, **config.data.options)
+    dataset.refuse_divided_cases()
+    dataset.refuse_missing_videos()
+    dataset.refuse_doubtful_masks()
+    return dataset
+
+
+def _open_to_train(run: Run, config: Config) -> Opened:
     """The data of a run. One that was begun keeps its labels: once, `ratio` counted frames that take no part too."""
     opened = open_data(config)
     if config.data.labelling.ratio is None or not run.begun:
@@ -75,34 +88,43 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     processes.first_only(run.refuse_used)
     if not run.begun:
         processes.first_only(lambda: refuse_among_data(run.folder))
+        processes.first_only(lambda: _refuse_pseudo_scales(stages))
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
-        opened = processes.first_then_all(lambda: _open_data_of(run, config))
+        opened = processes.first_then_all(lambda: _open_to_train(run, config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
-        processes.first_only(lambda: _refuse_wrong_scored(opened, config))
+        finished = processes.agreed(run.finished)
+        if not finished:
+            processes.first_only(lambda: _refuse_wrong_scored(opened, config))
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         for stage in stages:
             if isinstance(stage, Stage):
                 stage.refuse(segmenter)
-        processes.first_only(
-            lambda: run.begin(
-                config,
-                data_record(opened.dataset, opened.labelling, config, segmenter),
-                environment(processes.device, processes.precision(config.compute)),
-            )
-        )
         session = Session(run, config, opened, processes, _console(console, processes))
-        _announce(session, stages)
-        if run.metrics:
+        if finished:
+            # Nothing is written: its papers are to tell of the machine that it was trained on.
+            processes.first_only(lambda: run.refuse_changed(config, _record(session, segmenter)))
+            _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
+            return processes.agreed(run.metrics) or {}
+        precision = processes.precision(config.compute)
+        processes.first_only(
+            lambda: run.begin(config, _record(session, segmenter), environment(processes.device, precision))
+        )
+        _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
         run_stages(session, job, stages)
         if processes.first:
             run.write_model(job.segmenter, opened.dataset, config.data.height_width)
-        return processes.agreed(run.metrics) or evaluate(session, job.segmenter)
+        kept = processes.agreed(run.metrics)
+        return evaluate(session, job.segmenter) if kept is None else kept
+
+
+def _record(session: Session, start: Segmenter) -> dict[str, Any]:
+    return data_record(session.opened.dataset, session.opened.labelling, session.config, start)
 
 
 def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:
@@ -137,6 +159,7 @@ def evaluate_run(
     for override in overrides:
         set_value(said, override, origin)
     config = parse_config(said, origin)
+    refuse_scales(config.evaluation.scales, "evaluation.scales")
     if not config.data.root.exists():
         raise UserError(
             f"{run.folder / 'config.yaml'}: data.root leads to {config.data.root}, which does not exist: put the data "
@@ -145,9 +168,10 @@ def evaluate_run(
     model = run.model()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
-        opened = processes.first_then_all(lambda: _open_data_of(run, config))
+        opened = processes.first_then_all(lambda: open_data_of(run, config))
         _refuse_other_classes(run, model.names, opened)
         session = Session(run, config, opened, processes, _console(console, processes))
+        _say(opened.dataset.notes, session.console)
         keep = config.evaluation == own.evaluation
         if not keep:
             session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
@@ -235,11 +259,20 @@ def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
 
 
 def _refuse_wrong_scored(opened: Opened, config: Config) -> None:
-    """Masks that nothing can be scored on."""
+    """Rules or sizes that nothing can be scored by, and masks that nothing can be scored on."""
     settings = config.evaluation
+    refuse_scales(settings.scales, "evaluation.scales")
+    protocol_of(opened.dataset, settings.include_background).refuse_classes(opened.dataset.classes.names)
     sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     places = [(video, index) for frames in sets.values() for video, indices in frames.items() for index in indices]
     refuse_wrong_masks(opened.dataset, places)
+
+
+def _refuse_pseudo_scales(stages: Sequence[AnyStage]) -> None:
+    """Told to new runs alone: one that was begun cannot change them any more."""
+    for stage in stages:
+        if isinstance(stage, PseudoLabels):
+            refuse_scales(stage.settings.scales, "method.pseudo.scales")
 
 
 def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:
@@ -253,6 +286,11 @@ def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:
         )
 
 
+def _say(notes: Sequence[str], console: Console) -> None:
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
 def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     config, dataset, labelling = session.config, session.opened.dataset, session.opened.labelling
     videos = dataset.split("train")
@@ -262,8 +300,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     by_name = " (told apart by the names of images)" if dataset.videos_by == "name" else ""
     lost = dataset.unmatched_masks
     left_out = [f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}."] if lost else []
-    for note in [*dataset.notes, *left_out]:
-        session.console.print(note, markup=False, highlight=False, soft_wrap=True)
+    _say([*dataset.notes, *left_out], session.console)
     session.console.print(
         f"{dataset.name}: {number(len(videos), 'training video')}{by_name} of {number(cases, 'case')}, {frames} "
         f"frames, {labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "

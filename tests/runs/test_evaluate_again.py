@@ -1,0 +1,161 @@
+"""A run that is scored again: what it has learnt from is never scored as new, whatever dataset.yaml says by then."""
+
+import io
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from suture.data.dataset import Dataset
+from suture.data.sources import load_dataset
+from suture.deploy.card import Papers
+from suture.files import read_json
+from suture.report.facts import read_runs
+from suture.report.summary import cautions
+from suture.runs.config import Config
+from suture.runs.record import with_split_of
+from suture.runs.run import evaluate_run
+
+SCORED = ("evaluation.splits=[val, test]", "evaluation.completion=true")
+
+
+def say(data: Path, **keys: Any) -> None:
+    """Change keys of dataset.yaml; None removes one."""
+    file = data / "dataset.yaml"
+    said = yaml.safe_load(file.read_text()) | keys
+    file.write_text(yaml.safe_dump({key: value for key, value in said.items() if value is not None}))
+
+
+def evaluated(run: Path) -> tuple[dict[str, Any], str]:
+    text = io.StringIO()
+    return evaluate_run(run, console=Console(file=text, width=200)), text.getvalue()
+
+
+@pytest.fixture
+def trained(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> tuple[Path, Path]:
+    """A scored run, and its copy of the dataset."""
+    data = shutil.copytree(dataset, tmp_path / "data")
+    train_quietly(supervised(f"data.root={data}", *SCORED), tmp_path / "run")
+    return tmp_path / "run", data
+
+
+def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before, card = (run / "metrics.json").read_text(), Papers.read(run).card()
+    _, said = evaluated(run)
+    assert "The split has changed" not in said
+    say(data, split={"train": ["case01", "case04"], "val": ["case03"], "test": ["case02"]})
+    _, said = evaluated(run)
+    assert (
+        "The split has changed since the training, and the run is scored by its own: case02 is in train, not in test."
+        in said
+    )
+    assert (run / "metrics.json").read_text() == before
+    assert Papers.read(run).card() == card
+    assert read_json(run / "metrics.json")["test"]["cases"].keys() == {"case04"}
+
+
+def test_validation_stays_where_the_run_had_it(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """What data.validation names need not be a training case any more."""
+    data, run = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "run"
+    train_quietly(supervised(f"data.root={data}", *SCORED, "data.validation=[case02]"), run)
+    before = (run / "metrics.json").read_text()
+    say(data, split={"train": ["case01"], "test": ["case02", "case03", "case04"]})
+    _, said = evaluated(run)
+    assert "case02 is in val, not in test and case03 is in val, not in test." in said
+    assert (run / "metrics.json").read_text() == before
+
+
+def test_the_labelling_loop(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Labels of one case, all are for training; with those of a second one, the draft puts the first into the test."""
+    data, run = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "run"
+    for mask in (data / "masks").iterdir():
+        if not re.match(r"case02__frame_0000(00|04|08)", mask.name):
+            mask.unlink()
+    split = yaml.safe_load((data / "dataset.yaml").read_text())["split"]
+    say(data, split=None)
+    config = supervised(f"data.root={data}", "data.labelling.every=null", *SCORED)
+    assert train_quietly(config, run) == {}
+    shutil.copytree(dataset / "masks", data / "masks", dirs_exist_ok=True)
+    say(data, split=split | {"train": ["case01"], "test": ["case02", "case04"]})
+    metrics, said = evaluated(run)
+    assert "case02 is in train, not in test" in said
+    # All were learnt from, if without labels: what is left are the new labels in the videos that had some.
+    assert {which: (list(one["videos"]), one["overall"]["frames"]) for which, one in metrics.items()} == {
+        "completion": (["case02"], 9)
+    }
+
+
+def test_new_cases_are_scored(trained: tuple[Path, Path]) -> None:
+    """And a new video of a case that was learnt from is none."""
+    run, data = trained
+    for old, new in (("case04", "case05"), ("case02", "case02b")):
+        shutil.copytree(data / "videos" / old, data / "videos" / new)
+        for mask in (data / "masks").glob(f"{old}__*"):
+            shutil.copy(mask, mask.with_name(mask.name.replace(old, new)))
+    cases = {"case01": ["case01a", "case01b"], "case02": ["case02", "case02b"]}
+    say(data, cases=cases, split={"train": ["case01"], "val": ["case03"], "test": ["case02", "case04", "case05"]})
+    metrics, _ = evaluated(run)
+    assert metrics["test"]["videos"].keys() == {"case04", "case05"}
+    assert metrics["completion"]["videos"].keys() == {"case01a", "case01b", "case02"}
+    assert (
+        "Of the cases scored as new videos, case05 came into the splits after the training." in Papers.read(run).card()
+    )
+    said = cautions(read_runs([run]))
+    assert "run is also scored on case05: put into the splits after its training." in said
+
+
+def test_scores_of_a_case_that_was_learnt_from_are_named_as_such(trained: tuple[Path, Path]) -> None:
+    """Earlier versions wrote them."""
+    run, _ = trained
+    file = run / "metrics.json"
+    file.write_text(file.read_text().replace("case04", "case02"))
+    assert "- Tested on cases that it has learnt from (case02): the scores say" in Papers.read(run).card()
+    assert any(
+        "trained and tested on videos of case02, so the scores say nothing" in one for one in cautions(read_runs([run]))
+    )
+
+
+def splits(dataset: Dataset) -> dict[str, str | None]:
+    return {video.id: video.split for video in dataset}
+
+
+def test_a_case_goes_where_the_run_had_any_of_its_videos(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    record = read_json(run / "data.json")
+    say(
+        data,
+        cases={"joined": ["case02", "case04"], "case03": ["case03"]},
+        split={"test": ["joined", "case01a", "case01b"]},
+    )
+    now = splits(with_split_of(record, load_dataset(data)))
+    assert now == {"case01a": "train", "case01b": "train", "case02": "train", "case03": "val", "case04": "train"}
+    # A video that is gone was of its case still; one that was in no split was never met.
+    record["videos"] = {
+        "gone": record["videos"]["case02"] | {"case": "case01b"},
+        "case04": {"case": "case04", "split": None},
+    }
+    say(data, cases=None, split={"train": ["case02"], "test": ["case01b", "case04"]})
+    now = splits(with_split_of(record, load_dataset(data)))
+    assert now == {"case01a": None, "case01b": "train", "case02": "train", "case03": None, "case04": "test"}
+
+
+def test_a_protocol_that_divides_cases_goes_by_video(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    dataset = load_dataset(data)
+    dataset.divides_cases = True
+    record = read_json(run / "data.json")
+    record["videos"]["case01b"]["split"] = "test"
+    now = splits(with_split_of(record, dataset))
+    assert (now["case01a"], now["case01b"]) == ("train", "test")
