@@ -22,7 +22,7 @@ SECTIONS = {
 }
 """Whose runs the tables of docs/results.md are of."""
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
-PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
+PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "together"}
 WHERE = r"(?: (patient \d) \|)? (every 20th|every 10th|both|all)"
 """The new patient, in the table of patients, and the labelling."""
 ROW = re.compile(rf"^\| (\S+) − (\S+) \|{WHERE} \| (.*) \|$", re.MULTILINE)
@@ -117,6 +117,19 @@ def mean_and_spread(values: list[float]) -> str:
         return "–"
     mean, deviation = mean_and_deviation(values)
     return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
+
+
+def test_all_labels_are_one_labelling_and_each_pair_counts_once() -> None:
+    method, other = "all-labels-strong", "all-labels"
+    printed = pairs(method, other)
+    lines = re.search(rf"^{method} − {other}: new videos, mIoU\n((?:  .*\n?)+)", printed, re.MULTILINE)
+    assert lines
+    rows = dict(line.split(maxsplit=1) for line in lines[1].splitlines())
+    assert list(rows) == ["all", "together", "seeds"]
+    assert len(set(rows.values())) == 1
+    ours, theirs = (scores(name, "all", "test", "miou") for name in (method, other))
+    each = " ".join(f"{a - b:+.1f}" for a, b in zip(ours, theirs, strict=True))
+    assert re.fullmatch(rf"\+4\.5 \[ *\+2\.2, *\+6\.7\]  5 of 5  \({re.escape(each)}\)", rows["all"])
 
 
 def test_methods_without_a_pair_are_told() -> None:
