@@ -403,6 +403,41 @@ def test_config_scores_and_stages_are_enough(tmp_path: Path, write_run: Write) -
     assert write_tables(tmp_path, tmp_path / "again")
 
 
+def by_the_default_protocol(value: float) -> dict:
+    return {"test": scores(value) | {"protocol": "default"}}
+
+
+def test_runs_that_no_plan_names_are_told_apart_by_their_datasets(tmp_path: Path, write_run: Write) -> None:
+    """Both are of one method and seed."""
+    for number, (dataset, value) in enumerate({"hernia": 0.5, "the liver / 2": 0.7}.items()):
+        folder = write_run(
+            f"of-{number}", by_the_default_protocol(value), data={"dataset": dataset}, config={"seed": 0}
+        )
+        folder.rename(tmp_path / folder.name)
+    boards = read_results(tmp_path).boards
+    assert [board.title for board in boards] == ["hernia", "the liver / 2"]
+    assert [texts(score_table(board).groups[0])[0][3] for board in boards] == ["50.00", "70.00"]
+    written = {path.name: path for path in write_tables(tmp_path, tmp_path / "tables")}
+    assert {"scores-hernia.png", "scores-the-liver-2.png"} <= written.keys()
+    with written["runs.csv"].open(newline="") as file:
+        assert [line["miou"] for line in csv.DictReader(file)] == ["0.5", "0.7"]
+
+
+def test_two_runs_in_one_place_are_refused(tmp_path: Path, write_run: Write) -> None:
+    for name in ("first", "second"):
+        write_run(f"{name}-0", by_the_default_protocol(0.5), data={"dataset": "hernia"})
+    with pytest.raises(UserError) as refused:
+        read_results(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}: the runs first-0 and second-0 are both supervised with seed 0 and labelling every-10 on hernia, "
+        "expected one: move one into another folder, or name each after its place in the tables, "
+        "DATASET__LABELLING__METHOD__seed-N."
+    )
+    (tmp_path / "runs/second-0").rename(tmp_path / "runs/hernia__every-10__other__seed-0")
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows] == ["supervised", "other"]
+
+
 def test_tables_load_neither_networks_nor_methods(tmp_path: Path, write_run: Write) -> None:
     """Which takes several times as long as to make the tables."""
     two_methods(write_run)

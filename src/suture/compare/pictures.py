@@ -1,5 +1,6 @@
 """Pictures of a comparison: the seeds of every method; of a sweep, a bar per point and one for each method beside."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -34,18 +35,27 @@ def pictures(board: Board) -> Iterator[Picture]:
     swept = [group for group in board.groups if any(row.place.point and _scored(board, [row]) for row in group.rows)]
     for group in swept:
         yield Picture(
-            f"sweep-{board.dataset}-{group.labelling}",
+            _file_name("sweep", board.dataset, group.labelling),
             f"{board.title}, {group.labelling}: mean, standard deviation and each seed of the points of the sweep "
             "(blue) and of methods that are not swept (grey). The axes do not begin at zero.",
             _sweep(board, group),
         )
     if not swept and (sets := _scored(board, board.rows)):
         yield Picture(
-            f"scores-{board.dataset}",
+            _file_name("scores", board.dataset),
             f"{board.title}: each seed of every method, and a line at the mean of several. The axes do not begin at "
             "zero.",
             _scores(board, sets),
         )
+
+
+def _file_name(*parts: str) -> str:
+    """Of a picture, without its ending; a dataset may have any name.
+
+    >>> _file_name("scores", "Nähte, 2. Serie")
+    'scores-Nähte-2.-Serie'
+    """
+    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
 
 
 def _scored(board: Board, rows: Sequence[Row]) -> list[str]:

@@ -67,9 +67,12 @@ class Result:
         """Read a run's config, scores and stages; data and environment where they are there."""
         config = read_record(folder / "config.yaml", ConfigRecord)
         metrics = read_record(folder / "metrics.json", MetricsRecord)
+        data = _read_if_there(folder / "data.json", DataRecord)
         protocol = next((scores["protocol"] for scores in metrics.values()), "nothing scored")
+        # A protocol of its own is named after its dataset; by the default one any may be scored.
+        dataset = data.get("dataset", protocol) if protocol == "default" else protocol
         place = Place.of_name(folder.name) or Place(
-            protocol, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
+            dataset, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
         )
         done = sorted(folder.glob("stages/*/done.json"), key=lambda path: int(path.parent.name.partition("-")[0]))
         return Result(
@@ -77,7 +80,7 @@ class Result:
             config=config,
             metrics=metrics,
             stages={path.parent.name.partition("-")[2]: read_record(path, StageRecord) for path in done},
-            data=_read_if_there(folder / "data.json", DataRecord),
+            data=data,
             starts=_read_if_there(folder / "environment.json", EnvironmentRecord).get("starts", []),
         )
 
@@ -275,15 +278,17 @@ def read_results(folder: Path) -> Results:
     """Read every finished run in a folder (or its folder `runs`), in the order of the plan where it holds one.
 
     A plan also says which runs belong to the comparison: others are left out. Without one, runs are ordered by name and
-    `supervised` is the reference, if there is one.
+    `supervised` is the reference, if there is one. Two runs in one place of the tables are refused.
     """
     paths = sorted(folder.glob("runs/*/metrics.json")) or sorted(folder.glob("*/metrics.json"))
     found = {path.parent.name: path.parent for path in paths}
     plan = _read_if_there(folder / PLAN, PlanRecord)
     planned = plan.get("runs", sorted(found))
-    runs = [Result.read(found[name]) for name in planned if name in found]
+    by_name = {name: Result.read(found[name]) for name in planned if name in found}
+    runs = list(by_name.values())
     if not runs:
         raise UserError(f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json.")
+    _refuse_one_place(folder, by_name)
     of_plan = [place for name in plan.get("runs", []) if (place := Place.of_name(name))]
     order = of_plan or [run.place for run in runs]
     methods = _distinct(place.method for place in order)
@@ -298,6 +303,19 @@ def read_results(folder: Path) -> Results:
     reasons = _read_if_there(folder / FAILED, FailuresRecord)
     failed = {name: reasons[name] for name in missing if name in reasons}
     return Results(plan.get("title", folder.name), boards, order, missing, failed)
+
+
+def _refuse_one_place(folder: Path, runs: Mapping[str, Result]) -> None:
+    """Two runs in one place of a table: which of them is meant nobody can tell."""
+    first: dict[Place, str] = {}
+    for name, run in runs.items():
+        if (other := first.setdefault(run.place, name)) != name:
+            dataset, labelling, method, _, seed = run.place
+            raise UserError(
+                f"{folder}: the runs {other} and {name} are both {method} with seed {seed} and labelling {labelling} "
+                f"on {dataset}, expected one: move one into another folder, or name each after its place in the "
+                "tables, DATASET__LABELLING__METHOD__seed-N."
+            )
 
 
 def _board(
