@@ -161,7 +161,8 @@ def class_table(board: Board, which: str) -> Table | None:
 
 
 def paired_table(board: Board) -> Table | None:
-    """Differences to the reference, seed by seed: what the two have in common (data, labels, draws) cancels out."""
+    """Differences to the reference, seed by seed: the two have labels and starting weights in common, but the frames
+    that steps draw only in stages of one name."""
     resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
     columns = ["per seed", "mean", "wins"]
     heads = [("", 2)]
