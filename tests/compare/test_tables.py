@@ -28,7 +28,7 @@ from suture.compare.tables import (
     tables_of,
 )
 from suture.errors import UserError
-from suture.files import write_json
+from suture.files import read_json, write_json
 from suture.methods.method import methods
 from suture.runs.effort import supervised_steps
 
@@ -263,6 +263,54 @@ def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: W
     write_run("d__every-10__other__seed-0", {"test": scores(0.5)}, data={"videos": {}, "weights": weights})
     (board,) = read_results(tmp_path).boards
     assert "starting weights r50.safetensors (01234567) instead of random; split" in board.differences["†"]
+
+
+def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
+    """Masks may be taken away, added or mended between two runs; in the split alone none of it shows."""
+
+    def of(frames: dict[str, int], tools: int) -> dict:
+        whole = scores(0.5, videos=dict.fromkeys(frames, 0.5)) | {"classes": {"tool": {"iou": 0.5, "frames": tools}}}
+        whole["overall"] |= {"frames": sum(frames.values())}
+        for name, count in frames.items():
+            whole["videos"][name] |= {"frames": count}
+        return whole
+
+    every, fewer = of({"seq2": 100, "seq4": 122}, 30), of({"seq2": 40}, 30)
+    mended = of({"seq2": 100, "seq4": 122}, 31)
+    completion = of({"seq1": 50}, 5)
+    for method, metrics in {
+        "supervised": [{"test": every}, {"test": every}],
+        "alike": [{"test": every}, {"test": every}],
+        "fewer": [{"test": every}, {"test": fewer}],
+        "mended": [{"test": mended}, {"test": mended}],
+        "more": [{"test": every, "completion": completion}] * 2,
+    }.items():
+        for seed, of_seed in enumerate(metrics):
+            write_run(f"d__every-10__{method}__seed-{seed}", of_seed)
+    # Of another labelling, other frames are left for completion.
+    write_run("d__every-20__supervised__seed-0", {"test": every, "completion": completion}, labelled=1)
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows if row.mark] == ["fewer", "mended", "more"]
+    found = [re.sub(r" \([0-9a-f]{8}\)", "", text.partition(": ")[2]) for text in board.differences.values()]
+    assert found == [
+        "in seed 1 test on 40 frames of 1 video instead of 222 frames of 2 videos",
+        "test on 222 frames of 2 videos instead of 222 frames of 2 videos",
+        "completion on 50 frames of 1 video instead of nothing",
+    ]
+
+
+def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    stored = {"root": "data", "size": 64, "labelling": {"every": 10}, "store_size": 128}
+    write_run("d__every-10__stored__seed-0", {"test": scores(0.5)}, config={"data": stored})
+    folder = write_run("d__every-10__precise__seed-0", {"test": scores(0.5)}, runs_at_a_time=(1, 1))
+    starts = read_json(folder / "environment.json")["starts"]
+    write_json(folder / "environment.json", {"starts": [starts[0], starts[1] | {"precision": "bf16"}]})
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: board.differences[row.mark].partition(": ")[2] for row in board.rows if row.mark} == {
+        "precise": "precision 32 and bf16 instead of 32",
+        "stored": "size of stored frames 128 instead of automatic",
+    }
 
 
 def test_thinned_video_counts_by_the_frames_that_take_part(tmp_path: Path, write_run: Write) -> None:

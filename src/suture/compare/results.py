@@ -29,6 +29,7 @@ from suture.records import (
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
 from suture.runs.effort import differing, effort, images_of_a_step
+from suture.words import number
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
 """The sets of frames that are scored, in the order of the paper's columns."""
@@ -140,6 +141,8 @@ class Result:
             "background in the means": str(evaluation["include_background"]),
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
+            "precision": " and ".join(sorted({start["precision"] for start in self.starts})) or "unknown",
+            **{f"{SETS[which].lower()} on": _scored(self.metrics.get(which)) for which in SETS if which != COMPLETION},
         }
 
     @cached_property
@@ -152,21 +155,19 @@ class Result:
             return written
 
     @cached_property
-    def labelled_frames(self) -> str:
-        """Which frames were labelled, in short; runs of one labelling have it in common."""
+    def facts_of_labelling(self) -> dict[str, str]:
+        """What two runs with one labelling must have in common beside."""
         labelled = self.data.get("labelled")
-        return "" if labelled is None else f"{len(labelled)} ({_digest(labelled)})"
+        return {
+            "labelled frames": "unknown" if labelled is None else f"{len(labelled)} ({_digest(labelled)})",
+            f"{COMPLETION} on": _scored(self.metrics.get(COMPLETION)),
+        }
 
 
 def differences(reference: Result, other: Result) -> list[str]:
     """Why two runs with one labelling cannot be compared, as `size 128×128 instead of 256×256`; none if they can."""
-    return [*differing(other.facts, reference.facts), *_differing_labels(reference, other)]
-
-
-def _differing_labels(reference: Result, other: Result) -> list[str]:
-    if reference.labelled_frames == other.labelled_frames:
-        return []
-    return [f"labelled frames {other.labelled_frames} instead of {reference.labelled_frames}"]
+    ours, theirs = (run.facts | run.facts_of_labelling for run in (other, reference))
+    return differing(ours, theirs)
 
 
 @dataclass
@@ -349,7 +350,7 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
     for group in groups:
         for row in group.rows:
             found = differing(row.runs[0].facts, first.runs[0].facts)
-            found += _differing_labels(group.reference.runs[0], row.runs[0])
+            found += differing(row.runs[0].facts_of_labelling, group.reference.runs[0].facts_of_labelling)
             for run in row.runs[1:]:
                 other = [*differences(row.runs[0], run), *_changed_settings(row.runs[0], run)[:3]]
                 found += [f"in seed {run.place.seed} {line}" for line in other]
@@ -401,6 +402,15 @@ def _split(data: Mapping[str, Any]) -> str:
     keys = ("split", "frames", "excluded", "take_every", "masked", "sha256")
     said = {name: [video[key] for key in keys if key in video] for name, video in videos.items()}
     return f"{'/'.join(map(str, counts))} videos ({_digest(said)})" if videos else "unknown"
+
+
+def _scored(scores: Mapping[str, Any] | None) -> str:
+    """On how many frames and videos a set's scores rest and, in short, which these are and what their masks show."""
+    if scores is None:
+        return "nothing"
+    counts = {part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")}
+    frames, videos = scores["overall"]["frames"], len(scores["videos"])
+    return f"{number(frames, 'frame')} of {number(videos, 'video')} ({_digest(counts)})"
 
 
 def _digest(value: Any) -> str:

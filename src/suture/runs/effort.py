@@ -20,6 +20,7 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "encoder": str(model["encoder"]),
         "output stride": str(model["output_stride"]),
         "size": f"{height}×{width}",
+        "size of stored frames": str(config["data"].get("store_size") or "automatic"),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
     }
 
