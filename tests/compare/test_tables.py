@@ -17,7 +17,7 @@ from rich.console import Console
 
 from suture.compare.compare import print_scores, write_tables
 from suture.compare.render import latex, markdown
-from suture.compare.results import LABELS_ALONE, read_results
+from suture.compare.results import read_results
 from suture.compare.tables import (
     class_table,
     cost_table,
@@ -29,7 +29,6 @@ from suture.compare.tables import (
 )
 from suture.errors import UserError
 from suture.files import read_json, write_json
-from suture.methods.method import methods
 from suture.runs.effort import supervised_steps
 
 Write = Callable[..., Path]
@@ -122,8 +121,21 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
     ]
 
 
-def test_what_learns_from_labels_alone_is_a_method() -> None:
-    assert methods().keys() > LABELS_ALONE
+def test_the_stages_of_a_run_say_whether_it_learns_from_labels_alone(tmp_path: Path, write_run: Write) -> None:
+    """In runs of old they do not, and the names of the methods of that time tell it."""
+    alone, beside = (BASELINE["train"] | {"labels_alone": said} for said in (True, False))
+    runs = {
+        "new": {"train": alone},
+        "new-semi": {"pretrain": alone, "pseudo": {"seconds": 6.0, "frames": 18}, "train": beside},
+        "pgvcl": THREE_STAGES | {"finetune": alone},  # begun of old: contrast does not say it
+        "stitch": BASELINE,
+        "twice": {"pretrain": BASELINE["train"], "finetune": alone},
+    }
+    for method, stages in runs.items():
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, stages=stages)
+    (board,) = read_results(tmp_path).boards
+    found = {row.title: row.unlabelled for row in board.rows}
+    assert found == {"new": "0.0%", "new-semi": "90.0%", "pgvcl": "90.0%", "stitch": "90.0%", "twice": "0.0%"}
 
 
 def test_classes_that_a_mean_hides(tmp_path: Path, write_run: Write) -> None:

@@ -28,7 +28,7 @@ from suture.records import (
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
-from suture.runs.effort import differing, effort, images_of_a_step
+from suture.runs.effort import differing, effort, images_of_a_step, labels_alone
 from suture.words import number
 
 SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
@@ -45,8 +45,6 @@ class Where(NamedTuple):
 OVERALL = Where("overall")
 CLASS_SCORE = "iou"
 """The score of single classes."""
-LABELS_ALONE = frozenset({"supervised", "twice", "strong"})
-"""The methods that learn from labelled frames alone."""
 MARKS = "†‡§¶‖"
 
 
@@ -197,10 +195,11 @@ class Row:
     @property
     def unlabelled(self) -> str:
         """The share of unlabelled frames that the method learns from."""
-        share = self.runs[0].labelled_share
-        if share is not None and self.runs[0].config["method"]["name"] in LABELS_ALONE:
-            return "0.0%"
-        return "–" if share is None else f"{100 * (1 - share):.1f}%"
+        run = self.runs[0]
+        if run.labelled_share is None:
+            return "–"
+        alone = labels_alone(run.config["method"]["name"], run.stages)
+        return f"{0 if alone else 100 * (1 - run.labelled_share):.1f}%"
 
     def values(self, which: str, where: Where, key: str) -> dict[int, float]:
         """A score by seed."""
