@@ -19,15 +19,15 @@ from rich.console import Console
 from suture.compare.plan import Place
 from suture.compare.results import Result, Results, read_results, t_interval
 from suture.errors import UserError
+from suture.evaluation.titles import SETS, TITLES
 
-NAMES = {"val": "validation", "test": "new videos", "completion": "completion"}
-OVERALL = {"miou": "mIoU", "miou_frames": "per frame", "nsd": "NSD"}
+OVERALL = ("miou", "miou_frames", "nsd")
 
 
 def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Every score of a run with its name, in percent."""
     for which, found in metrics.items():
-        rows = [(title, found["overall"].get(key)) for key, title in OVERALL.items()]
+        rows = [(TITLES[key], found["overall"].get(key)) for key in OVERALL]
         classes = {name: row["iou"] for name, row in found["classes"].items() if row["iou"] is not None}
         rows += [(f"IoU of {name}", value) for name, value in classes.items()]
         if len(classes) > 1:  # what one class decides, and what the others say
@@ -36,7 +36,7 @@ def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
         rows += [(f"mIoU of {name}", row["miou"]) for name, row in found["videos"].items()]
         for name, value in rows:
             if value is not None:
-                yield f"{NAMES[which]}, {name}", 100 * value
+                yield f"{SETS[which].title}, {name}", 100 * value
 
 
 def told(apart: list[float]) -> str:

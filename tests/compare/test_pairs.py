@@ -21,7 +21,7 @@ SECTIONS = {
     "At 384×384": "docs/results/vocalfolds-384",
 }
 """Whose runs the tables of docs/results.md are of."""
-SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
+SCORES = [f"{which}, {key}" for which in ("new videos (test)", "completion") for key in ("mIoU", "mIoU per frame")]
 PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "together"}
 WHERE = r"(?: (patient \d) \|)? (every 20th|every 10th|both|all)"
 """The new patient, in the table of patients, and the labelling."""
@@ -52,7 +52,9 @@ def test_the_stated_differences_are_those_of_the_runs() -> None:
         printed = pairs(method, other, folder)
         head = f"{patient.replace(' ', '-')}: {method} − {other}" if patient else f"{method} − {other}"
         for score, cell in zip(SCORES, stated.split(" | "), strict=True):
-            found = re.search(rf"^{head}: {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE)
+            found = re.search(
+                rf"^{head}: {re.escape(score)}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE
+            )
             assert found, (method, other, score)
             assert re.sub(r"\s+", "", found[1]) == re.sub(r"\s+", "", cell.replace("−", "-")), (method, other, score)
 
@@ -122,7 +124,7 @@ def mean_and_spread(values: list[float]) -> str:
 def test_all_labels_are_one_labelling_and_each_pair_counts_once() -> None:
     method, other = "all-labels-strong", "all-labels"
     printed = pairs(method, other)
-    lines = re.search(rf"^{method} − {other}: new videos, mIoU\n((?:  .*\n?)+)", printed, re.MULTILINE)
+    lines = re.search(rf"^{method} − {other}: {re.escape(SCORES[0])}\n((?:  .*\n?)+)", printed, re.MULTILINE)
     assert lines
     rows = dict(line.split(maxsplit=1) for line in lines[1].splitlines())
     assert list(rows) == ["all", "together", "seeds"]
@@ -151,4 +153,4 @@ def test_it_ends_quietly_where_nobody_reads_on() -> None:
 
 @pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU without pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
-    assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice")
+    assert f"stitch − twice: new videos (test), {score}\n" in pairs("stitch", "twice")

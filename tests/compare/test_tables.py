@@ -84,10 +84,22 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     assert "scored by hand" in notes
     assert "With fewer than three seeds, a difference may be chance." in notes
     assert "fewer than five cases (test has 1, completion has 1)" in notes
-    assert "Completion: the unlabelled frames" in notes
-    assert "of all frames, mean over classes; per frame: in each frame over the classes in its ground truth" in notes
+    assert "Test: new videos; completion: the unlabelled frames" in notes
+    assert "mean over classes; mIoU per frame: intersection over union in each frame, mean over the classes" in notes
     assert "per frame" not in "\n".join(score_table(board, "primary").notes)
     assert interval_table(board) is None
+
+
+def test_a_protocol_whose_score_is_per_frame_says_so(tmp_path: Path, write_run: Write) -> None:
+    for method in ("supervised", "pgvcl"):
+        metrics = {"test": scores(0.5, videos={"seqA": 0.5}, per_sequence=True, primary="miou_frames")}
+        write_run(f"d__every-10__{method}__seed-0", metrics)
+    (board,) = read_results(tmp_path).boards
+    table, paired = score_table(board), paired_table(board)
+    assert paired is not None
+    assert (table.heads[2], table.columns[3:]) == (("Test mIoU per frame", 2), ["Overall", "seqA"])
+    assert paired.heads[1] == ("Test mIoU per frame", 3)
+    assert paired.notes[0].startswith("Difference of the overall mIoU per frame in percent points")
 
 
 def test_a_video_called_as_the_whole_set_is_not_taken_for_it(tmp_path: Path, write_run: Write) -> None:
@@ -112,7 +124,9 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
     table = score_table(read_results(tmp_path).boards[0])
     assert table.heads == [("", 1), ("Frames used", 2), ("Validation", 3), ("Test", 3), ("Completion", 3)]
     assert table.columns[3:] == ["mIoU", "PA", "PAC"] * 3
-    assert "; PA: the share of pixels that are right; PAC: the share of a class's pixels" in "\n".join(table.notes)
+    assert "; PA: pixel accuracy, the share of pixels that are right; PAC: the share of a class's pixels" in "\n".join(
+        table.notes
+    )
     # What reads the same is equally good, and where all are there is no best.
     assert [row[3:6] for row in texts(table.groups[0])] == [
         ["40.00", "*75.00", "62.50"],

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation
+from suture.compare.results import OVERALL, Board, Group, Row, mean_and_deviation
+from suture.evaluation.titles import SETS, TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +94,7 @@ def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> Non
                     axes.vlines(mean, at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)
     axes.set_yticks(range(len(methods)), methods, fontsize=8)
     axes.set_ylim(len(methods) - 0.5, -0.5)  # in the order of the tables
-    axes.set_xlabel("mIoU (%)", fontsize=8)
+    axes.set_xlabel(f"{TITLES[board.primary]} (%)", fontsize=8)
     axes.grid(axis="x", color="#e3e7ea", linewidth=0.8)
     axes.hlines(np.arange(len(methods) - 1) + 0.5, 0, 1, "#eef1f3", linewidth=0.8, transform=axes.get_yaxis_transform())
     axes.set_axisbelow(True)
@@ -119,7 +120,7 @@ def _panels(
     for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets), sharey=sharey)), sets, strict=True):
         draw(axes, which)
         axes.tick_params(labelsize=8)
-        axes.set_title(SETS[which], fontsize=9)
+        axes.set_title(SETS[which].title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -152,4 +153,4 @@ def _bars(axes: "Axes", rows: Sequence[Row], which: str, key: str) -> None:
     names = [row.title if several or not row.place.point else row.place.point for row in rows]
     axes.set_xticks(range(len(rows)), names, rotation=35, ha="right", fontsize=8)
     axes.set_ylim(bottom, high + 0.15 * (high - bottom))
-    axes.set_ylabel(f"mIoU (%), from {bottom:g}", fontsize=8)
+    axes.set_ylabel(f"{TITLES[key]} (%), from {bottom:g}", fontsize=8)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from suture.compare.plan import FAILED, PLAN, Place, labelling_name
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.titles import SETS
 from suture.records import (
     ConfigRecord,
     DataRecord,
@@ -31,8 +32,8 @@ from suture.runs.config import parse_config
 from suture.runs.effort import differing, effort, images_of_a_step, labels_alone
 from suture.words import number
 
-SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
-"""The sets of frames that are scored, in the order of the paper's columns."""
+ORDER = ("val", "test", COMPLETION)
+"""The sets of frames that are scored, as the paper's columns have them."""
 
 
 class Where(NamedTuple):
@@ -140,7 +141,7 @@ class Result:
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
             "precision": " and ".join(sorted({start["precision"] for start in self.starts})) or "unknown",
-            **{f"{SETS[which].lower()} on": _scored(self.metrics.get(which)) for which in SETS if which != COMPLETION},
+            **{f"{SETS[which].name} on": _scored(self.metrics.get(which)) for which in ORDER if which != COMPLETION},
         }
 
     @cached_property
@@ -244,7 +245,7 @@ class Board:
     @property
     def sets(self) -> list[str]:
         """The sets that at least one run has scores of."""
-        return [which for which in SETS if any(which in run.metrics for run in self.runs)]
+        return [which for which in ORDER if any(which in run.metrics for run in self.runs)]
 
     @property
     def title(self) -> str:
