@@ -3,8 +3,8 @@
 A pair is two runs of one dataset, labelling and seed; a method that has all labels meets every labelling. For every
 score (of the sets, their classes and their videos) it prints the mean difference in percent points with its 95 %
 interval (Student's t over the pairs, taken as independent; of these runs on these videos, not of other videos), how
-many pairs are ahead, and the pairs: of each dataset and labelling, of all labellings of a dataset together, and of the
-means over the labellings of each seed, whose pairs are not independent.
+many pairs are ahead, and the pairs: of each dataset and labelling (`all` is every label there is), of all labellings of
+a dataset together, and of the means over the labellings of each seed, whose pairs are not independent.
 """
 
 import argparse
@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from suture.compare.plan import Place
 from suture.compare.results import Result, Results, read_results, t_interval
 from suture.errors import UserError
+from suture.evaluation.titles import SETS, TITLES
 
-NAMES = {"val": "validation", "test": "new videos", "completion": "completion"}
-OVERALL = {"miou": "mIoU", "miou_frames": "per frame", "nsd": "NSD"}
+OVERALL = ("miou", "miou_frames", "nsd")
 
 
 def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Every score of a run with its name, in percent."""
     for which, found in metrics.items():
-        rows = [(title, found["overall"].get(key)) for key, title in OVERALL.items()]
+        rows = [(TITLES[key], found["overall"].get(key)) for key in OVERALL]
         classes = {name: row["iou"] for name, row in found["classes"].items() if row["iou"] is not None}
         rows += [(f"IoU of {name}", value) for name, value in classes.items()]
         if len(classes) > 1:  # what one class decides, and what the others say
@@ -35,7 +36,7 @@ def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
         rows += [(f"mIoU of {name}", row["miou"]) for name, row in found["videos"].items()]
         for name, value in rows:
             if value is not None:
-                yield f"{NAMES[which]}, {name}", 100 * value
+                yield f"{SETS[which].title}, {name}", 100 * value
 
 
 def told(apart: list[float]) -> str:
@@ -58,21 +59,22 @@ def compared(found: Results, method: str, other: str) -> str:
 def _differences(runs: Sequence[Result], method: str, other: str) -> Iterator[str]:
     """Of each score of one dataset's runs."""
     scored = {run.place: dict(scores(run.metrics)) for run in runs if run.place.method in (method, other)}
-    apart: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    of_seeds: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    apart: dict[str, dict[Place, float]] = defaultdict(dict)
     for place, ours in scored.items():
         same = place._replace(method=other)
         theirs = scored.get(same) or scored.get(same._replace(labelling="all"), {})
         if place.method == method:
             for name in ours.keys() & theirs.keys():
-                for where in (place.labelling, "all"):
-                    apart[name][where].append(ours[name] - theirs[name])
-                of_seeds[name][place.seed].append(ours[name] - theirs[name])
-    for name, by_labelling in sorted(apart.items()):
-        lines = [f"{method} − {other}: {name}"]
-        for where, values in sorted(by_labelling.items(), key=lambda one: one[0] == "all"):
-            lines.append(f"  {where:10s} {told(values)}")
-        lines.append(f"  {'seeds':10s} {told([float(np.mean(values)) for values in of_seeds[name].values()])}")
+                apart[name][place] = ours[name] - theirs[name]
+    for name, found in sorted(apart.items()):
+        by_labelling: dict[str, list[float]] = defaultdict(list)
+        by_seed: dict[int, list[float]] = defaultdict(list)
+        for place, one in found.items():
+            by_labelling[place.labelling].append(one)
+            by_seed[place.seed].append(one)
+        means = [float(np.mean(values)) for values in by_seed.values()]
+        rows = [*by_labelling.items(), ("together", list(found.values())), ("seeds", means)]
+        lines = [f"{method} − {other}: {name}", *(f"  {where:10s} {told(values)}" for where, values in rows)]
         yield "\n".join(lines)
 
 

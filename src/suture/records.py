@@ -157,6 +157,8 @@ class StageRecord(BaseModel):
     lr: Number | None = None
     unlabelled_batch: StrictInt = 0
     supervised_steps: StrictInt = 0
+    labels_alone: StrictBool | None = None
+    """Not said in earlier versions."""
     frames: StrictInt = 0
     loss: Number = 0.0
     peak_memory: StrictInt | None = None

@@ -22,8 +22,8 @@ SECTIONS = {
     ("method", "Each part removed"): "docs/results/vocalfolds-ablation",
 }
 """Whose runs the tables of a page's section are of."""
-SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
-PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "all"}
+SCORES = [f"{which}, {key}" for which in ("new videos (test)", "completion") for key in ("mIoU", "mIoU per frame")]
+PLACES = {"every 20th": "every-20", "every 10th": "every-10", "both": "together"}
 WHERE = r"(?: (patient \d) \|)? (every 20th|every 10th|both|all)"
 """The new patient, in the table of patients, and the labelling."""
 ROW = re.compile(rf"^\| (\S+) − (\S+) \|{WHERE} \| (.*) \|$", re.MULTILINE)
@@ -55,7 +55,9 @@ def test_the_stated_differences_are_those_of_the_runs() -> None:
         printed = pairs(method, other, folder)
         head = f"{patient.replace(' ', '-')}: {method} − {other}" if patient else f"{method} − {other}"
         for score, cell in zip(SCORES, stated.split(" | "), strict=True):
-            found = re.search(rf"^{head}: {score}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE)
+            found = re.search(
+                rf"^{head}: {re.escape(score)}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE
+            )
             assert found, (method, other, score)
             assert re.sub(r"\s+", "", found[1]) == re.sub(r"\s+", "", cell.replace("−", "-")), (method, other, score)
 
@@ -123,6 +125,19 @@ def mean_and_spread(values: list[float]) -> str:
     return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
 
 
+def test_all_labels_are_one_labelling_and_each_pair_counts_once() -> None:
+    method, other = "all-labels-strong", "all-labels"
+    printed = pairs(method, other)
+    lines = re.search(rf"^{method} − {other}: {re.escape(SCORES[0])}\n((?:  .*\n?)+)", printed, re.MULTILINE)
+    assert lines
+    rows = dict(line.split(maxsplit=1) for line in lines[1].splitlines())
+    assert list(rows) == ["all", "together", "seeds"]
+    assert len(set(rows.values())) == 1
+    ours, theirs = (scores(name, "all", "test", "miou") for name in (method, other))
+    each = " ".join(f"{a - b:+.1f}" for a, b in zip(ours, theirs, strict=True))
+    assert re.fullmatch(rf"\+4\.5 \[ *\+2\.2, *\+6\.7\]  5 of 5  \({re.escape(each)}\)", rows["all"])
+
+
 def test_methods_without_a_pair_are_told() -> None:
     command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch", "nothing"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -142,4 +157,4 @@ def test_it_ends_quietly_where_nobody_reads_on() -> None:
 
 @pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU without pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
-    assert f"stitch − twice: new videos, {score}\n" in pairs("stitch", "twice")
+    assert f"stitch − twice: new videos (test), {score}\n" in pairs("stitch", "twice")

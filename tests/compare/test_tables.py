@@ -17,7 +17,7 @@ from rich.console import Console
 
 from suture.compare.compare import print_scores, write_tables
 from suture.compare.render import latex, markdown
-from suture.compare.results import LABELS_ALONE, read_results
+from suture.compare.results import read_results
 from suture.compare.tables import (
     class_table,
     cost_table,
@@ -28,8 +28,7 @@ from suture.compare.tables import (
     tables_of,
 )
 from suture.errors import UserError
-from suture.files import write_json
-from suture.methods.method import methods
+from suture.files import read_json, write_json
 from suture.runs.effort import supervised_steps
 
 Write = Callable[..., Path]
@@ -85,10 +84,22 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     assert "scored by hand" in notes
     assert "With fewer than three seeds, a difference may be chance." in notes
     assert "fewer than five cases (test has 1, completion has 1)" in notes
-    assert "Completion: the unlabelled frames" in notes
-    assert "of all frames, mean over classes; per frame: in each frame over the classes in its ground truth" in notes
+    assert "Test: new videos; completion: the unlabelled frames" in notes
+    assert "mean over classes; mIoU per frame: intersection over union in each frame, mean over the classes" in notes
     assert "per frame" not in "\n".join(score_table(board, "primary").notes)
     assert interval_table(board) is None
+
+
+def test_a_protocol_whose_score_is_per_frame_says_so(tmp_path: Path, write_run: Write) -> None:
+    for method in ("supervised", "pgvcl"):
+        metrics = {"test": scores(0.5, videos={"seqA": 0.5}, per_sequence=True, primary="miou_frames")}
+        write_run(f"d__every-10__{method}__seed-0", metrics)
+    (board,) = read_results(tmp_path).boards
+    table, paired = score_table(board), paired_table(board)
+    assert paired is not None
+    assert (table.heads[2], table.columns[3:]) == (("Test mIoU per frame", 2), ["Overall", "seqA"])
+    assert paired.heads[1] == ("Test mIoU per frame", 3)
+    assert paired.notes[0].startswith("Difference of the overall mIoU per frame in percent points")
 
 
 def test_a_video_called_as_the_whole_set_is_not_taken_for_it(tmp_path: Path, write_run: Write) -> None:
@@ -113,7 +124,9 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
     table = score_table(read_results(tmp_path).boards[0])
     assert table.heads == [("", 1), ("Frames used", 2), ("Validation", 3), ("Test", 3), ("Completion", 3)]
     assert table.columns[3:] == ["mIoU", "PA", "PAC"] * 3
-    assert "; PA: the share of pixels that are right; PAC: the share of a class's pixels" in "\n".join(table.notes)
+    assert "; PA: pixel accuracy, the share of pixels that are right; PAC: the share of a class's pixels" in "\n".join(
+        table.notes
+    )
     # What reads the same is equally good, and where all are there is no best.
     assert [row[3:6] for row in texts(table.groups[0])] == [
         ["40.00", "*75.00", "62.50"],
@@ -122,8 +135,21 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
     ]
 
 
-def test_what_learns_from_labels_alone_is_a_method() -> None:
-    assert methods().keys() > LABELS_ALONE
+def test_the_stages_of_a_run_say_whether_it_learns_from_labels_alone(tmp_path: Path, write_run: Write) -> None:
+    """In runs of old they do not, and the names of the methods of that time tell it."""
+    alone, beside = (BASELINE["train"] | {"labels_alone": said} for said in (True, False))
+    runs = {
+        "new": {"train": alone},
+        "new-semi": {"pretrain": alone, "pseudo": {"seconds": 6.0, "frames": 18}, "train": beside},
+        "pgvcl": THREE_STAGES | {"finetune": alone},  # begun of old: contrast does not say it
+        "stitch": BASELINE,
+        "twice": {"pretrain": BASELINE["train"], "finetune": alone},
+    }
+    for method, stages in runs.items():
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, stages=stages)
+    (board,) = read_results(tmp_path).boards
+    found = {row.title: row.unlabelled for row in board.rows}
+    assert found == {"new": "0.0%", "new-semi": "90.0%", "pgvcl": "90.0%", "stitch": "90.0%", "twice": "0.0%"}
 
 
 def test_classes_that_a_mean_hides(tmp_path: Path, write_run: Write) -> None:
@@ -265,6 +291,54 @@ def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: W
     assert "starting weights r50.safetensors (01234567) instead of random; split" in board.differences["†"]
 
 
+def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
+    """Masks may be taken away, added or mended between two runs; in the split alone none of it shows."""
+
+    def of(frames: dict[str, int], tools: int) -> dict:
+        whole = scores(0.5, videos=dict.fromkeys(frames, 0.5)) | {"classes": {"tool": {"iou": 0.5, "frames": tools}}}
+        whole["overall"] |= {"frames": sum(frames.values())}
+        for name, count in frames.items():
+            whole["videos"][name] |= {"frames": count}
+        return whole
+
+    every, fewer = of({"seq2": 100, "seq4": 122}, 30), of({"seq2": 40}, 30)
+    mended = of({"seq2": 100, "seq4": 122}, 31)
+    completion = of({"seq1": 50}, 5)
+    for method, metrics in {
+        "supervised": [{"test": every}, {"test": every}],
+        "alike": [{"test": every}, {"test": every}],
+        "fewer": [{"test": every}, {"test": fewer}],
+        "mended": [{"test": mended}, {"test": mended}],
+        "more": [{"test": every, "completion": completion}] * 2,
+    }.items():
+        for seed, of_seed in enumerate(metrics):
+            write_run(f"d__every-10__{method}__seed-{seed}", of_seed)
+    # Of another labelling, other frames are left for completion.
+    write_run("d__every-20__supervised__seed-0", {"test": every, "completion": completion}, labelled=1)
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows if row.mark] == ["fewer", "mended", "more"]
+    found = [re.sub(r" \([0-9a-f]{8}\)", "", text.partition(": ")[2]) for text in board.differences.values()]
+    assert found == [
+        "in seed 1 test on 40 frames of 1 video instead of 222 frames of 2 videos",
+        "test on 222 frames of 2 videos instead of 222 frames of 2 videos",
+        "completion on 50 frames of 1 video instead of nothing",
+    ]
+
+
+def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
+    stored = {"root": "data", "size": 64, "labelling": {"every": 10}, "store_size": 128}
+    write_run("d__every-10__stored__seed-0", {"test": scores(0.5)}, config={"data": stored})
+    folder = write_run("d__every-10__precise__seed-0", {"test": scores(0.5)}, runs_at_a_time=(1, 1))
+    starts = read_json(folder / "environment.json")["starts"]
+    write_json(folder / "environment.json", {"starts": [starts[0], starts[1] | {"precision": "bf16"}]})
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: board.differences[row.mark].partition(": ")[2] for row in board.rows if row.mark} == {
+        "precise": "precision 32 and bf16 instead of 32",
+        "stored": "size of stored frames 128 instead of automatic",
+    }
+
+
 def test_thinned_video_counts_by_the_frames_that_take_part(tmp_path: Path, write_run: Write) -> None:
     video = {"case": "c0", "split": "train", "frames": 22, "excluded": [3, 4], "sha256": "a", "view": None}
     thinned = video | {"take_every": 4, "masked": [1]}
@@ -401,6 +475,41 @@ def test_config_scores_and_stages_are_enough(tmp_path: Path, write_run: Write) -
     assert board.title == "by-hand"
     assert texts(score_table(board).groups[0]) == [["supervised", "every-10", "–", "50.00", "90.00", "80.00"]]
     assert write_tables(tmp_path, tmp_path / "again")
+
+
+def by_the_default_protocol(value: float) -> dict:
+    return {"test": scores(value) | {"protocol": "default"}}
+
+
+def test_runs_that_no_plan_names_are_told_apart_by_their_datasets(tmp_path: Path, write_run: Write) -> None:
+    """Both are of one method and seed."""
+    for number, (dataset, value) in enumerate({"hernia": 0.5, "the liver / 2": 0.7}.items()):
+        folder = write_run(
+            f"of-{number}", by_the_default_protocol(value), data={"dataset": dataset}, config={"seed": 0}
+        )
+        folder.rename(tmp_path / folder.name)
+    boards = read_results(tmp_path).boards
+    assert [board.title for board in boards] == ["hernia", "the liver / 2"]
+    assert [texts(score_table(board).groups[0])[0][3] for board in boards] == ["50.00", "70.00"]
+    written = {path.name: path for path in write_tables(tmp_path, tmp_path / "tables")}
+    assert {"scores-hernia.png", "scores-the-liver-2.png"} <= written.keys()
+    with written["runs.csv"].open(newline="") as file:
+        assert [line["miou"] for line in csv.DictReader(file)] == ["0.5", "0.7"]
+
+
+def test_two_runs_in_one_place_are_refused(tmp_path: Path, write_run: Write) -> None:
+    for name in ("first", "second"):
+        write_run(f"{name}-0", by_the_default_protocol(0.5), data={"dataset": "hernia"})
+    with pytest.raises(UserError) as refused:
+        read_results(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}: the runs first-0 and second-0 are both supervised with seed 0 and labelling every-10 on hernia, "
+        "expected one: move one into another folder, or name each after its place in the tables, "
+        "DATASET__LABELLING__METHOD__seed-N."
+    )
+    (tmp_path / "runs/second-0").rename(tmp_path / "runs/hernia__every-10__other__seed-0")
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows] == ["supervised", "other"]
 
 
 def test_tables_load_neither_networks_nor_methods(tmp_path: Path, write_run: Write) -> None:

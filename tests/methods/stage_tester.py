@@ -137,6 +137,17 @@ class StageTester:
         assert loss == 0
         assert all((p.grad == 0).all() for p in stage.parameters() if p.grad is not None)
 
+    def test_says_whether_it_learns_from_labelled_frames_alone(
+        self, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job, stage, seen = tiny_job(), self.make(steps=4), set[int]()
+        stage.begin(job)
+        image = job.frames.image
+        monkeypatch.setattr(job.frames, "image", lambda number: seen.add(number) or image(number))
+        for step in range(4):
+            stage.draw(Part(step, range(4), range(4)))
+        assert stage.facts()["labels_alone"] == (seen <= {*job.frames.labelled.tolist()})
+
     def test_two_processes_learn_what_one_does(
         self, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
     ) -> None:

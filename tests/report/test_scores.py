@@ -49,7 +49,7 @@ def test_table_for_the_terminal(runs: Runs) -> None:
     out.print(scores_table([runs.supervised, runs.pgvcl]))
     said = out.file.getvalue()  # type: ignore[attr-defined]
     assert [said.count(name) for name in ("supervised", "pgvcl", "│ test ", "│ completion ")] == [3, 3, 1, 1]
-    assert "test, validation: new videos; completion: " in said
+    assert "test, validation: new videos; completion: the unlabelled frames" in said
 
 
 def test_completion_is_explained_only_where_it_is(runs: Runs) -> None:
@@ -58,6 +58,6 @@ def test_completion_is_explained_only_where_it_is(runs: Runs) -> None:
         which: scores_table([runs.supervised], [{which: metrics[which]}]).caption for which in ("test", "completion")
     }
     assert captions == {
-        "test": "test, validation: new videos",
-        "completion": "completion: the unlabelled frames of labelled videos",
+        "test": "test: new videos",
+        "completion": "completion: the unlabelled frames of labelled training videos",
     }

@@ -1,5 +1,6 @@
 """Pictures of a comparison: the seeds of every method; of a sweep, a bar per point and one for each method beside."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from suture.compare.results import OVERALL, SETS, Board, Group, Row, mean_and_deviation
+from suture.compare.results import OVERALL, Board, Group, Row, mean_and_deviation
+from suture.evaluation.titles import SETS, TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,18 +36,27 @@ def pictures(board: Board) -> Iterator[Picture]:
     swept = [group for group in board.groups if any(row.place.point and _scored(board, [row]) for row in group.rows)]
     for group in swept:
         yield Picture(
-            f"sweep-{board.dataset}-{group.labelling}",
+            _file_name("sweep", board.dataset, group.labelling),
             f"{board.title}, {group.labelling}: mean, standard deviation and each seed of the points of the sweep "
             "(blue) and of methods that are not swept (grey). The axes do not begin at zero.",
             _sweep(board, group),
         )
     if not swept and (sets := _scored(board, board.rows)):
         yield Picture(
-            f"scores-{board.dataset}",
+            _file_name("scores", board.dataset),
             f"{board.title}: each seed of every method, and a line at the mean of several. The axes do not begin at "
             "zero.",
             _scores(board, sets),
         )
+
+
+def _file_name(*parts: str) -> str:
+    """Of a picture, without its ending; a dataset may have any name.
+
+    >>> _file_name("scores", "Nähte, 2. Serie")
+    'scores-Nähte-2.-Serie'
+    """
+    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
 
 
 def _scored(board: Board, rows: Sequence[Row]) -> list[str]:
@@ -83,7 +94,7 @@ def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> Non
                     axes.vlines(mean, at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)
     axes.set_yticks(range(len(methods)), methods, fontsize=8)
     axes.set_ylim(len(methods) - 0.5, -0.5)  # in the order of the tables
-    axes.set_xlabel("mIoU (%)", fontsize=8)
+    axes.set_xlabel(f"{TITLES[board.primary]} (%)", fontsize=8)
     axes.grid(axis="x", color="#e3e7ea", linewidth=0.8)
     axes.hlines(np.arange(len(methods) - 1) + 0.5, 0, 1, "#eef1f3", linewidth=0.8, transform=axes.get_yaxis_transform())
     axes.set_axisbelow(True)
@@ -109,7 +120,7 @@ def _panels(
     for axes, which in zip(np.atleast_1d(figure.subplots(1, len(sets), sharey=sharey)), sets, strict=True):
         draw(axes, which)
         axes.tick_params(labelsize=8)
-        axes.set_title(SETS[which], fontsize=9)
+        axes.set_title(SETS[which].title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -142,4 +153,4 @@ def _bars(axes: "Axes", rows: Sequence[Row], which: str, key: str) -> None:
     names = [row.title if several or not row.place.point else row.place.point for row in rows]
     axes.set_xticks(range(len(rows)), names, rotation=35, ha="right", fontsize=8)
     axes.set_ylim(bottom, high + 0.15 * (high - bottom))
-    axes.set_ylabel(f"mIoU (%), from {bottom:g}", fontsize=8)
+    axes.set_ylabel(f"{TITLES[key]} (%), from {bottom:g}", fontsize=8)

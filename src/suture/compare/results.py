@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from suture.compare.plan import FAILED, PLAN, Place, labelling_name
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.titles import SETS
 from suture.records import (
     ConfigRecord,
     DataRecord,
@@ -28,10 +29,11 @@ from suture.records import (
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
-from suture.runs.effort import differing, effort, images_of_a_step
+from suture.runs.effort import differing, effort, images_of_a_step, labels_alone
+from suture.words import number
 
-SETS = {"val": "Validation", "test": "Test", COMPLETION: "Completion"}
-"""The sets of frames that are scored, in the order of the paper's columns."""
+ORDER = ("val", "test", COMPLETION)
+"""The sets of frames that are scored, as the paper's columns have them."""
 
 
 class Where(NamedTuple):
@@ -44,8 +46,6 @@ class Where(NamedTuple):
 OVERALL = Where("overall")
 CLASS_SCORE = "iou"
 """The score of single classes."""
-LABELS_ALONE = frozenset({"supervised", "twice", "strong"})
-"""The methods that learn from labelled frames alone."""
 MARKS = "†‡§¶‖"
 
 
@@ -67,9 +67,12 @@ class Result:
         """Read a run's config, scores and stages; data and environment where they are there."""
         config = read_record(folder / "config.yaml", ConfigRecord)
         metrics = read_record(folder / "metrics.json", MetricsRecord)
+        data = _read_if_there(folder / "data.json", DataRecord)
         protocol = next((scores["protocol"] for scores in metrics.values()), "nothing scored")
+        # A protocol of its own is named after its dataset; by the default one any may be scored.
+        dataset = data.get("dataset", protocol) if protocol == "default" else protocol
         place = Place.of_name(folder.name) or Place(
-            protocol, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
+            dataset, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
         )
         done = sorted(folder.glob("stages/*/done.json"), key=lambda path: int(path.parent.name.partition("-")[0]))
         return Result(
@@ -77,7 +80,7 @@ class Result:
             config=config,
             metrics=metrics,
             stages={path.parent.name.partition("-")[2]: read_record(path, StageRecord) for path in done},
-            data=_read_if_there(folder / "data.json", DataRecord),
+            data=data,
             starts=_read_if_there(folder / "environment.json", EnvironmentRecord).get("starts", []),
         )
 
@@ -137,6 +140,8 @@ class Result:
             "background in the means": str(evaluation["include_background"]),
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
+            "precision": " and ".join(sorted({start["precision"] for start in self.starts})) or "unknown",
+            **{f"{SETS[which].name} on": _scored(self.metrics.get(which)) for which in ORDER if which != COMPLETION},
         }
 
     @cached_property
@@ -149,21 +154,19 @@ class Result:
             return written
 
     @cached_property
-    def labelled_frames(self) -> str:
-        """Which frames were labelled, in short; runs of one labelling have it in common."""
+    def facts_of_labelling(self) -> dict[str, str]:
+        """What two runs with one labelling must have in common beside."""
         labelled = self.data.get("labelled")
-        return "" if labelled is None else f"{len(labelled)} ({_digest(labelled)})"
+        return {
+            "labelled frames": "unknown" if labelled is None else f"{len(labelled)} ({_digest(labelled)})",
+            f"{COMPLETION} on": _scored(self.metrics.get(COMPLETION)),
+        }
 
 
 def differences(reference: Result, other: Result) -> list[str]:
     """Why two runs with one labelling cannot be compared, as `size 128×128 instead of 256×256`; none if they can."""
-    return [*differing(other.facts, reference.facts), *_differing_labels(reference, other)]
-
-
-def _differing_labels(reference: Result, other: Result) -> list[str]:
-    if reference.labelled_frames == other.labelled_frames:
-        return []
-    return [f"labelled frames {other.labelled_frames} instead of {reference.labelled_frames}"]
+    ours, theirs = (run.facts | run.facts_of_labelling for run in (other, reference))
+    return differing(ours, theirs)
 
 
 @dataclass
@@ -193,10 +196,11 @@ class Row:
     @property
     def unlabelled(self) -> str:
         """The share of unlabelled frames that the method learns from."""
-        share = self.runs[0].labelled_share
-        if share is not None and self.runs[0].config["method"]["name"] in LABELS_ALONE:
-            return "0.0%"
-        return "–" if share is None else f"{100 * (1 - share):.1f}%"
+        run = self.runs[0]
+        if run.labelled_share is None:
+            return "–"
+        alone = labels_alone(run.config["method"]["name"], run.stages)
+        return f"{0 if alone else 100 * (1 - run.labelled_share):.1f}%"
 
     def values(self, which: str, where: Where, key: str) -> dict[int, float]:
         """A score by seed."""
@@ -241,7 +245,7 @@ class Board:
     @property
     def sets(self) -> list[str]:
         """The sets that at least one run has scores of."""
-        return [which for which in SETS if any(which in run.metrics for run in self.runs)]
+        return [which for which in ORDER if any(which in run.metrics for run in self.runs)]
 
     @property
     def title(self) -> str:
@@ -275,15 +279,17 @@ def read_results(folder: Path) -> Results:
     """Read every finished run in a folder (or its folder `runs`), in the order of the plan where it holds one.
 
     A plan also says which runs belong to the comparison: others are left out. Without one, runs are ordered by name and
-    `supervised` is the reference, if there is one.
+    `supervised` is the reference, if there is one. Two runs in one place of the tables are refused.
     """
     paths = sorted(folder.glob("runs/*/metrics.json")) or sorted(folder.glob("*/metrics.json"))
     found = {path.parent.name: path.parent for path in paths}
     plan = _read_if_there(folder / PLAN, PlanRecord)
     planned = plan.get("runs", sorted(found))
-    runs = [Result.read(found[name]) for name in planned if name in found]
+    by_name = {name: Result.read(found[name]) for name in planned if name in found}
+    runs = list(by_name.values())
     if not runs:
         raise UserError(f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json.")
+    _refuse_one_place(folder, by_name)
     of_plan = [place for name in plan.get("runs", []) if (place := Place.of_name(name))]
     order = of_plan or [run.place for run in runs]
     methods = _distinct(place.method for place in order)
@@ -298,6 +304,19 @@ def read_results(folder: Path) -> Results:
     reasons = _read_if_there(folder / FAILED, FailuresRecord)
     failed = {name: reasons[name] for name in missing if name in reasons}
     return Results(plan.get("title", folder.name), boards, order, missing, failed)
+
+
+def _refuse_one_place(folder: Path, runs: Mapping[str, Result]) -> None:
+    """Two runs in one place of a table: which of them is meant nobody can tell."""
+    first: dict[Place, str] = {}
+    for name, run in runs.items():
+        if (other := first.setdefault(run.place, name)) != name:
+            dataset, labelling, method, _, seed = run.place
+            raise UserError(
+                f"{folder}: the runs {other} and {name} are both {method} with seed {seed} and labelling {labelling} "
+                f"on {dataset}, expected one: move one into another folder, or name each after its place in the "
+                "tables, DATASET__LABELLING__METHOD__seed-N."
+            )
 
 
 def _board(
@@ -331,7 +350,7 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
     for group in groups:
         for row in group.rows:
             found = differing(row.runs[0].facts, first.runs[0].facts)
-            found += _differing_labels(group.reference.runs[0], row.runs[0])
+            found += differing(row.runs[0].facts_of_labelling, group.reference.runs[0].facts_of_labelling)
             for run in row.runs[1:]:
                 other = [*differences(row.runs[0], run), *_changed_settings(row.runs[0], run)[:3]]
                 found += [f"in seed {run.place.seed} {line}" for line in other]
@@ -383,6 +402,15 @@ def _split(data: Mapping[str, Any]) -> str:
     keys = ("split", "frames", "excluded", "take_every", "masked", "sha256")
     said = {name: [video[key] for key in keys if key in video] for name, video in videos.items()}
     return f"{'/'.join(map(str, counts))} videos ({_digest(said)})" if videos else "unknown"
+
+
+def _scored(scores: Mapping[str, Any] | None) -> str:
+    """On how many frames and videos a set's scores rest and, in short, which these are and what their masks show."""
+    if scores is None:
+        return "nothing"
+    counts = {part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")}
+    frames, videos = scores["overall"]["frames"], len(scores["videos"])
+    return f"{number(frames, 'frame')} of {number(videos, 'video')} ({_digest(counts)})"
 
 
 def _digest(value: Any) -> str:

@@ -11,18 +11,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from suture.compare.results import CLASS_SCORE, OVERALL, SETS, Board, Group, Row, Where, mean_and_deviation, t_interval
+from suture.compare.results import CLASS_SCORE, OVERALL, Board, Group, Row, Where, mean_and_deviation, t_interval
 from suture.data.protocols import Protocol
-from suture.evaluation.protocols import COMPLETION, case_interval
+from suture.evaluation.protocols import case_interval
+from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
 from suture.words import listed, number
 
-SCORES = {"miou": "mIoU", "miou_frames": "mIoU", "pa": "PA", "pac": "PAC"}
-MEANING = {
-    "miou": "intersection over union from one confusion matrix of all frames, mean over classes",
-    "miou_frames": "in each frame over the classes in its ground truth, then mean over frames",
-    "pa": "the share of pixels that are right",
-    "pac": "the share of a class's pixels that are found, mean over classes",
-}
 MINIMUM_CASES = Protocol.minimum_cases
 """With fewer cases there is no interval: so few resample to the same few sets."""
 ENOUGH = 3
@@ -71,7 +65,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        return self.where.name or SCORES[self.key]
+        return self.where.name or TITLES[self.key]
 
 
 def score_columns(board: Board) -> list[Column]:
@@ -106,7 +100,7 @@ def score_table(board: Board, detail: Detail = "videos") -> Table:
     heads = [("", 1), ("Frames used", len(shares))]
     for which in board.sets:
         span = sum(column.which == which for column in columns)
-        heads.append((f"{SETS[which]} mIoU" if per_sequence and span > 1 else SETS[which], span))
+        heads.append((_head(which, board.primary if per_sequence and span > 1 else None), span))
     titles = [column.title if detail == "primary" else _title(board, column) for column in columns]
     groups = [_score_rows(group, columns, shares) for group in board.groups]
     return Table(
@@ -117,6 +111,16 @@ def score_table(board: Board, detail: Detail = "videos") -> Table:
         groups=groups,
         notes=_score_notes(board, columns) + _mark_notes(board, groups),
     )
+
+
+def _head(which: str, key: str | None = None) -> str:
+    """A set, and one of its scores, over columns.
+
+    >>> _head("val"), _head("test", "miou")
+    ('Validation', 'Test mIoU')
+    """
+    name = SETS[which].name.capitalize()
+    return f"{name} {TITLES[key]}" if key else name
 
 
 def _title(board: Board, column: Column) -> str:
@@ -152,7 +156,7 @@ def class_table(board: Board, which: str) -> Table | None:
         return None
     groups = [_score_rows(group, columns, ["Labelled"]) for group in board.groups]
     return Table(
-        title=f"{board.title}: IoU of each class, {SETS[which].lower()} (%)",
+        title=f"{board.title}: IoU of each class, {SETS[which].name} (%)",
         label=f"classes-{which}-{board.dataset}",
         heads=[],
         columns=["Method", "Labelled", *(column.title for column in columns)],
@@ -162,12 +166,13 @@ def class_table(board: Board, which: str) -> Table | None:
 
 
 def paired_table(board: Board) -> Table | None:
-    """Differences to the reference, seed by seed: what the two have in common (data, labels, draws) cancels out."""
+    """Differences to the reference, seed by seed: the two have labels and starting weights in common, but the frames
+    that steps draw only in stages of one name."""
     resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
     columns = ["per seed", "mean", "wins"]
     heads = [("", 2)]
     for which in board.sets:
-        heads.append((f"{SETS[which]} mIoU", len(columns) + (which in resampled)))
+        heads.append((_head(which, board.primary), len(columns) + (which in resampled)))
     groups = []
     for group in board.groups:
         rows = []
@@ -184,8 +189,8 @@ def paired_table(board: Board) -> Table | None:
     if not groups:
         return None
     notes = [
-        "Difference of the overall mIoU in percent points, in the order of the seeds that both have; wins: seeds in "
-        "which it is above zero."
+        f"Difference of the overall {TITLES[board.primary]} in percent points, in the order of the seeds that both "
+        "have; wins: seeds in which it is above zero."
     ]
     if resampled:
         notes.append(
@@ -224,17 +229,16 @@ def pooled_table(board: Board) -> Table | None:
         rows.append(cells)
     if not rows:
         return None
-    per = ["mIoU", "mIoU per frame"] if len(keys) == 2 else ["mIoU per frame"]
     return Table(
         title=f"{board.title}: {board.proposed} against each of the others",
         label=f"pooled-{board.dataset}",
-        heads=[("", 1), *((f"{SETS[which]} {name}", 2) for which in board.sets for name in per)],
-        columns=["Methods", *(["difference", "wins"] * (len(board.sets) * len(per)))],
+        heads=[("", 1), *((_head(which, key), 2) for which in board.sets for key in keys)],
+        columns=["Methods", *(["difference", "wins"] * (len(board.sets) * len(keys)))],
         groups=[rows],
         notes=[
             "Mean of the differences in percent points over all pairs of a labelling and a seed, and its 95 % interval "
             "(Student's t): of these runs on these videos, not of other videos.",
-            _meaning(board, keys),
+            _meaning(keys),
             *_mark_notes(board, [rows]),
         ],
     )
@@ -258,10 +262,14 @@ def interval_table(board: Board) -> Table | None:
             ]
         )
     return Table(
-        title=f"{board.title}: mIoU and its 95 % interval over cases",
+        title=f"{board.title}: {TITLES[board.primary]} and its 95 % interval over cases",
         label=f"intervals-{board.dataset}",
         heads=[],
-        columns=["Method", "Labelled", *(f"{SETS[which]} ({board.cases(which)} cases)" for which in resampled)],
+        columns=[
+            "Method",
+            "Labelled",
+            *(f"{_head(which)} ({board.cases(which)} cases)" for which in resampled),
+        ],
         groups=groups,
         notes=[
             f"The interval is that of a row's own score on {board.title}: the cases of the set are drawn again with "
@@ -392,17 +400,13 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
         else ""
     )
     notes = [spread + best]
-    notes.append(_meaning(board, _distinct(column.key for column in columns)))
+    notes.append(_meaning(_distinct(column.key for column in columns)))
     said = _distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
     if said:
         notes.append(f"Protocol: {'; '.join(said)}.")
-    if COMPLETION in board.sets:
-        notes.append(
-            "Completion: the unlabelled frames of labelled training videos; the other scores are on new videos."
-        )
-    few = [
-        f"{SETS[which].lower()} has {board.cases(which)}" for which in board.sets if board.cases(which) < MINIMUM_CASES
-    ]
+    if board.sets:
+        notes.append(f"{set_meanings(board.sets).capitalize()}.")
+    few = [f"{SETS[which].name} has {board.cases(which)}" for which in board.sets if board.cases(which) < MINIMUM_CASES]
     if few:
         notes.append(
             f"No interval where a set has fewer than five cases ({', '.join(few)}); a case is an operation or a "
@@ -411,10 +415,10 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
     return notes
 
 
-def _meaning(board: Board, keys: Iterable[str]) -> str:
-    """What scores are, under the names that tables have for them."""
-    names = SCORES | ({} if board.primary == "miou_frames" else {"miou_frames": "per frame"})
-    return "; ".join(f"{names[key]}: {MEANING[key]}" for key in keys) + "."
+def _meaning(keys: Iterable[str]) -> str:
+    """What scores are."""
+    meanings = {score.key: score.meaning for score in SCORES}
+    return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in keys) + "."
 
 
 def _mark_notes(board: Board, groups: Iterable[Iterable[Iterable[Cell]]]) -> list[str]:

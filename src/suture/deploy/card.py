@@ -7,7 +7,7 @@ from typing import Any
 
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
-from suture.evaluation.titles import SCORES, SETS
+from suture.evaluation.titles import SETS, TITLES
 from suture.models.weights import DESCRIPTION
 from suture.records import (
     ConfigRecord,
@@ -189,15 +189,20 @@ def _scores(papers: Papers) -> Iterator[str]:
     protocol = next(one["protocol"] for one in metrics.values())
     yield (
         f"In percent, at the videos' own resolution, by the protocol *{protocol}*. {COMPLETION.title()} "
-        "is on the unlabelled frames of the labelled training videos, and says nothing about new ones."
+        f"is on {SETS[COMPLETION].meaning}, and says nothing about new ones."
     )
     yield ""
     # Consistency says something beside that of the true masks only: that is for the report.
-    titles = {score.key: score.title for score in SCORES if score.key != "consistency"}
+    titles = {key: title for key, title in TITLES.items() if key != "consistency"}
     yield from _table(
         ("scored on", "cases", "frames", *titles.values()),
         [
-            (SETS[which], len(one["cases"]), one["overall"]["frames"], *(_percent(one["overall"][s]) for s in titles))
+            (
+                SETS[which].title,
+                len(one["cases"]),
+                one["overall"]["frames"],
+                *(_percent(one["overall"][s]) for s in titles),
+            )
             for which, one in metrics.items()
         ],
     )
@@ -205,7 +210,8 @@ def _scores(papers: Papers) -> Iterator[str]:
     for which, one in metrics.items():
         if interval := one["primary"]["interval"]:
             low, high = map(_percent, interval)
-            yield f"- {SETS[which]}: 95 % interval of the {titles[one['primary']['score']]} over cases {low}–{high}."
+            score = titles[one["primary"]["score"]]
+            yield f"- {SETS[which].title}: 95 % interval of the {score} over cases {low}–{high}."
     if since := cases_since(papers.data, metrics):
         yield f"- Of the cases scored as new videos, {', '.join(since)} came into the splits after the training."
     for note in dict.fromkeys(note for one in metrics.values() for note in one["notes"]):
@@ -214,7 +220,7 @@ def _scores(papers: Papers) -> Iterator[str]:
     yield "IoU of each class, and in how many frames it occurs:"
     yield ""
     names = [one["name"] for one in papers.model["classes"]]
-    heads = [head for which in metrics for head in (SETS[which], "frames")]
+    heads = [head for which in metrics for head in (SETS[which].title, "frames")]
     rows = []
     for name in names:
         found = [one["classes"].get(name, {}) for one in metrics.values()]

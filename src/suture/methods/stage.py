@@ -143,6 +143,8 @@ class Stage(L.LightningModule, ABC):
     settings: TrainingSettings
     instead: ClassVar[str | None] = None
     """The method that does the same with labelled frames alone, if this stage cannot do without unlabelled ones."""
+    labels_alone: bool = False
+    """Whether it learns from labelled frames alone: `done.json` and the tables of a comparison say so."""
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
     last_loss: Tensor
@@ -236,11 +238,12 @@ class Stage(L.LightningModule, ABC):
         return self.average.module if self.average is not None else self.segmenter  # type: ignore[return-value]
 
     def facts(self) -> dict[str, Any]:
-        """What `done.json` says of the stage's length and rate, for whoever compares runs.
+        """What `done.json` says of the stage's length, rate and frames, for whoever compares runs.
 
         `supervised_steps` beside it says how many of the steps taught the final model from labels, where not all did.
         """
-        return {"steps": self.total_steps, "batch": self.settings.batch, "lr": self.lr}
+        said = {"steps": self.total_steps, "batch": self.settings.batch, "lr": self.lr}
+        return said | {"labels_alone": self.labels_alone}
 
     def rng(self, step: int, place: int | str) -> Any:
         """The generator of one place in the global batch of a step."""

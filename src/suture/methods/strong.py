@@ -146,6 +146,7 @@ class Strong(Stage):
     """Cross entropy on views of the labelled frames."""
 
     settings: StrongSettings
+    labels_alone = True
 
     def prepare(self) -> int:
         self.views = StrongViews(self, self.settings)

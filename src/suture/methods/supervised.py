@@ -38,6 +38,7 @@ class Supervised(Stage):
         super().__init__(name, settings, start_from=start_from, key=key)
         self.pixel_loss = loss
         self.on = on
+        self.labels_alone = on == "labelled"
 
     def prepare(self) -> int:
         frames = self.job.frames

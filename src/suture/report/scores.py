@@ -9,16 +9,11 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS
-from suture.evaluation.titles import SCORES, SETS
+from suture.evaluation.titles import SCORES, SETS, set_meanings
 from suture.report.facts import RunFacts, read_runs
 
 # The terminal's table has what 80 columns hold.
 _SHOWN = 6
-_SHORT = {"test": "test", "val": "validation", COMPLETION: COMPLETION}
-_ON_NEW = f"test, validation: {NEW_VIDEOS}"
-_CAPTIONS = {"test": _ON_NEW, "val": _ON_NEW, COMPLETION: f"{COMPLETION}: the unlabelled frames of labelled videos"}
-"""What is said of a set below a table that has it."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +150,7 @@ def scored_sets(runs: Sequence[RunFacts]) -> list[dict[str, Any]]:
     return [
         {
             "key": which,
-            "title": SETS[which],
+            "title": SETS[which].title,
             "overall": overall(runs, which),
             "classes": per_class(runs, which),
             "videos": per_video(runs, which),
@@ -216,8 +211,7 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
     if metrics is not None:
         facts = [replace(run, metrics=own) for run, own in zip(facts, metrics, strict=True)]
     shown = sets(facts)
-    caption = "; ".join(dict.fromkeys(_CAPTIONS[which] for which in shown))
-    table = Table(title="Scores (%)", title_justify="left", caption=caption, caption_justify="left")
+    table = Table(title="Scores (%)", title_justify="left", caption=set_meanings(shown), caption_justify="left")
     table.add_column("scored on", no_wrap=True)
     table.add_column("run", overflow="fold")
     for score in SCORES[:_SHOWN]:
@@ -226,6 +220,6 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
         for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
             values = [Text(cell.text, "bold" if cell.best and len(facts) > 1 else "") for cell in cells[:_SHOWN]]
             table.add_row(
-                _SHORT[which] if place == 0 else "", Text(run.name), *values, end_section=place == len(facts) - 1
+                SETS[which].name if place == 0 else "", Text(run.name), *values, end_section=place == len(facts) - 1
             )
     return table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from suture.evaluation.protocols import COMPLETION
-from suture.evaluation.titles import SCORES, SETS
+from suture.evaluation.titles import SETS, TITLES
 from suture.records import cases_since, taking_part
 from suture.report.context import Context
 from suture.report.facts import RunFacts
@@ -17,13 +17,12 @@ _FEW_FRAMES = 100
 
 def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
     """The primary score of every run on every set."""
-    titles = {score.key: score.title for score in SCORES}
     found = []
     for which in scored:
         primary = next(run.metrics[which]["primary"]["score"] for run in context.runs if which in run.metrics)
-        place = list(titles).index(primary)
+        place = list(TITLES).index(primary)
         cells = [row[place] for row in overall(context.runs, which)]
-        found.append({"title": SETS[which], "score": titles[primary], "cells": cells})
+        found.append({"title": SETS[which].title, "score": TITLES[primary], "cells": cells})
     return found
 
 
@@ -76,7 +75,7 @@ def _tested(run: RunFacts, beside: RunFacts) -> set[str]:
 def few(runs: Sequence[RunFacts]) -> list[str]:
     """What the scores rest on, in one sentence, where it is little: too few cases for an interval, or few frames."""
     rests = []
-    for which, name in SETS.items():
+    for which, frame_set in SETS.items():
         scored = next((run.metrics[which] for run in runs if which in run.metrics), None)
         if scored is None:
             continue
@@ -84,7 +83,7 @@ def few(runs: Sequence[RunFacts]) -> list[str]:
         if scored["primary"]["interval"] is not None and frames >= _FEW_FRAMES:
             continue
         of_cases = f" of {number(cases, 'case')}" if cases < videos else ""
-        rests.append(f"{name} on {number(frames, 'frame')} of {number(videos, 'video')}{of_cases}")
+        rests.append(f"{frame_set.title} on {number(frames, 'frame')} of {number(videos, 'video')}{of_cases}")
     return [f"Scores rest on little: {listed(rests)}; on other videos they may be quite different."] if rests else []
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 UNSUPERVISED = ("contrast", "propagation")
 """Stages that learn from no label, in runs made before their `done.json` said so itself."""
+LABELS_ALONE = ("supervised", "twice", "strong")
+"""Methods that learn from labelled frames alone, in runs made before the `done.json` of their stages said so itself."""
 Stages = Mapping[str, Mapping[str, Any]]
 """How each stage ended, by its name."""
 
@@ -20,6 +22,7 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "encoder": str(model["encoder"]),
         "output stride": str(model["output_stride"]),
         "size": f"{height}×{width}",
+        "size of stored frames": str(config["data"].get("store_size") or "automatic"),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
     }
 
@@ -53,6 +56,20 @@ def supervised_batches(stages: Stages) -> list[int]:
     return sorted(
         {done["batch"] for name, done in stages.items() if "batch" in done and supervised_steps({name: done})}
     )
+
+
+def labels_alone(method: str, stages: Stages) -> bool:
+    """Whether a run of a method learnt from labelled frames alone, in every stage that trains.
+
+    >>> labels_alone("new", {"train": {"batch": 8, "labels_alone": True}})
+    True
+    >>> labels_alone("new", {"train": {"batch": 8, "labels_alone": True}, "more": {"batch": 8, "labels_alone": False}})
+    False
+    >>> labels_alone("twice", {"pretrain": {"batch": 8}, "finetune": {"batch": 8, "labels_alone": True}})
+    True
+    """
+    said = [done.get("labels_alone") for done in stages.values() if "batch" in done]
+    return all(said) if said and None not in said else method in LABELS_ALONE
 
 
 def images_of_a_step(stage: Mapping[str, Any]) -> int:
