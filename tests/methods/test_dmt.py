@@ -116,10 +116,11 @@ def test_says_which_steps_teach_the_model_that_is_handed_on(tiny_job: Build) -> 
             stage.total_steps, stage.lr = stage.settings.steps, 1e-4
             told[stage.name] = stage.facts()
             assert stage.key == ("method.pretrain" if "pretrain" in stage.name else "method.round")
-    assert told["pretrain-a"] == {"steps": 1000, "batch": 8, "lr": 1e-4}
-    assert told["pretrain-b"] == {"steps": 1000, "batch": 8, "lr": 1e-4, "supervised_steps": 0}
-    assert told["round-1-a"] == {"steps": 200, "batch": 8, "lr": 1e-4}
-    assert told["round-1-b"] == {"steps": 200, "batch": 8, "lr": 1e-4, "supervised_steps": 0}
+    alone, every = ({"batch": 8, "lr": 1e-4, "labels_alone": labels_alone} for labels_alone in (True, False))
+    assert told["pretrain-a"] == {"steps": 1000, **alone}
+    assert told["pretrain-b"] == {"steps": 1000, **alone, "supervised_steps": 0}
+    assert told["round-1-a"] == {"steps": 200, **every}
+    assert told["round-1-b"] == {"steps": 200, **every, "supervised_steps": 0}
 
 
 @pytest.mark.parametrize("wrong", [{"rates": []}, {"rates": [0.0]}, {"rates": [1.2]}, {"round": {"labelled": 8}}])
