@@ -1,8 +1,9 @@
 """What can be done about new videos when they are predicted: `python docs/results/test_time.py FOLDER`.
 
 Every run of a comparison's folder whose model is there is scored on its new videos in several ways, without training:
-as it is; averaged with the mirrored frame; and with the statistics of its batch norms taken from the video that is
-predicted, in full or half from it and half from training. Classes are left out as in `effects.py`, beside this file.
+as it is; averaged with the mirrored frame; smoothed in time as `suture predict --smooth` does it; and with the
+statistics of its batch norms taken from the video that is predicted, in full or half from it and half from training.
+Classes are left out as in `effects.py`, beside this file.
 """
 
 import argparse
@@ -12,14 +13,16 @@ import json
 import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from effects import scores as two_scores
+from torch import Tensor, nn
 
 from suture.data.dataset import Video
 from suture.data.scene import read_scenes
+from suture.deploy.smoothing import Smoother
 from suture.evaluation.evaluate import frames_to_score, score_frames
 from suture.evaluation.evaluate import scores as all_scores
 from suture.models.folded import NORMS
@@ -27,14 +30,36 @@ from suture.models.segmenter import Segmenter
 from suture.runs.folder import Run
 from suture.runs.run import open_data
 
-WAYS: dict[str, tuple[float, bool]] = {
-    "as it is": (0, False),
-    "mirrored too": (0, True),
-    "half of the statistics": (0.5, False),
-    "half, mirrored too": (0.5, True),
-    "all of the statistics": (1, False),
+
+class Way(NamedTuple):
+    """How a video is predicted."""
+
+    statistics: float = 0
+    """The share of batch norms' statistics that are of the video itself."""
+    mirrored: bool = False
+    smooth: float = 0
+
+
+WAYS = {
+    "as it is": Way(),
+    "mirrored too": Way(mirrored=True),
+    "smoothed by 0.5": Way(smooth=0.5),
+    "smoothed by 0.7": Way(smooth=0.7),
+    "half of the statistics": Way(statistics=0.5),
+    "half, mirrored too": Way(statistics=0.5, mirrored=True),
+    "all of the statistics": Way(statistics=1),
 }
-"""The share of batch norms' statistics that are of the video itself, and whether mirrored frames count too."""
+
+
+class Smoothed(nn.Module):
+    """A model whose predictions of one video, in order, are smoothed in time."""
+
+    def __init__(self, model: nn.Module, strength: float) -> None:
+        super().__init__()
+        self.model, self.smoother = model, Smoother(strength)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.smoother(images, self.model(images).float().softmax(1)).log()
 
 
 @torch.no_grad()
@@ -69,12 +94,17 @@ def score_run(folder: Path, device: str) -> dict[str, list[float]]:
     frames = frames_to_score(dataset, opened.labelling, [split], False)[split]
     autocast = torch.bfloat16 if device == "cuda" else None
     found = {}
-    for way, (share, flip) in WAYS.items():
+    for name_of_way, way in WAYS.items():
         parts = []
         for name, indices in frames.items():
-            model = at_home(segmenter, dataset[name], indices, size, share) if share else segmenter
-            parts.append(score_frames(dataset, model, {name: indices}, size, flip=flip, autocast=autocast))
-        found[way] = two_scores(metrics | {"val": all_scores(dataset, functools.reduce(operator.add, parts))})[:2]
+            share = way.statistics
+            model: Any = at_home(segmenter, dataset[name], indices, size, share) if share else segmenter
+            if way.smooth:
+                model = Smoothed(model, way.smooth)
+            parts.append(score_frames(dataset, model, {name: indices}, size, flip=way.mirrored, autocast=autocast))
+        found[name_of_way] = two_scores(metrics | {"val": all_scores(dataset, functools.reduce(operator.add, parts))})[
+            :2
+        ]
     return found
 
 
@@ -91,7 +121,7 @@ def main() -> None:
     for way in WAYS:
         apart = np.array([np.subtract(row[way], row["as it is"]) for row in rows.values()])
         told = zip(("mIoU", "per frame"), apart.mean(0), apart.std(0, ddof=1) / len(apart) ** 0.5, strict=True)
-        print(f"{way:24s}", ", ".join(f"{name} {mean:+.1f} ± {error:.1f}" for name, mean, error in told))
+        print(f"{way:30s}", ", ".join(f"{name} {mean:+.1f} ± {error:.1f}" for name, mean, error in told))
 
 
 if __name__ == "__main__":

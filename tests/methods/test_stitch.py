@@ -50,12 +50,26 @@ def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
     assert not stage.average.training
 
 
-@pytest.mark.parametrize("off", ["consistency", "propagate", "restyle", "cutmix", "rare"])
-def test_every_part_can_be_left_out(off: str, tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), **{off: 0})
+PARTS = [
+    *({name: 0} for name in ("consistency", "propagate", "confidence", "ema", "restyle", "cutmix", "rare")),
+    {"augment": {"tilt": 0}, "strong": {"tilt": 0, "color": "mild"}},
+    {"hard_from": 1},
+]
+
+
+@pytest.mark.parametrize("off", PARTS, ids=lambda off: "-".join(off))
+def test_every_part_can_be_left_out(off: dict[str, Any], tiny_job: Callable[..., Job]) -> None:
+    stage = begun(tiny_job(), **off)
     loss = stage.step(stage.render(stage.draw(WHOLE)))[0]
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in stage.parameters() if p.requires_grad)
+
+
+def test_without_an_average_the_teacher_is_the_student(tiny_job: Callable[..., Job], fit: Any) -> None:
+    stage = Stitch("train", StitchSettings(steps=2, batch=4, ema=0))
+    fit(stage, tiny_job())
+    for ours, its in zip(stage.outcome().state_dict().values(), stage.segmenter.state_dict().values(), strict=True):
+        assert torch.equal(ours, its)
 
 
 def test_the_teacher_alone_needs_no_neighbours(tiny_job: Callable[..., Job]) -> None:

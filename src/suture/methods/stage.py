@@ -209,7 +209,7 @@ class Stage(L.LightningModule, ABC):
         self.lr = self.settings.optimizer.rate(self.segmenter)
         self.epoch_frames = self.prepare()
         self.total_steps = self.settings.total_steps(self.epoch_frames)
-        self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema else None
+        self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema is not None else None
         if self._compiling_pays() if job.compile is None else job.compile:
             compile_blocks(self, strict=job.compile is not None)
         self.sending: torch.cuda.Stream | None = None

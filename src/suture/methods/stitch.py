@@ -60,7 +60,7 @@ class CorrespondenceSettings(Settings):
 
 
 class StitchSettings(StrongSettings, SemiSettings):
-    """A weight of 0 switches its part off."""
+    """A weight of 0 switches its part off; with `ema` 0 the student is its own teacher."""
 
     strong_labelled: float = Field(0, ge=0, le=1)
     consistency: float = Field(0.5, ge=0)

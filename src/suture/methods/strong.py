@@ -42,7 +42,8 @@ class StrongSettings(TrainingSettings):
 
     steps: int | None = Field(2000, ge=1)
     optimizer: OptimizerSettings = OptimizerSettings(lr=None)
-    ema: float = Field(0.996, gt=0, lt=1)
+    ema: float = Field(0.996, ge=0, lt=1)
+    """0 hands on the last weights."""
     augment: Augment = Augment(tilt=30)
     strong: Augment = Augment(tilt=30, color=COLORS["strong"])
     """Crop, tilt, flip and colours of strong views; those of the others are in `augment`."""
