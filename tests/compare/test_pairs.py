@@ -158,3 +158,12 @@ def test_it_ends_quietly_where_nobody_reads_on() -> None:
 @pytest.mark.parametrize("score", ["NSD", "IoU of pathology", "mIoU without pathology", "mIoU of seq4"])
 def test_also_of_outlines_classes_and_videos(score: str) -> None:
     assert f"stitch − twice: new videos (test), {score}\n" in pairs("stitch", "twice")
+
+
+def test_what_was_reached_is_what_the_sections_say() -> None:
+    page = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    parts = dict(part.split("\n", 1) for part in page.split("\n## ") if "\n" in part)
+    aims = re.findall(r"[+−][\d.]+ \[[+−][\d.]+, [+−][\d.]+\]", parts.pop("What was aimed at"))
+    below = " ".join(" ".join(parts.values()).split())
+    assert len(aims) > 15
+    assert [reached for reached in aims if reached.removeprefix("+") not in below] == []
