@@ -67,14 +67,18 @@ def score_run(folder: Path, device: str) -> dict[str, list[float]]:
     metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
     (split,) = config.evaluation.splits
     frames = frames_to_score(dataset, opened.labelling, [split], False)[split]
+    unlearnt = metrics[split].get("left_out", ())
     autocast = torch.bfloat16 if device == "cuda" else None
     found = {}
     for way, (share, flip) in WAYS.items():
         parts = []
         for name, indices in frames.items():
             model = at_home(segmenter, dataset[name], indices, size, share) if share else segmenter
-            parts.append(score_frames(dataset, model, {name: indices}, size, flip=flip, autocast=autocast))
-        found[way] = two_scores(metrics | {"val": all_scores(dataset, functools.reduce(operator.add, parts))})[:2]
+            parts.append(
+                score_frames(dataset, model, {name: indices}, size, unlearnt=unlearnt, flip=flip, autocast=autocast)
+            )
+        scored = all_scores(dataset, functools.reduce(operator.add, parts), unlearnt=unlearnt)
+        found[way] = two_scores(metrics | {"val": scored})[:2]
     return found
 
 
