@@ -2,8 +2,12 @@
 
 The runs of one method are read from a comparison's folder. Each setting that has two values in them is a factor, and
 the scores are fitted by least squares as a sum of one effect per factor. Settings that change together, such as the
-crops of weak and strong views, are one factor; the validation videos are one too. A class that no training video of a
-run shows has no part in its scores, nor one that the scored videos do not show.
+crops of weak and strong views, are one factor; the validation videos are one too. Where there are three folds or more,
+as in leave-one-sequence-out, each has a level of its own, which is fitted and not printed.
+
+A class that no training video of a run shows has no part in its mIoU, nor one that the scored videos do not show. Per
+frame, on new videos, the former has none only in runs whose `metrics.json` says `left_out`; in runs that were scored
+before, it counts as 0.
 """
 
 import argparse
@@ -49,6 +53,13 @@ def factors(configs: list[dict[str, str]]) -> dict[str, list[bool]]:
     return found
 
 
+def folds(configs: list[dict[str, str]]) -> list[list[bool]]:
+    """Of three folds or more, which runs are of each but the first; two are a factor."""
+    held = [config["data.validation"] for config in configs]
+    values = sorted(set(held))
+    return [[one == value for one in held] for value in values[1:]] if len(values) > 2 else []
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", type=Path)
@@ -61,17 +72,18 @@ def main() -> None:
             configs.append(flat(config))
             rows.append(scores(json.loads((run / "metrics.json").read_text())))
     columns = factors(configs)
-    design = np.array([[1.0, *(0.5 if high else -0.5 for high in row)] for row in zip(*columns.values(), strict=True)])
+    table = zip(*columns.values(), *folds(configs), strict=True)
+    design = np.array([[1.0, *(0.5 if high else -0.5 for high in row)] for row in table])
     measured = np.array(rows)
     effects, *_ = np.linalg.lstsq(design, measured, rcond=None)
     free = len(design) - design.shape[1]
     if free < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
-        options.error(f"{len(design)} runs are too few for {len(columns)} factors")
+        options.error(f"{len(design)} runs are too few for {design.shape[1] - 1} factors")
     variance = ((measured - design @ effects) ** 2).sum(0) / free
     errors = np.sqrt(np.outer(np.diag(np.linalg.inv(design.T @ design)), variance))
     print(f"{len(design)} runs of {said.method}; difference of the two values, with its standard error ({free} free)\n")
     print("| setting | " + " | ".join(SCORES) + " |\n| --- |" + " ---: |" * len(SCORES))
-    for name, effect, error in zip(columns, effects[1:], errors[1:], strict=True):
+    for name, effect, error in zip(columns, effects[1:], errors[1:], strict=False):  # the folds' levels are the last
         cells = (f"{e:+.1f} ± {s:.1f}".replace("-", "−") for e, s in zip(effect, error, strict=True))
         print(f"| {name} | " + " | ".join(cells) + " |")
 

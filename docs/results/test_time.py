@@ -92,6 +92,7 @@ def score_run(folder: Path, device: str) -> dict[str, list[float]]:
     metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
     (split,) = config.evaluation.splits
     frames = frames_to_score(dataset, opened.labelling, [split], False)[split]
+    unlearnt = metrics[split].get("left_out", ())
     autocast = torch.bfloat16 if device == "cuda" else None
     found = {}
     for name_of_way, way in WAYS.items():
@@ -101,10 +102,10 @@ def score_run(folder: Path, device: str) -> dict[str, list[float]]:
             model: Any = at_home(segmenter, dataset[name], indices, size, share) if share else segmenter
             if way.smooth:
                 model = Smoothed(model, way.smooth)
-            parts.append(score_frames(dataset, model, {name: indices}, size, flip=way.mirrored, autocast=autocast))
-        found[name_of_way] = two_scores(metrics | {"val": all_scores(dataset, functools.reduce(operator.add, parts))})[
-            :2
-        ]
+            asked = {"unlearnt": unlearnt, "flip": way.mirrored, "autocast": autocast}
+            parts.append(score_frames(dataset, model, {name: indices}, size, **asked))
+        scored = all_scores(dataset, functools.reduce(operator.add, parts), unlearnt=unlearnt)
+        found[name_of_way] = two_scores(metrics | {"val": scored})[:2]
     return found
 
 

@@ -119,6 +119,8 @@ class ClassScores(BaseModel):
 class ScoresRecord(BaseModel):
     protocol: StrictStr
     notes: list[StrictStr]
+    left_out: list[StrictStr] = []
+    """Not said in earlier versions."""
     per_sequence: StrictBool
     primary: PrimaryRecord
     boundary_tolerance: Number

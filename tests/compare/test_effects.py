@@ -1,10 +1,14 @@
 """The effects that docs/recipe.md states are those of the committed runs."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from suture.files import write_json, write_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,6 +87,32 @@ def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, met
     section = (ROOT / "docs/recipe.md").read_text(encoding="utf-8").split(heading)[1]
     table = next(part for part in section.split("\n\n") if part.startswith("|"))
     assert rows(table) == {stated: found[name] for stated, name in said.items()}
+
+
+def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
+    """Effects and levels add up here; without seq1 nothing shows pathology, which has no part in either score."""
+    levels = {"seq1": 0.3, "seq3": 0.5, "seq5": 0.2, "seq6": 0.7}
+    for (fold, level), hard, rare in itertools.product(levels.items(), (0.5, 1.0), (0.0, 0.2)):
+        score = level + 0.1 * (hard == 1) - 0.02 * (rare == 0.2)
+        row = {"iou": score, "frames": 9}
+        new = {"classes": {"tissue": row}, "overall": {"miou_frames": score / 2}}
+        known = {"classes": {"tissue": row, "pathology": row}, "overall": {"miou_frames": score}}
+        if fold == "seq1":
+            known["classes"]["pathology"] = {"iou": None, "frames": 0}
+        train = {"hard_from": hard, "rare": rare}
+        run = tmp_path / "runs" / f"{fold}-{hard}-{rare}"
+        write_text(
+            run / "config.yaml",
+            yaml.safe_dump({"method": {"name": "stitch", "train": train}, "data": {"validation": [fold]}}),
+        )
+        write_json(run / "metrics.json", {"val": new, "completion": known})
+    command = [sys.executable, "docs/results/effects.py", str(tmp_path)]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("16 runs of stitch; difference of the two values, with its standard error (10 free)")
+    assert rows(printed) == {
+        "hard_from: 0.5 → 1.0": ["+10.0 ± 0.0", "+5.0 ± 0.0", "+10.0 ± 0.0", "+10.0 ± 0.0"],
+        "rare: 0.0 → 0.2": ["−2.0 ± 0.0", "−1.0 ± 0.0", "−2.0 ± 0.0", "−2.0 ± 0.0"],
+    }
 
 
 def rows(text: str) -> dict[str, list[str]]:

@@ -140,6 +140,10 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"methods": ["supervised", "supervised"]}, "supervised stands twice"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
         ({"seeds": 0}, "seeds is 0: expected a list"),
+        ({"sweep": {"seed": [1, 2]}}, r"small.yaml: sweep holds the key seed, .*: list it under seeds\.$"),
+        ({"sweep": {"one": {"data.size": 64, "seed": 1}}}, "sweep.one holds the key seed"),
+        ({"methods": {"a": {"method": "twice", "set": {"seed": 1}}}}, "methods.a.set holds the key seed"),
+        ({"set": {"seed": 1}}, "small.yaml: set holds the key seed"),
         ({"sweep": {"data.size": 64}}, "data.size is 64, expected a list of values"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (

@@ -325,6 +325,23 @@ def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> Non
     ]
 
 
+def test_classes_left_out_of_validation_are_marked(tmp_path: Path, write_run: Write) -> None:
+    """By those that have scores: earlier versions do not say `left_out`."""
+    both = {"tissue": {"iou": 0.5, "frames": 20}, "tool": {"iou": 0.0, "frames": 5}}
+    one = {"tissue": both["tissue"]}
+    data = {"classes": [{"name": name, "color": [0, 0, 0]} for name in both]}
+    for method, classes, said in (
+        ("supervised", one, {"left_out": ["tool"]}),
+        ("earlier", one, {}),
+        ("every", both, {"left_out": []}),
+    ):
+        write_run(f"d__every-10__{method}__seed-0", {"val": scores(0.5) | {"classes": classes} | said}, data=data)
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows if row.mark] == ["every"]
+    (told,) = (re.sub(r" \([0-9a-f]{8}\)", "", text.partition(": ")[2]) for text in board.differences.values())
+    assert re.fullmatch(r"validation on (.*) instead of \1 without tool", told)
+
+
 def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     stored = {"root": "data", "size": 64, "labelling": {"every": 10}, "store_size": 128}

@@ -138,6 +138,22 @@ def test_background_can_be_left_out_of_the_means(dataset: Dataset) -> None:
     assert without["overall"]["miou"] == pytest.approx(share)
 
 
+def test_what_no_training_video_shows_can_be_left_out(dataset: Dataset) -> None:
+    class AllBackground(RedIsTool):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images) * 0 + torch.tensor([1.0, 0.0])[:, None, None] * self.scale
+
+    for unlearnt, found, notes in (
+        ((), 1 - 16 * 20 / (VIEW[2] * VIEW[3]), []),
+        (("tool",), 1, ["tool left out of validation: no training video shows it"]),
+    ):
+        scorer = score_frames(dataset, AllBackground(), {"c": [0]}, SIZE, unlearnt=unlearnt)
+        result = scores(dataset, scorer, unlearnt=unlearnt)
+        assert result["classes"]["background"]["iou"] == pytest.approx(found)
+        assert result["overall"]["miou_frames"] == pytest.approx(found / (2 - len(unlearnt)))
+        assert (result["left_out"], result["notes"]) == (list(unlearnt), notes)
+
+
 def test_a_view_that_sticks_out_of_the_frame(dataset: Dataset) -> None:
     root = dataset.root
     facts = yaml.safe_load((root / "dataset.yaml").read_text())

@@ -224,6 +224,23 @@ def test_scores_of_other_classes_are_told(runs: Runs, tmp_path: Path, console: C
         write_report([run], console=console)
 
 
+def test_a_class_that_the_scores_leave_out_is_told_and_in_no_truth(
+    runs: Runs, tmp_path: Path, console: Console
+) -> None:
+    """The note of every set is told, once; the pictures are of test videos here."""
+    run = copied(runs.supervised, tmp_path, "run")
+    metrics = json.loads((run / "metrics.json").read_text())
+    metrics["val"]["notes"] = ["gauze left out of validation: no training video shows it"]
+    metrics["test"]["left_out"] = ["liver"]
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    for folder, note, liver in ((runs.supervised, 0, True), (run, 1, False)):
+        page = write_report([folder], tmp_path / f"{note}.html", console=console).read_text()
+        assert page.count("; gauze left out of validation: no training video shows it.") == note
+        truths = [item["masks"][0] for item in content(page)["viewers"]["predictions"]["items"]]
+        shown = {int(one, 36) % 256 for truth in truths for one in truth.split()}
+        assert (0 in shown, 1 in shown) == (True, liver)
+
+
 def test_neither_page_nor_figures_go_among_the_data(runs: Runs, console: Console) -> None:
     data = runs.supervised.parents[1] / "data"
     with pytest.raises(UserError, match="has its masks, and would become one of them"):

@@ -432,6 +432,31 @@ def test_validation_is_carved_out_of_the_training_cases(
     assert all(name.startswith("case01") for name in data["labelled"])
     assert metrics["val"]["videos"].keys() == {"case02", "case03"}
     assert metrics["completion"]["videos"].keys() == {"case01a", "case01b"}
+    assert metrics["val"]["classes"]["gauze"]["frames"], "which no training video shows: case03 is the dataset's own"
+    assert metrics["val"]["left_out"] == []
+
+
+def test_a_class_that_validation_took_out_of_training_is_left_out_of_its_scores(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Of the training cases case02 alone shows gauze. What chooses the best weights goes by the same scores."""
+    data, run = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "run"
+    described = data / "dataset.yaml"
+    described.write_text(described.read_text().replace("  val: [case03]\n", ""))
+    unused = data / "masks/case01a__frame_000001.png"
+    cv2.imwrite(str(unused), np.zeros((8, 8), np.uint8))
+    settings = (f"data.root={data}", "data.validation=[case02]", "method.train.best_every=2")
+    metrics = train_quietly(supervised(*settings, "evaluation.splits=[val, test]"), run)
+    assert metrics["val"]["left_out"] == ["gauze"]
+    assert metrics["val"]["notes"] == ["gauze left out of validation: no training video shows it"]
+    assert "gauze" not in metrics["val"]["classes"]
+    assert not any(metrics["val"]["confusion"][9]), "where the truth is gauze, nothing is asked"
+    best = json.loads((run / "stages/1-train/done.json").read_text())["best"]
+    assert best["score"] == metrics["val"]["primary"]["value"]
+    assert metrics["test"]["left_out"] == metrics["test"]["notes"] == []
+    assert metrics["test"]["classes"]["gauze"]["frames"]
+    (run / "metrics.json").unlink()
+    assert evaluate_run(run, console=Console(quiet=True)) == metrics
 
 
 def test_without_the_store_the_outcome_is_the_same(

@@ -125,6 +125,11 @@ class Comparison(Settings):
         kinds = {isinstance(values, dict) for values in self.sweep.values()}
         if len(kinds) > 1 or not all(self.sweep.values()):
             raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
+        settings = {"set": self.set} | {f"methods.{name}.set": one.set for name, one in self.methods.items()}
+        of_points = {f"sweep.{name}": said for name, said in self.sweep.items() if isinstance(said, dict)}
+        for place, said in (settings | (of_points or {"sweep": self.sweep})).items():
+            if "seed" in said:
+                raise ValueError(f"{place} holds the key seed, by which runs are told apart: list it under seeds")
         return self
 
 

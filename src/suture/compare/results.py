@@ -30,7 +30,7 @@ from suture.records import (
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
 from suture.runs.effort import differing, effort, images_of_a_step, labels_alone
-from suture.words import number
+from suture.words import listed, number
 
 ORDER = ("val", "test", COMPLETION)
 """The sets of frames that are scored, as the paper's columns have them."""
@@ -141,7 +141,7 @@ class Result:
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
             "precision": " and ".join(sorted({start["precision"] for start in self.starts})) or "unknown",
-            **{f"{SETS[which].name} on": _scored(self.metrics.get(which)) for which in ORDER if which != COMPLETION},
+            **{f"{SETS[which].name} on": self._scored(which) for which in ORDER if which != COMPLETION},
         }
 
     @cached_property
@@ -159,8 +159,22 @@ class Result:
         labelled = self.data.get("labelled")
         return {
             "labelled frames": "unknown" if labelled is None else f"{len(labelled)} ({_digest(labelled)})",
-            f"{COMPLETION} on": _scored(self.metrics.get(COMPLETION)),
+            f"{COMPLETION} on": self._scored(COMPLETION),
         }
+
+    def _scored(self, which: str) -> str:
+        """On how many frames and videos a set's scores rest, and, in short, which these are and what is scored there.
+
+        Which classes are left out is seen from those that have scores: earlier versions do not say it.
+        """
+        scores = self.metrics.get(which)
+        if scores is None:
+            return "nothing"
+        counts = {part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")}
+        frames, videos = scores["overall"]["frames"], len(scores["videos"])
+        left_out = [one["name"] for one in self.data.get("classes", []) if one["name"] not in scores["classes"]]
+        without = f" without {listed(left_out)}" if left_out else ""
+        return f"{number(frames, 'frame')} of {number(videos, 'video')}{without} ({_digest(counts)})"
 
 
 def differences(reference: Result, other: Result) -> list[str]:
@@ -402,15 +416,6 @@ def _split(data: Mapping[str, Any]) -> str:
     keys = ("split", "frames", "excluded", "take_every", "masked", "sha256")
     said = {name: [video[key] for key in keys if key in video] for name, video in videos.items()}
     return f"{'/'.join(map(str, counts))} videos ({_digest(said)})" if videos else "unknown"
-
-
-def _scored(scores: Mapping[str, Any] | None) -> str:
-    """On how many frames and videos a set's scores rest and, in short, which these are and what their masks show."""
-    if scores is None:
-        return "nothing"
-    counts = {part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")}
-    frames, videos = scores["overall"]["frames"], len(scores["videos"])
-    return f"{number(frames, 'frame')} of {number(videos, 'video')} ({_digest(counts)})"
 
 
 def _digest(value: Any) -> str:

@@ -329,6 +329,8 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
     if error["type"] == "missing":
         return f"the key {where!r} is missing"
     why = reason(error)
+    if error["type"] == "value_error" and not error["loc"]:
+        return why  # it names the key itself, and all of a file is too much to repeat
     hint = "; names that look like numbers need quotes" if error["type"] == "string_type" else ""
     return f"{where} is {error['input']!r}: {why[0].lower()}{why[1:]}{hint}"
 

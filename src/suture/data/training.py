@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -10,7 +11,7 @@ import numpy as np
 
 from suture.data.augment import Patches, ViewDraw, collate
 from suture.data.classes import IGNORE
-from suture.data.dataset import Dataset, Video
+from suture.data.dataset import Dataset, Video, WrongMask
 from suture.data.labelling import Labelling
 from suture.errors import UserError
 
@@ -119,7 +120,7 @@ class TrainingFrames:
         """The classes that the labels of a frame show."""
         labels = self.labels(number)
         assert labels is not None
-        return np.flatnonzero(np.bincount(labels.ravel(), minlength=256)[: len(self.classes)]).tolist()
+        return _shown(labels, len(self.classes))
 
     def in_view(self, number: int) -> np.ndarray:
         """0 for pixels in the view, `IGNORE` for the others, uint8; a single 0 where all are, as in most videos."""
@@ -146,10 +147,37 @@ def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
     known = {video.id for video in train} | {video.case for video in train}
     if unknown := [name for name in names if name not in known]:
         raise UserError(f"data.validation names {unknown[0]!r}, which is no training case or video of {dataset.root}.")
-    held = {video.id for video in train if video.id in names or video.case in names}
+    held = {video.id for video in train if _named(video, names)}
     if len(held) == len(train):
         raise UserError("data.validation takes all training videos: leave some to train on.")
     videos = [replace(video, split="val") if video.id in held else video for video in dataset.videos]
     carved = replace(dataset, videos=videos)
     carved.refuse_divided_cases()
     return carved
+
+
+def unlearnt(dataset: Dataset, names: Sequence[str]) -> tuple[str, ...]:
+    """The classes that no mask of a training video shows, where validation is made of what `names` holds out of them.
+
+    None where a validation video is the dataset's own: what its training videos lack is a fault to be seen there.
+    """
+    validation = [video for video in dataset.split("val") if video.with_mask]
+    if not validation or not all(_named(video, names) for video in validation):
+        return ()
+    missing = set(range(len(dataset.classes)))
+    for video in dataset.split("train"):
+        for index in video.with_mask:
+            if not missing:
+                return ()
+            with suppress(WrongMask):  # one that is neither learnt from nor scored may be of no use
+                missing.difference_update(_shown(dataset.read_mask(video, index), len(dataset.classes)))
+    return tuple(name for position, name in enumerate(dataset.classes.names) if position in missing)
+
+
+def _named(video: Video, names: Sequence[str]) -> bool:
+    """Whether names of cases or videos are of this one."""
+    return video.id in names or video.case in names
+
+
+def _shown(labels: np.ndarray, classes: int) -> list[int]:
+    return np.flatnonzero(np.bincount(labels.ravel(), minlength=256)[:classes]).tolist()

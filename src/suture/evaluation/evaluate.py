@@ -17,6 +17,7 @@ from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import COMPLETION, score, scorer_of
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
+from suture.words import listed
 
 Frames = Mapping[str, Sequence[int]]
 """Indices by video id."""
@@ -69,9 +70,14 @@ def predict_masks(
             yield index, in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
 
 
-def protocol_of(dataset: Dataset, include_background: bool) -> Protocol:
-    """The rules by which a dataset is scored."""
-    return replace(protocol_named(dataset.protocol), include_background=include_background)
+def protocol_of(dataset: Dataset, include_background: bool, unlearnt: Sequence[str] = ()) -> Protocol:
+    """The rules by which a dataset is scored; `unlearnt` classes, that no training video shows, are left out too."""
+    protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
+    further = tuple(name for name in unlearnt if name not in protocol.left_out)
+    if not further:
+        return protocol
+    note = f"{listed(further)} left out of validation: no training video shows {'it' if len(further) == 1 else 'them'}"
+    return replace(protocol, left_out=protocol.left_out + further, notes=(*protocol.notes, note))
 
 
 def score_frames(
@@ -81,13 +87,14 @@ def score_frames(
     size: tuple[int, int],
     *,
     include_background: bool = True,
+    unlearnt: Sequence[str] = (),
     progress: Callable[[int], None] = lambda frames: None,
     rank: int = 0,
     world: int = 1,
     **options: Any,
 ) -> Scorer:
     """Score this process's share of the videos; `progress` is called with the number of frames done."""
-    scorer = scorer_of(protocol_of(dataset, include_background), dataset.classes.names)
+    scorer = scorer_of(protocol_of(dataset, include_background, unlearnt), dataset.classes.names)
     segmenter.eval()
     for place, (name, indices) in enumerate(frames.items()):
         if place % world != rank:
@@ -104,6 +111,9 @@ def score_frames(
     return scorer
 
 
-def scores(dataset: Dataset, scorer: Scorer, include_background: bool = True) -> dict[str, Any]:
+def scores(
+    dataset: Dataset, scorer: Scorer, include_background: bool = True, unlearnt: Sequence[str] = ()
+) -> dict[str, Any]:
     """The protocol's scores of what was scored."""
-    return score(protocol_of(dataset, include_background), scorer, {video.id: video.case for video in dataset})
+    protocol = protocol_of(dataset, include_background, unlearnt)
+    return score(protocol, scorer, {video.id: video.case for video in dataset})

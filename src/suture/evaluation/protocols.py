@@ -58,7 +58,8 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
     - `false_presence`: share of the frames without the class in which it is predicted on more than 0.1 % of the view;
     - `nsd`, `boundary_f`: mean over the frames in which it has a boundary, true or predicted.
 
-    `confusion` is the matrix of all frames as `metrics.confusion` lays it out.
+    `left_out` are the classes without a score; `confusion` is the matrix of all frames as `metrics.confusion` lays it
+    out.
     """
     if scorer.left_out != set(protocol.left_out):
         raise ValueError(f"the scorer was not made by scorer_of() for {protocol.name}")
@@ -75,6 +76,7 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
     result = {
         "protocol": protocol.name,
         "notes": protocol.notes,
+        "left_out": protocol.left_out,
         "per_sequence": protocol.per_sequence,
         "boundary_tolerance": scorer.boundary_tolerance,
         "primary": {

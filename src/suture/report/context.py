@@ -90,6 +90,12 @@ class Context:
                 return masked
         return []
 
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The classes that pictures of judged videos leave out: those that the first run's scores of them do."""
+        found: Sequence[str] = self.first.metrics.get(str(self.judged_videos[0].split), {}).get("left_out", ())
+        return found
+
     @cached_property
     def footage(self) -> list[Video]:
         """Videos without truth: new ones of the dataset that have no mask at all, and those that were given."""

@@ -62,13 +62,14 @@ def by_video(places: Iterable[Place]) -> dict[str, list[int]]:
 class Judge:
     """The scores of some frames by the rules of a dataset's protocol."""
 
-    def __init__(self, dataset: Dataset, include_background: bool) -> None:
+    def __init__(self, dataset: Dataset, include_background: bool, left_out: Sequence[str] = ()) -> None:
         self.dataset = dataset
         self.include_background = include_background
+        self.left_out = left_out
 
     def scorer(self) -> Scorer:
         """One without a frame yet, which does not look at boundaries: no picture tells of them."""
-        protocol = replace(protocol_of(self.dataset, self.include_background), boundary_tolerance=None)
+        protocol = replace(protocol_of(self.dataset, self.include_background, self.left_out), boundary_tolerance=None)
         return scorer_of(protocol, self.dataset.classes.names)
 
     def truth(self, place: Place) -> np.ndarray | None:
@@ -91,7 +92,7 @@ class Judge:
 
     def overall(self, scorer: Scorer, score: str) -> float | None:
         """A score of all its frames; None where they have nothing that counts."""
-        found: float | None = scores(self.dataset, scorer, self.include_background)["overall"][score]
+        found: float | None = scores(self.dataset, scorer, self.include_background, self.left_out)["overall"][score]
         return found
 
     def iou(self, place: Place, ids: np.ndarray, truth: np.ndarray | None) -> float | None:

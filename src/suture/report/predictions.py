@@ -18,7 +18,7 @@ def judged_frames(context: Context) -> tuple[Gallery, int] | None:
     videos = {video.id: video for video in context.judged_videos}
     frames = sample({name: video.with_mask for name, video in videos.items()}, _JUDGED)
     count = sum(map(len, frames.values()))
-    judge = Judge(dataset, context.include_background)
+    judge = Judge(dataset, context.include_background, context.left_out)
     scores: dict[Place, list[float]] = {}
     for model in context.models.values():
         with bar(f"predict with {model.run.name}", count, context.console) as (progress, task):

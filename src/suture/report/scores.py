@@ -77,7 +77,7 @@ def per_class(runs: Sequence[RunFacts], which: str) -> list[dict[str, Any]]:
     for number, name in enumerate(runs[0].classes):
         counts = [_of(run, which, "classes", name, "frames") for run in runs]
         if all(count is None for count in counts):
-            continue  # the protocol leaves it out
+            continue  # the scores leave it out
         rows.append(
             {
                 "name": name,

@@ -53,7 +53,7 @@ def side_by_side_video(context: Context) -> SideBySide | None:
         return None
     indices = _stretch(video)
     dataset = context.dataset if video in context.judged_videos else None
-    judge = Judge(dataset, context.include_background) if dataset else None
+    judge = Judge(dataset, context.include_background, context.left_out) if dataset else None
     titles = ["frame", *(["truth"] if judge else []), *(model.run.name for model in context.models.values())]
     pages = []
     sheet: Sheet | None = None

@@ -301,7 +301,7 @@ def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
         return None
     opened = session.opened
     frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
-    return Best(folder, every, lambda segmenter: session.score(segmenter, frames)["primary"]["value"])
+    return Best(folder, every, lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"])
 
 
 def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:

@@ -134,7 +134,7 @@ def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> di
     metrics: dict[str, Any] = {}
     sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     for name, frames in sets.items():
-        metrics[name] = session.score(segmenter, frames, f"evaluate {name}")
+        metrics[name] = session.score(segmenter, name, frames, f"evaluate {name}")
     if keep and processes.first:
         write_json(session.run.folder / "metrics.json", metrics)
     return metrics
