@@ -236,7 +236,7 @@ def _run_records(board: Board) -> Iterator[Record]:
                     "seconds": run.seconds,
                     "peak_memory": run.peak_memory,
                     "images_per_second": run.images_per_second,
-                    "runs_at_a_time": run.runs_at_a_time,
+                    **run.conditions,
                 }
 
 
