@@ -480,9 +480,7 @@ def compare(
         copied = collect_runs(folder, collect)
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")
     if only_tables:
-        written = comparisons.write_tables(folder, output if file.is_dir() else None)
-        for line in comparisons.told_of_tables(folder, written):
-            _say(out, line)
+        comparisons.show_tables(folder, output if file.is_dir() else None, out)
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 

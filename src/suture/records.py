@@ -82,6 +82,7 @@ class StartRecord(BaseModel):
     packages: dict[str, StrictStr | None]
     device: StrictStr
     runs_at_a_time: StrictInt | None = None
+    threads: StrictInt | None = None
     precision: StrictStr
 
 

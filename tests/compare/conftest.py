@@ -17,6 +17,7 @@ def write_run(tmp_path: Path) -> Write:
     """Writes a finished run named `NAME` into `tmp_path/runs`; `data=None` leaves data.json out.
 
     `runs_at_a_time` has a number for each start; without any there is one start that does not say it, as of old.
+    What else environment.json says of every start can be given by name.
     """
 
     def write(
@@ -30,6 +31,7 @@ def write_run(tmp_path: Path) -> Write:
         labelled: int = 2,
         config: dict[str, Any] | None = None,
         runs_at_a_time: tuple[int | None, ...] = (),
+        **machine: Any,
     ) -> Path:
         folder = tmp_path / "runs" / name
         said = {
@@ -60,9 +62,10 @@ def write_run(tmp_path: Path) -> Write:
                 "classes": [],
             }
             write_json(folder / "data.json", record | data)
-            machine = {"device": "an abacus", "commit": "abc", "suture": "0", "python": "3", "precision": "32"}
+            usual = {"device": "an abacus", "commit": "abc", "suture": "0", "python": "3", "precision": "32"}
             starts = [{"runs_at_a_time": count} for count in runs_at_a_time] or [{}]
-            write_json(folder / "environment.json", {"starts": [machine | {"packages": {}} | one for one in starts]})
+            said = [usual | {"packages": {}} | machine | one for one in starts]
+            write_json(folder / "environment.json", {"starts": said})
         return folder
 
     return write

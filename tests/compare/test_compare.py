@@ -217,7 +217,7 @@ def test_each_run_is_kept_as_it_finishes(begun: Path, tmp_path: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("suture.compare.compare.write_tables", lost)
+        patch.setattr("suture.compare.compare.read_results", lost)
         with pytest.raises(KeyboardInterrupt):
             compare(begun, tmp_path, devices="cpu", only=["supervised"], kept=tmp_path / "kept", console=console)
     both = [f"made__every-4__supervised__seed-{seed}" for seed in (0, 1)]
@@ -283,7 +283,10 @@ def test_the_command_with_only(
         unused = "--devices and --jobs" if "--devices" in words else "--jobs"
         said = capsys.readouterr()
         assert f"The writing of tables takes no notice of {unused}.\n" in said.err
-        first, second = said.out.splitlines()
+        shown = re.findall(r"│ (\w+)[^│]*│ +10.0% │ +([\d.]+)", said.out)
+        assert shown == [("supervised", "50.00"), ("dmt", "50.00")], "as after a training"
+        assert "deviation over 1 to 2 seeds" in said.out
+        *_, first, second = said.out.splitlines()
         unfinished = [f"made__every-4__{run}" for run in ("unimatch__seed-0", "supervised__seed-1", "unimatch__seed-1")]
         assert first == f"Not finished: 3 of 6 runs ({', '.join(unfinished)})."
         assert second.startswith(f"Tables: {tmp_path / 'tables.html'}; beside it tables.md, ")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from by_hand import scores
 from rich.console import Console
 
-from suture.compare.compare import print_scores, write_tables
+from suture.compare.compare import print_scores, show_tables, write_tables
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
 from suture.compare.tables import (
@@ -481,8 +482,75 @@ def test_cost_says_how_many_runs_shared_a_device(tmp_path: Path, write_run: Writ
     assert table.columns[-1] == "Runs at a time"
     assert [row[-1] for row in texts(table.groups[0])] == ["8, 12", "1, –", "–"]
     assert table.notes[0].endswith("slow each other down: runs at a time are how many did, at most.")
+    assert table.notes[1:-1] == [
+        "† times not comparable with most runs of a because of runs at a time of some runs.",
+        "‡ times not comparable with most runs of a because of runs at a time (not always known).",
+    ]
     with write_tables(tmp_path)[3].open(newline="") as file:
         assert [line["runs_at_a_time"] for line in csv.DictReader(file)] == ["8", "12", "1", "", "", ""]
+
+
+def test_times_of_runs_that_were_not_made_alike_are_marked(tmp_path: Path, write_run: Write) -> None:
+    """Against most runs of the proposed method, in the table of cost alone; also where a row mixes conditions."""
+    now: dict[str, Any] = {"runs_at_a_time": (8,), "device": "an abacus with MPS", "commit": "b", "threads": 1}
+    made: dict[str, list[dict[str, Any]]] = {
+        "reference": [now | {"device": "an abacus", "commit": "a"}] * 3,
+        "ours": [now | {"device": "an abacus", "commit": "a"}, now, now],
+        "alike": [now] * 3,
+        "restarted": [now | {"runs_at_a_time": (8, 8)}] * 3,
+        "threads": [now | {"threads": 2}] * 3,
+        "packages": [now | {"packages": {"torch": "3"}}] * 3,
+        "compiled": [now | {"config": {"compute": {"compile": False, "workers": 2}}}] * 3,
+        "of-old": [now | {"runs_at_a_time": ()}] * 3,
+        "larger": [now | {"size": 128, "runs_at_a_time": (1,)}] * 3,
+    }
+    names = []
+    for method, of_seed in made.items():
+        for seed, conditions in enumerate(of_seed):
+            names.append(f"d__every-10__{method}__seed-{seed}")
+            write_run(names[-1], {"test": scores(0.5)}, **conditions)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "reference", "proposed": "ours", "runs": names})
+    (board,) = read_results(tmp_path).boards
+    table = cost_table(board)
+    notes = {mark: said for mark, _, said in (note.partition(" ") for note in table.notes)}
+    found = {row.title: notes[row.mark_of_times] for row in board.rows if row.mark_of_times}
+    assert {title: said.partition("because of ")[2] for title, said in found.items()} == {
+        "reference": "device and commit.",
+        "ours": "device and commit of some runs.",
+        "threads": "threads.",
+        "packages": "versions.",
+        "compiled": "compile and workers.",
+        "of-old": "runs at a time (not always known).",
+        "larger": "runs at a time.",
+    }
+    assert {said.partition(" because of")[0] for said in found.values()} == {
+        "times not comparable with most runs of ours"
+    }
+    assert notes["†"].startswith("not comparable with reference: size 128×128")
+    assert texts(table.groups[0])[-1][0] == f"larger†,{board.rows[-1].mark_of_times}"
+    assert table.notes[-1].startswith("Rows with the same mark of times may differ")
+    assert {row[0] for row in texts(score_table(board).groups[0])} == {*made} - {"larger"} | {"larger†"}
+    with write_tables(tmp_path)[3].open(newline="") as file:
+        lines = {line["run"]: line for line in csv.DictReader(file)}
+    ours = lines["d__every-10__ours__seed-1"]
+    assert [ours[key] for key in ("device", "runs_at_a_time", "compile", "workers", "threads", "commit")] == [
+        "an abacus with MPS",
+        "8",
+        "auto",
+        "auto",
+        "1",
+        "b",
+    ]
+    assert len({line["versions"] for line in lines.values()}) == 2
+
+
+def test_what_no_run_says_marks_no_times(tmp_path: Path, write_run: Write) -> None:
+    for method in ("supervised", "pgvcl"):
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, commit=None)
+    table = cost_table(read_results(tmp_path).boards[0])
+    assert [row[0] for row in texts(table.groups[0])] == ["pgvcl", "supervised"]
+    (note,) = table.notes
+    assert note.endswith("Runs that share a device slow each other down; how many did is not known.")
 
 
 def test_config_scores_and_stages_are_enough(tmp_path: Path, write_run: Write) -> None:
@@ -544,14 +612,18 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 
 
 class Tags(HTMLParser):
-    """Checks that every tag is closed, and counts cells."""
+    """Checks that every tag is closed, counts cells, and notes links and what they lead to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
         self.rows: list[int] = []
+        self.links: list[str] = []
+        self.places: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.links += [value.removeprefix("#") for key, value in attrs if key == "href"]
+        self.places |= {value for key, value in attrs if key == "id"}
         if tag not in ("meta", "img"):
             self.open.append(tag)
         if tag == "tr":
@@ -592,6 +664,8 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     tags = Tags()
     tags.feed(written["tables.html"].read_text(encoding="utf-8"))
     assert not tags.open
+    assert tags.links == ["section-1", "scores-d", "paired-d", "cost-d"]
+    assert {*tags.links} == tags.places
     assert set(tags.rows) == {7, 8, 9}  # cost, differences and scores
     with written["scores.csv"].open(newline="") as file:
         lines = list(csv.DictReader(file))
@@ -648,10 +722,14 @@ def test_why_a_run_failed_stands_above_the_tables(tmp_path: Path, write_run: Wri
         if path.suffix in (".md", ".tex", ".html"):
             text = path.read_text(encoding="utf-8")
             said = f"Failed: {failed}: case01.mp4 is cut off: copy it again."
-            assert text.index(said) < text.index("scores ("), "above the first table"
+            assert text.index(said) < text.index(": scores ("), "above the first table"
             assert text.count("Failed: ") == 1
             assert f"Not finished: 2 of 3 runs ({failed}, {left})." in text
             assert "Doe" not in text, "folders can tell a patient's name"
+    console = Console(file=io.StringIO(), record=True, width=200)
+    show_tables(tmp_path, None, console)
+    printed = console.export_text()
+    assert printed.index(f"failed: {failed}: {reason}") < printed.index(": scores (") < printed.index("Not finished: 2")
 
 
 def test_many_missing_runs_are_counted_by_method(tmp_path: Path, write_run: Write) -> None:
@@ -693,7 +771,10 @@ def test_seeds_are_counted_against_those_planned_for_the_method(tmp_path: Path, 
             write_run(f"d__every-10__{method}__seed-{seed}", {"test": scores(0.9 if seeds < 3 else 0.01 * seeds)})
 
     def rows() -> list[str]:
-        return [row[0].text for row in score_table(read_results(tmp_path).boards[0]).groups[0]]
+        (board,) = read_results(tmp_path).boards
+        of_scores, of_cost = ([row[0].text for row in table(board).groups[0]] for table in (score_table, cost_table))
+        assert of_scores == of_cost
+        return of_scores
 
     most = [
         "dmt (2 of 5 seeds)",

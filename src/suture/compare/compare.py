@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -72,15 +72,10 @@ def compare(
         if any(is_finished(out, run.name) for run in plan.runs):
             keep()
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
-        # Above the tables, which lack what failed.
-        for why in told_once(outcome.failed):
-            console.print(f"[red]failed:[/red] {escape(why)}", highlight=False, soft_wrap=True)
+        _tell_failures(outcome.failed, console)
         if any(is_finished(out, run.name) for run in plan.runs):
-            written = write_tables(out)
-            for board in read_results(out).boards:
-                print_scores(board, console)
-            for line in told_of_tables(out, written):
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+            results = read_results(out)
+            _tell(results, _write(results, out), console)
     if outcome.left:
         console.print(
             f"Left for want of time: {number(len(outcome.left), 'run')}; start the same command again to go on.",
@@ -129,13 +124,22 @@ def print_scores(board: Board, console: Console) -> None:
         console.print(note, markup=False, highlight=False)
 
 
+def show_tables(folder: Path, out: Path | None, console: Console) -> None:
+    """Write the tables of all finished runs in a folder, and tell of them as when these were trained."""
+    results = read_results(folder)
+    _tell_failures(results.failed, console)
+    _tell(results, _write(results, out or folder), console)
+
+
 def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     """Write the tables of all finished runs in a folder: Markdown, LaTeX, CSV, pictures, and one page.
 
     Each run's config.yaml, metrics.json and stages/*/done.json are enough, so collected results can be tabulated again.
     """
-    out = out or folder
-    results = read_results(folder)
+    return _write(read_results(folder), out or folder)
+
+
+def _write(results: Results, out: Path) -> list[Path]:
     remarks = _remarks(results)
     sections, drawn = [], []
     for board in results.boards:
@@ -160,13 +164,22 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     return [out / name for name in (*texts, *(f"{one.name}.png" for one in drawn))]
 
 
-def told_of_tables(folder: Path, written: Sequence[Path]) -> Iterator[str]:
-    """For the terminal: which runs the tables of a folder lack, the page to open, and what was written beside it."""
-    yield from _unfinished(read_results(folder))
+def _tell_failures(failed: Mapping[str, str], console: Console) -> None:
+    """Above the tables, which lack what failed."""
+    for why in told_once(failed):
+        console.print(f"[red]failed:[/red] {escape(why)}", highlight=False, soft_wrap=True)
+
+
+def _tell(results: Results, written: Sequence[Path], console: Console) -> None:
+    """The scores, which runs they lack, the page to open, and what was written beside it."""
+    for board in results.boards:
+        print_scores(board, console)
     page = next(path for path in written if path.suffix == ".html")
     others = [path.name for path in written if path != page and path.suffix != ".png"]
     drawn = sum(path.suffix == ".png" for path in written)
-    yield f"Tables: {page}; beside it {listed([*others, *([number(drawn, 'picture')] if drawn else [])])}"
+    beside = listed([*others, *([number(drawn, "picture")] if drawn else [])])
+    for line in (*_unfinished(results), f"Tables: {page}; beside it {beside}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _remarks(results: Results) -> list[str]:
@@ -223,7 +236,7 @@ def _run_records(board: Board) -> Iterator[Record]:
                     "seconds": run.seconds,
                     "peak_memory": run.peak_memory,
                     "images_per_second": run.images_per_second,
-                    "runs_at_a_time": run.runs_at_a_time,
+                    **run.conditions,
                 }
 
 

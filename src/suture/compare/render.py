@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
+from urllib.parse import quote
 
 from rich.table import Table as Listing
 from rich.text import Text
@@ -93,15 +94,18 @@ class Section:
 def page(title: str, remarks: Sequence[str], sections: Sequence[Section]) -> str:
     """One page that needs nothing else."""
     parts = [f'<p class="remark">{escape(remark)}</p>' for remark in remarks]
-    links = []
+    links = ""
     for number, section in enumerate(sections, 1):
-        links.append(f'<a href="#section-{number}">{escape(section.title)}</a>')
+        places = {f"section-{number}": section.title}
+        places |= {table.label: table.title.removeprefix(f"{section.title}: ") for table in section.tables}
+        linked = (f'<a href="#{quote(place)}">{escape(name)}</a>' for place, name in places.items())
+        links += f"<nav>{''.join(linked)}</nav>"
         parts.append(f'<section id="section-{number}">')
         parts += [_figure(said, png) for said, png in section.pictures.items()]
         parts += [_html(table) for table in section.tables]
         parts.append("</section>")
     template = Template((files("suture.compare") / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(title=escape(title), links="".join(links), content="\n".join(parts))
+    return template.substitute(title=escape(title), links=links, content="\n".join(parts))
 
 
 def _html(table: Table) -> str:
@@ -126,6 +130,8 @@ def _html(table: Table) -> str:
 
 def _html_cell(cell: Cell, right: bool) -> str:
     said = escape(cell.text)
+    if not right and ", " in said:
+        said = ", ".join(f"<span>{part}</span>" for part in said.split(", "))
     said = f"<b>{said}</b>" if cell.bold else said
     return _html_tag("td", said + (f"<sup>{cell.mark}</sup>" if cell.mark else ""), right)
 

@@ -121,6 +121,26 @@ class Result:
         said: list[Any] = [start.get("runs_at_a_time") for start in self.starts]
         return None if None in said else max(said, default=None)
 
+    @cached_property
+    def conditions(self) -> dict[str, Any]:
+        """What two runs must have in common for their times to be comparable; None where that is not known."""
+        compute = self.config.get("compute", {})
+        workers = compute.get("workers")
+        software = [[start[key] for key in ("suture", "python", "packages")] for start in self.starts]
+        return {
+            "device": self._over_starts("device"),
+            "runs_at_a_time": self.runs_at_a_time,
+            "compile": str(compute.get("compile", "auto")).lower(),
+            "workers": "auto" if workers is None else workers,
+            "threads": self._over_starts("threads"),
+            "commit": self._over_starts("commit"),
+            "versions": " and ".join(_distinct(map(_digest, software))) or None,
+        }
+
+    def _over_starts(self, key: str) -> str | None:
+        said = _distinct(start.get(key) for start in self.starts)
+        return None if None in said else " and ".join(map(str, said)) or None
+
     @property
     def images_per_second(self) -> float | None:
         """Over all training stages and the time these took, where it is known."""
@@ -192,6 +212,8 @@ class Row:
     """How many seeds it has in the plan; without one, how many the row with most of them has."""
     mark: str = ""
     """Of what makes it not comparable with the reference."""
+    mark_of_times: str = ""
+    """Of what makes its times not comparable with those of the proposed method, or else of the reference."""
 
     @property
     def place(self) -> Place:
@@ -200,6 +222,12 @@ class Row:
     @property
     def title(self) -> str:
         return " · ".join(part for part in (self.place.method, self.place.point) if part)
+
+    @property
+    def full_title(self) -> str:
+        """Its title, and how many of its seeds are there where some are missing."""
+        there = len(self.runs)
+        return self.title if there == self.planned else f"{self.title} ({there} of {self.planned} seeds)"
 
     @property
     def labelled(self) -> str:
@@ -355,7 +383,10 @@ def _board(
     # The paper's order: all labels first, as the ceiling.
     groups.sort(key=lambda group: group.labelling != "all")
     first = next((g.reference for g in groups if g.reference.place.method == reference), groups[0].reference)
-    return Board(dataset, groups, _mark(groups, first), proposed)
+    marks = _mark(groups, first)
+    shown = [row for group in groups for row in group.rows]
+    usual = proposed if any(row.title == proposed for row in shown) else first.title
+    return Board(dataset, groups, marks | _mark_times(shown, usual, len(marks)), proposed)
 
 
 def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
@@ -373,6 +404,35 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
                 marks.setdefault(text, _symbol(len(marks)))
                 row.mark = marks[text]
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
+
+
+def _mark_times(rows: Sequence[Row], usual: str, used: int) -> dict[str, str]:
+    """Give rows with a run that was not made as most runs of the usual method a mark, after those already used."""
+    theirs = [run for row in rows if row.title == usual for run in row.runs]
+    expected = {
+        fact: Counter(run.conditions[fact] for run in theirs).most_common(1)[0][0]
+        for fact in theirs[0].conditions
+        if any(run.conditions[fact] is not None for row in rows for run in row.runs)
+    }
+    against = f"most runs of {usual}" if any(_unlike(run, expected) for run in theirs) else usual
+    marks: dict[str, str] = {}
+    for row in rows:
+        unlike = [_unlike(run, expected) for run in row.runs]
+        if any(unlike):
+            found = [fact for fact in expected if any(fact in of_run for of_run in unlike)]
+            named = [
+                fact.replace("_", " ") + " (not always known)" * any(run.conditions[fact] is None for run in row.runs)
+                for fact in found
+            ]
+            some = "" if all(unlike) else " of some runs"
+            text = f"times not comparable with {against} because of {listed(named)}{some}"
+            row.mark_of_times = marks.setdefault(text, _symbol(used + len(marks)))
+    return {symbol: text for text, symbol in marks.items()}
+
+
+def _unlike(run: Result, expected: Mapping[str, Any]) -> list[str]:
+    """The conditions of a run that are not as expected; what is not known is not."""
+    return [fact for fact, value in expected.items() if run.conditions[fact] is None or run.conditions[fact] != value]
 
 
 def _changed_settings(first: Result, other: Result) -> list[str]:

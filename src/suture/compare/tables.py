@@ -22,6 +22,10 @@ MINIMUM_CASES = Protocol.minimum_cases
 ENOUGH = 3
 """With fewer seeds a difference may be chance."""
 GIB = 2**30
+UNLIKE_TIMES = (
+    "Rows with the same mark of times may differ from each other, and so may the runs of one row: runs.csv says how "
+    "each run was made."
+)
 
 Detail = Literal["videos", "sets", "primary"]
 """The scores of single videos too; those of the sets; or only each set's primary one, as 80 columns hold."""
@@ -254,7 +258,7 @@ def interval_table(board: Board) -> Table | None:
         groups.append(
             [
                 [
-                    Cell(row.title, mark=row.mark),
+                    Cell(row.full_title, mark=row.mark),
                     Cell(row.labelled),
                     *(Cell(_interval(row, which)) for which in resampled),
                 ]
@@ -293,7 +297,7 @@ def cost_table(board: Board) -> Table:
             speeds = [run.images_per_second for run in row.runs if run.images_per_second]
             rows.append(
                 [
-                    Cell(row.title, mark=row.mark),
+                    Cell(row.full_title, mark=",".join(filter(None, (row.mark, row.mark_of_times)))),
                     Cell(row.labelled),
                     Cell(_spread([run.seconds / 60 for run in row.runs if run.seconds is not None], 1)),
                     Cell("–" if memory is None else f"{memory / GIB:.1f}"),
@@ -325,10 +329,12 @@ def cost_table(board: Board) -> Table:
         groups=groups,
         notes=[
             "Minutes: all stages together, without the evaluation. Images/s: frames in the batches of the training "
-            "stages over their time. Runs that share a device slow each other down"
-            + (": runs at a time are how many did, at most." if shared else "."),
+            "stages over their time. Peak memory: of a run alone, also where others shared its device. Runs that share "
+            "a device slow each other down"
+            + (": runs at a time are how many did, at most." if shared else "; how many did is not known."),
             *([_untimed_note(untimed, len(board.runs))] if untimed else []),
             *_mark_notes(board, groups),
+            *([UNLIKE_TIMES] if any(row.mark_of_times for row in board.rows) else []),
         ],
     )
 
@@ -371,9 +377,7 @@ def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str]) 
     best = [best_rows(group, column) for column in columns]
     rows = []
     for row in group.rows:
-        there = len(row.runs)
-        title = row.title if there == row.planned else f"{row.title} ({there} of {row.planned} seeds)"
-        cells = [Cell(title, mark=row.mark), *[Cell(row.labelled), Cell(row.unlabelled)][: len(shares)]]
+        cells = [Cell(row.full_title, mark=row.mark), *[Cell(row.labelled), Cell(row.unlabelled)][: len(shares)]]
         for column, winners in zip(columns, best, strict=True):
             values = [100 * value for value in _values(row, column)]
             cells.append(Cell(_spread(values, 2), bold=any(row is winner for winner in winners)))
