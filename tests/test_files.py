@@ -28,6 +28,7 @@ def test_a_mapping(tmp_path: Path) -> None:
         ("a: " + "[" * 1000 + "]" * 1000, "line 1, column 53: more than 50 lists or mappings stand within each other"),
         ("a: " + "{a: " * 100_000 + "}" * 100_000, "more than 50 lists"),  # which ends a process that reads it
         ("\n".join(f"{' ' * depth}a:" for depth in range(1000)), "line 51, column 51: more than 50 lists"),
+        ("data: &d\n  root: a\n  options: *d\n", r"line 3, column 12: \*d stands within itself"),
     ],
 )
 def test_anything_else_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:

@@ -128,14 +128,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def parse_yaml(text: str) -> Any:
     """What a YAML text says; a key that occurs twice, or endless nesting, is a `YAMLError` as any other mistake."""
-    depth = 0
+    around: list[str | None] = []  # the anchors of the lists and mappings that it stands in; None where one has none
     for event in yaml.parse(text, SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:  # told before anything is made of it: libyaml's composer overflows the stack
-            raise yaml.composer.ComposerError(
-                problem=f"more than {_DEEPEST} lists or mappings stand within each other",
-                problem_mark=event.start_mark,
-            )
+        problem = ""
+        if isinstance(event, yaml.CollectionStartEvent):
+            around.append(event.anchor)
+            if len(around) > _DEEPEST:  # told before anything is made of it: libyaml's composer overflows the stack
+                problem = f"more than {_DEEPEST} lists or mappings stand within each other"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            around.pop()
+        elif isinstance(event, yaml.AliasEvent) and event.anchor in around:
+            problem = f"*{event.anchor} stands within itself"
+        if problem:
+            raise yaml.composer.ComposerError(problem=problem, problem_mark=event.start_mark)
     return yaml.load(text, _UniqueKeys)
 
 

@@ -225,6 +225,7 @@ class _Method(BaseModel):
 
 
 class _Data(BaseModel):
+    options: dict[str, Any] = {}
     size: Any
     labelling: dict[str, Any]
 

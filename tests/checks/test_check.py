@@ -194,26 +194,29 @@ def test_labels_that_have_a_class_by_their_ids_alone_are_told(root: Path) -> Non
     images = [{"id": n, "file_name": f"cid/{n:03}.png", "width": WIDTH, "height": HEIGHT} for n in range(FRAMES)]
     square = [[2, 2, 30, 2, 30, 30, 2, 30]]
     shapes = [{"image_id": n, "category_id": 1 + n % 2, "segmentation": square} for n in range(FRAMES)]
-    labels = [{"id": 1, "name": "needle"}, {"id": 2, "name": "shaft"}]
+    labels = [{"id": 1, "name": "Nadel"}, {"id": 2, "name": "Schaft"}]
     (root / "masks/round2.json").write_text(json.dumps({"images": images, "categories": labels, "annotations": shapes}))
     describe(root, unpainted="tissue")
     problem = only(root, "label-by-id")
     assert problem.severity == "warning"
     assert problem.what == (
-        "2 labels taken for a class because the id in COCO is that class's value in mask images: needle (id 1) as "
-        "shaft and shaft (id 2) as needle"
+        "2 labels taken for a class because the id in COCO is that class's value in mask images: Nadel (id 1) as "
+        "shaft and Schaft (id 2) as needle"
     )
-    question = "to which of these classes do the labels of the annotation tool belong (needle and shaft)?"
+    question = "to which of these classes do the labels of the annotation tool belong (Nadel and Schaft)?"
     assert question in write_draft(root, force=True).read_text()
-    answered = [{"name": name, "value": [value, name]} for value, name in ((1, "shaft"), (2, "needle"))]
+    answered = [{"name": "shaft", "value": [1, "Schaft"]}, {"name": "needle", "value": [2, "Nadel"]}]
     describe(root, unpainted="tissue", classes=[CLASSES[0], *answered])
     report = run(root)
     assert not report.problems
     assert report.class_table["needle"]["test"].frames == 3
     assert question not in write_draft(root, force=True).read_text()
-    by_same_id = [CLASSES[0], {"name": "needle", "value": 1}, {"name": "shaft", "value": 2}]
-    describe(root, unpainted="tissue", classes=by_same_id)  # names say the same as ids
-    assert not run(root).problems
+    called_so = [{"name": "Schaft", "value": 1}, {"name": "Nadel", "value": 2}]  # names say it, whatever the ids
+    describe(root, unpainted="tissue", classes=[CLASSES[0], *called_so])
+    report = run(root)
+    assert not report.problems
+    assert report.class_table["Nadel"]["test"].frames == 3
+    assert "labels of the annotation tool" not in write_draft(root, force=True).read_text()
 
 
 def test_255_is_asked_about(root: Path) -> None:

@@ -582,6 +582,52 @@ def test_runs_that_no_plan_names_are_told_apart_by_their_datasets(tmp_path: Path
         assert [line["miou"] for line in csv.DictReader(file)] == ["0.5", "0.7"]
 
 
+def test_options_and_protocols_tell_datasets_apart(tmp_path: Path, write_run: Write) -> None:
+    runs = (
+        ("cadis", "cadis", {"task": 1}, "cadis, task=1"),
+        ("cadis", "cadis", {"task": 2, "leave_out": "/data/Doe, John/bad.csv"}, "cadis, leave_out=bad.csv, task=2"),
+        ("hernia", "cadis", {}, "hernia, cadis"),
+        ("hernia", "default", {}, "hernia"),
+        (
+            "vocalfolds",
+            "vocalfolds-patients",
+            {"protocol": "patients", "test_patient": 1},
+            "vocalfolds, vocalfolds-patients, test_patient=1",
+        ),
+    )
+    for number, (dataset, protocol, options, _) in enumerate(runs):
+        said = {"root": "data", "size": 64, "labelling": {"every": 10}, "options": options}
+        write_run(
+            f"of-{number}",
+            {"test": scores(0.5) | {"protocol": protocol}},
+            data={"dataset": dataset},
+            config={"seed": 0, "data": said},
+        )
+    boards = read_results(tmp_path).boards
+    assert [board.title for board in boards] == [board.dataset for board in boards] == [title for *_, title in runs]
+
+
+def test_runs_that_were_not_scored_are_left_out_and_named(tmp_path: Path, write_run: Write) -> None:
+    """As those of data that have labels in training videos alone; here two of one method and seed."""
+    for name in ("first", "second"):
+        write_run(f"{name}-0", {}, data={"dataset": name})
+    said = "Left out, as nothing was scored: first-0 and second-0."
+    assert said in write_tables(tmp_path)[0].read_text()
+    write_run("third-0", by_the_default_protocol(0.5), data={"dataset": "first"})
+    (board,) = read_results(tmp_path).boards
+    assert (board.title, len(board.runs)) == ("first", 1)
+    assert said in write_tables(tmp_path)[0].read_text()
+
+
+def test_pictures_of_datasets_with_almost_one_name_are_numbered(tmp_path: Path, write_run: Write) -> None:
+    for number, dataset in enumerate(("hernia 2", "hernia-2", "Hernia-2")):
+        write_run(f"of-{number}", by_the_default_protocol(0.5), data={"dataset": dataset}, config={"seed": 0})
+    written = write_tables(tmp_path)
+    names = [path.name for path in written if path.suffix == ".png"]
+    assert names == ["scores-hernia-2.png", "scores-hernia-2-2.png", "scores-Hernia-2-3.png"]
+    assert re.findall(r"\(([^()]*\.png)\)", written[0].read_text()) == names
+
+
 def test_two_runs_in_one_place_are_refused(tmp_path: Path, write_run: Write) -> None:
     for name in ("first", "second"):
         write_run(f"{name}-0", by_the_default_protocol(0.5), data={"dataset": "hernia"})

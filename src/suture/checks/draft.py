@@ -127,7 +127,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *section("videos_by", lambda: _videos_by(clips)),
             *section("masks", lambda: _masks(file.masks, found[1:])),
         ],
-        _classes(masks, said, guesses, known, workers),
+        _classes(masks, said, guesses, known, file.targets, workers),
         section("cases", lambda: _cases(cases)),
         section("split", lambda: _split(clips, cases, labelled, lists, guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
@@ -379,6 +379,7 @@ def _classes(
     said: Mapping[str, Any],
     guesses: Collection[Place],
     known: Collection[Raw],
+    named: Collection[str],
     workers: int,
 ) -> list[str]:
     """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
@@ -391,9 +392,9 @@ def _classes(
         by_color = any(isinstance(value, tuple) for value in known)
         found = _read_values(images, workers, by_color)
         lines, unpainted = _classes_of_values(found, kept, known)
-        lines += _labels_beside_values(_new_labels(masks, known, ids=False), found)
+        lines += _labels_beside_values(_new_labels(masks, {*known, *named}, ids=False), found)
     elif masks:
-        lines, unpainted = _classes_of_labels(masks, kept, known), _unpainted("what nobody painted")
+        lines, unpainted = _classes_of_labels(masks, kept, {*known, *named}), _unpainted("what nobody painted")
     elif kept:
         lines, unpainted = ["classes:", *kept], []
     else:

@@ -382,15 +382,8 @@ def lost_shapes(evidence: Evidence) -> Iterator[Problem]:
 
 def labels_by_id(evidence: Evidence) -> Iterator[Problem]:
     """Labels and values of images that count as one class, though only their numbers are the same."""
-    found = evidence.dataset.labels_by_id
-    where = "taken for a class because the id in COCO is that class's value in mask images"
-    mend = (
-        "the two may be numbered differently: write each label beside the value of its class in dataset.yaml, as "
-        "`value: [1, grasper]`"
-    )
-    if found:
-        what = f"{number(len(found), 'label')} {where}: {listed(found, _NAMED)}"
-        yield Problem("label-by-id", "warning", len(found), what, (), mend)
+    if found := evidence.dataset.labels_by_id:
+        yield Problem("label-by-id", "warning", len(found), mends.by_id(found), (), mends.BY_ID)
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table as Listing
 
 from suture.compare.collect import collect, refuse_same
-from suture.compare.pictures import pictures
+from suture.compare.pictures import pictures, told_apart
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
 from suture.compare.queue import Outcome, Queue, devices_of, is_finished, told_once
 from suture.compare.render import Section, latex, markdown, page, terminal
@@ -146,6 +146,7 @@ def _write(results: Results, out: Path) -> list[Path]:
         of_board = list(pictures(board))
         sections.append(Section(board.title, tables_of(board), {one.caption: one.png for one in of_board}))
         drawn += of_board
+    drawn = told_apart(drawn)
     tables = [table for section in sections for table in section.tables]
     text = [f"## {results.title}\n", *(f"{remark}\n" for remark in remarks), *map(markdown, tables)]
     texts = {
@@ -189,10 +190,12 @@ def _remarks(results: Results) -> list[str]:
 
 
 def _unfinished(results: Results) -> Iterator[str]:
-    """How many runs the tables lack, and whose."""
+    """How many runs the tables lack, and whose; and which have no scores."""
     if results.missing:
-        total = len(results.missing) + sum(len(board.runs) for board in results.boards)
+        total = len(results.missing) + len(results.unscored) + sum(len(board.runs) for board in results.boards)
         yield f"Not finished: {len(results.missing)} of {total} runs ({_missing(results)})."
+    if results.unscored:
+        yield f"Left out, as nothing was scored: {listed(results.unscored, FEW)}."
 
 
 def _missing(results: Results) -> str:

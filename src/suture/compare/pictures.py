@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
-from itertools import cycle
+from itertools import count, cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +48,16 @@ def pictures(board: Board) -> Iterator[Picture]:
             "zero.",
             _scores(board, sets),
         )
+
+
+def told_apart(drawn: Sequence[Picture]) -> list[Picture]:
+    """The pictures under names that differ, also where small and capital letters do not: a later one has a number."""
+    named: dict[str, Picture] = {}
+    for one in drawn:
+        names = (one.name if number == 1 else f"{one.name}-{number}" for number in count(1))
+        name = next(name for name in names if name.casefold() not in named)
+        named[name.casefold()] = replace(one, name=name)
+    return list(named.values())
 
 
 def _file_name(*parts: str) -> str:

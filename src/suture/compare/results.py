@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -68,11 +68,12 @@ class Result:
         config = read_record(folder / "config.yaml", ConfigRecord)
         metrics = read_record(folder / "metrics.json", MetricsRecord)
         data = _read_if_there(folder / "data.json", DataRecord)
-        protocol = next((scores["protocol"] for scores in metrics.values()), "nothing scored")
-        # A protocol of its own is named after its dataset; by the default one any may be scored.
-        dataset = data.get("dataset", protocol) if protocol == "default" else protocol
         place = Place.of_name(folder.name) or Place(
-            dataset, labelling_name(config["data"]["labelling"]), config["method"]["name"], "", config["seed"]
+            _dataset(config, metrics, data),
+            labelling_name(config["data"]["labelling"]),
+            config["method"]["name"],
+            "",
+            config["seed"],
         )
         done = sorted(folder.glob("stages/*/done.json"), key=lambda path: int(path.parent.name.partition("-")[0]))
         return Result(
@@ -293,7 +294,7 @@ class Board:
     def title(self) -> str:
         """Its name in the comparison, and that of the dataset."""
         name = self.runs[0].data.get("dataset", self.dataset)
-        return self.dataset if name == self.dataset else f"{self.dataset} ({name})"
+        return self.dataset if f"{self.dataset}, ".startswith(f"{name}, ") else f"{self.dataset} ({name})"
 
     @property
     def primary(self) -> str:
@@ -306,7 +307,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Results:
-    """All finished runs below a folder, and those that are planned but not there."""
+    """All finished runs below a folder that were scored, and those that were not, or are planned but not there."""
 
     title: str
     boards: list[Board]
@@ -315,6 +316,8 @@ class Results:
     missing: list[str]
     failed: dict[str, str]
     """Why runs that are missing failed, as far as that is known."""
+    unscored: list[str]
+    """The finished runs that have no scores, and so no place in the tables."""
 
 
 def read_results(folder: Path) -> Results:
@@ -327,15 +330,16 @@ def read_results(folder: Path) -> Results:
     found = {path.parent.name: path.parent for path in paths}
     plan = _read_if_there(folder / PLAN, PlanRecord)
     planned = plan.get("runs", sorted(found))
-    by_name = {name: Result.read(found[name]) for name in planned if name in found}
-    runs = list(by_name.values())
-    if not runs:
+    finished = {name: Result.read(found[name]) for name in planned if name in found}
+    if not finished:
         raise UserError(f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json.")
+    by_name = {name: run for name, run in finished.items() if run.metrics}
+    runs = list(by_name.values())
     _refuse_one_place(folder, by_name)
     of_plan = [place for name in plan.get("runs", []) if (place := Place.of_name(name))]
     order = of_plan or [run.place for run in runs]
     methods = _distinct(place.method for place in order)
-    reference = plan.get("reference", "supervised" if "supervised" in methods else methods[0])
+    reference = plan.get("reference", "supervised" if "supervised" in methods else next(iter(methods), ""))
     seeds = Counter(place[:4] for place in of_plan)
     boards = []
     for dataset in _distinct(place.dataset for place in order):
@@ -345,7 +349,18 @@ def read_results(folder: Path) -> Results:
     missing = [name for name in planned if name not in found]
     reasons = _read_if_there(folder / FAILED, FailuresRecord)
     failed = {name: reasons[name] for name in missing if name in reasons}
-    return Results(plan.get("title", folder.name), boards, order, missing, failed)
+    unscored = [name for name in finished if name not in by_name]
+    return Results(plan.get("title", folder.name), boards, order, missing, failed, unscored)
+
+
+def _dataset(config: Mapping[str, Any], metrics: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """What tells the datasets of runs apart that no plan names: the name, the protocol unless it is the default or
+    called alike, and the options of its source. Of a path only the last part is told."""
+    protocol = next((scores["protocol"] for scores in metrics.values()), "default")
+    name = data.get("dataset", protocol)
+    options = sorted(config["data"].get("options", {}).items())
+    said = [f"{key}={PurePath(str(value)).name}" for key, value in options if key != "protocol"]
+    return ", ".join([name, *([] if protocol in ("default", name) else [protocol]), *said])
 
 
 def _refuse_one_place(folder: Path, runs: Mapping[str, Result]) -> None:

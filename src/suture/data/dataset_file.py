@@ -145,6 +145,22 @@ class DatasetFile(Settings):
         """The class that the pixels of an entry count as."""
         return next((entry.merge for entry in self.classes if entry.name == name and entry.merge), name)
 
+    @property
+    def class_names(self) -> list[str]:
+        """The classes, as the model numbers them."""
+        names = list(dict.fromkeys(entry.merge or entry.name for entry in self.classes if not entry.ignore))
+        if not names or (self.unpainted == BACKGROUND and BACKGROUND not in names):
+            names.insert(0, BACKGROUND)
+        return names
+
+    @property
+    def targets(self) -> dict[str, int]:
+        """The number of the class that each name counts as: those of classes, and of entries merged or ignored."""
+        number = {name: position for position, name in enumerate(self.class_names)}
+        return number | {
+            entry.name: IGNORE if entry.ignore else number[entry.merge or entry.name] for entry in self.classes
+        }
+
     def class_table(self, path: Path, labels: Mapping[str, Raw], from_images: bool) -> ClassTable:
         """The class table that the file describes.
 
@@ -152,10 +168,7 @@ class DatasetFile(Settings):
         `from_images` says that there are masks in image files, so that every class needs an id or a colour.
         """
         self._check_classes(path, from_images)
-        names = list(dict.fromkeys(entry.merge or entry.name for entry in self.classes if not entry.ignore))
-        if not names or (self.unpainted == BACKGROUND and BACKGROUND not in names):
-            names.insert(0, BACKGROUND)
-
+        names, targets = self.class_names, self.targets
         values: dict[Raw, int] = {}
         origin: dict[Raw, str] = {}
         colors = {entry.name: entry.color for entry in self.classes if entry.color}
@@ -163,22 +176,33 @@ class DatasetFile(Settings):
             for value in entry_values or [entry.name]:
                 if value in values:
                     raise UserError(f"{path}: the value {value} is given to {origin[value]} and to {entry.name}.")
-                values[value] = IGNORE if entry.ignore else names.index(entry.merge or entry.name)
+                values[value] = targets[entry.name]
                 origin[value] = entry.name
             if entry.merge and entry.color:
                 colors.setdefault(entry.merge, entry.color)
-        for label in self.named_by_value(path, labels):
-            values[label] = values[labels[label]]
+        for label, name in self.classes_of_labels(path, labels).items():
+            values[label] = targets[name]
 
         painted = [colors.get(name) or color for name, color in zip(names, default_colors(names), strict=True)]
         return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names))
 
-    def named_by_value(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
-        """The labels of annotation tools that no class names, but whose colour or id is a class's value: its name."""
+    def classes_of_labels(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
+        """The class of each label of annotation tools that no class has as a value: the one of that name, else the one
+        whose value is the tool's colour or id."""
         name_of: dict[Raw, str] = {}
         for entry, values in zip(self.classes, self._values(path), strict=True):
             name_of |= dict.fromkeys(values or [entry.name], entry.name)
-        return {label: name_of[value] for label, value in labels.items() if label not in name_of and value in name_of}
+        found: dict[str, str] = {}
+        named = self.targets
+        for label, value in labels.items():
+            if label in name_of:
+                continue
+            # CVAT's black background is what nobody painted: `unpainted` says what that is.
+            if label in named and (label, value) != (BACKGROUND, (0, 0, 0)):
+                found[label] = label
+            elif value in name_of:
+                found[label] = name_of[value]
+        return found
 
     def _unpainted(self, path: Path, names: list[str]) -> int | None:
         if self.unpainted is None:

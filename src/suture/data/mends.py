@@ -1,6 +1,8 @@
 """What is told of wrong data in two places: by `suture check`, which collects it, and by whoever meets it at work."""
 
-from suture.words import number
+from collections.abc import Sequence
+
+from suture.words import listed, number
 
 NAME = (
     "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
@@ -31,6 +33,10 @@ DRIFTED = (
     "without either"
 )
 UNKNOWN = "add them to the class table, or mend the masks"
+BY_ID = (
+    "the two may be numbered differently: write each label beside the value of its class in dataset.yaml, as "
+    "`value: [1, grasper]`"
+)
 VIEW = (
     "look at `view` in dataset.yaml (`suture check PATH --pictures FOLDER` draws it): widen it, or leave the class out"
 )
@@ -42,6 +48,9 @@ ONE_CLASS = (
     "`ignore: true`, and what `unpainted`, `annotated` and `view` say of their pixels"
 )
 
+_NAMED = 6
+"""Labels that a sentence names."""
+
 
 def length(video: str, frames: int) -> str:
     """How many frames a video has, and how they are counted.
@@ -50,6 +59,16 @@ def length(video: str, frames: int) -> str:
     'left has 330 frames, 0–329'
     """
     return f"{video} has {number(frames, 'frame')}, 0–{frames - 1}"
+
+
+def by_id(labels: Sequence[str]) -> str:
+    """That labels have a class by an id alone.
+
+    >>> by_id(["grasper (id 1) as liver"])
+    "1 label taken for a class because the id in COCO is that class's value in mask images: grasper (id 1) as liver"
+    """
+    where = "taken for a class because the id in COCO is that class's value in mask images"
+    return f"{number(len(labels), 'label')} {where}: {listed(labels, _NAMED)}"
 
 
 def other_size(video: str, index: int, found: tuple[int, int], first: tuple[int, int]) -> str:

@@ -171,7 +171,7 @@ def evaluate_run(
         opened = processes.first_then_all(lambda: open_data_of(run, config))
         _refuse_other_classes(run, model.names, opened)
         session = Session(run, config, opened, processes, _console(console, processes))
-        _say(opened.dataset.notes, session.console)
+        _say(_notes(opened.dataset), session.console)
         keep = config.evaluation == own.evaluation
         if not keep:
             session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
@@ -286,6 +286,12 @@ def _refuse_all_labelled(opened: Opened, stages: Sequence[AnyStage]) -> None:
         )
 
 
+def _notes(dataset: Dataset) -> list[str]:
+    """What is told of a dataset that is learnt from, or scored on."""
+    by_id = dataset.labels_by_id
+    return [*dataset.notes, *([f"{mends.by_id(by_id)}; {mends.BY_ID}."] if by_id else [])]
+
+
 def _say(notes: Sequence[str], console: Console) -> None:
     for note in notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
@@ -300,7 +306,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
     by_name = " (told apart by the names of images)" if dataset.videos_by == "name" else ""
     lost = dataset.unmatched_masks
     left_out = [f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}."] if lost else []
-    _say([*dataset.notes, *left_out], session.console)
+    _say([*_notes(dataset), *left_out], session.console)
     session.console.print(
         f"{dataset.name}: {number(len(videos), 'training video')}{by_name} of {number(cases, 'case')}, {frames} "
         f"frames, {labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "

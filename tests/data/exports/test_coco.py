@@ -16,7 +16,7 @@ from two_videos import write_file
 
 from suture.checks.check import check, refuse_unlabelled
 from suture.checks.draft import write_draft
-from suture.data.classes import UNPAINTED
+from suture.data.classes import IGNORE, UNPAINTED
 from suture.data.exports import open_export
 from suture.data.exports.shapes import DrawnImage, ShapeMask
 from suture.data.sources import load_dataset
@@ -229,6 +229,37 @@ def test_category_ids_as_values(root: Path) -> None:
     write_file(root, "coco.json", classes=[{"name": "tool", "value": [10, 11]}])
     dataset = load_dataset(root)
     assert int(dataset.read_mask(dataset["a"], 0).sum()) == 12
+
+
+def test_a_label_that_names_a_class_is_that_class_whatever_its_id(root: Path) -> None:
+    """COCO counts its categories, and whoever painted the images counted theirs."""
+    (root / "masks/a").mkdir(parents=True)
+    Image.fromarray(np.full((6, 8), 11, np.uint8)).save(root / "masks/a/0002.png")
+    labels = ("grasper", "clip", "tool", "blurred", "background")  # 10 to 14
+    for number, label in enumerate(labels, 1):
+        shape = content((label, SQUARE), name=f"b/{number:04}.png", labels=labels)
+        Image.new("RGB", (8, 6)).save(root / f"videos/b/{number:04}.png")
+        write(root / f"masks/{label}.json", shape)
+    classes = [
+        {"name": "clip", "value": [10, 14]},
+        {"name": "grasper", "value": 11},
+        {"name": "hook", "value": 12, "merge": "tool"},
+        {"name": "fog", "value": 13},
+        {"name": "blurred", "value": 15, "ignore": True},
+    ]
+    write_file(root, "masks", classes=classes)
+    dataset = load_dataset(root)
+    assert dataset.classes.names == ("background", "clip", "grasper", "tool", "fog")
+    assert not dataset.labels_by_id
+    assert [int(dataset.read_mask(dataset["b"], index)[2, 3]) for index in range(5)] == [2, 1, 3, IGNORE, 0]
+    assert dataset.read_mask(dataset["a"], 1).min() == 2  # the image's 11
+
+
+def test_a_label_that_a_class_has_as_its_value_is_that_class(root: Path) -> None:
+    write(root / "coco.json", content(("grasper", SQUARE)))
+    write_file(root, "coco.json", classes=[{"name": "grasper", "value": "clip"}, {"name": "hook", "value": "grasper"}])
+    dataset = load_dataset(root)
+    assert dataset.classes.names[dataset.read_mask(dataset["a"], 0)[2, 3]] == "hook"
 
 
 def test_as_zip(root: Path) -> None:

@@ -102,6 +102,17 @@ def test_exports_named_in_the_file(tmp_path: Path) -> None:
     assert painted(load_dataset(tmp_path)) == {"b": {1: "grasper"}}
 
 
+def test_a_label_that_names_a_class_is_that_class_whatever_its_colour(tmp_path: Path) -> None:
+    """But for the background, which is what nobody painted."""
+    write_videos(tmp_path, "a")
+    write_export(tmp_path / "masks.zip", {"a__frame_000001": png()})
+    classes = [{"name": "background", "value": [9, 9, 9]}, {"name": "grasper", "value": [1, 2, 3]}]
+    write_file(tmp_path, "masks.zip", classes=[*classes, {"name": "other", "value": [*GRASPER]}], unpainted="ignore")
+    dataset = load_dataset(tmp_path)
+    assert painted(dataset) == {"a": {1: "grasper"}}
+    assert set(np.unique(dataset.read_mask(dataset["a"], 1)[1:])) == {IGNORE}
+
+
 def test_each_export_has_its_own_colors(tmp_path: Path) -> None:
     write_videos(tmp_path, "a", "b")
     write_export(tmp_path / "masks/a.zip", {"frame_000001": png(GRASPER)})

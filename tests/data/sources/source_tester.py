@@ -105,9 +105,10 @@ class SourceTester(ABC):
         monkeypatch.setattr(VideoFile, "size", property(refuse))
         self.load(root)
 
-    def test_refuses_an_unknown_option(self, root: Path) -> None:
-        with pytest.raises(UserError, match=f"The source {self.name} has no option 'colour'"):
-            load_dataset(root, self.name, colour=1)
+    @pytest.mark.parametrize("option", ["colour", "root", "source"])
+    def test_refuses_an_unknown_option(self, option: str, root: Path) -> None:
+        with pytest.raises(UserError, match=f"The source {self.name} has no option '{option}'"):
+            load_dataset(root, self.name, **{option: 1})
 
     def test_refuses_an_empty_folder(self, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()

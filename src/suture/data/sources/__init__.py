@@ -47,7 +47,7 @@ def sources() -> dict[str, Source]:
     return dict(_sources)
 
 
-def load_dataset(root: str | Path, source: str = "auto", **options: Any) -> Dataset:
+def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> Dataset:
     """Open the dataset in a folder; `auto` recognises the known layouts and takes anything else for the user's own.
 
     >>> load_dataset("vocalfolds", protocol="patients")  # doctest: +SKIP

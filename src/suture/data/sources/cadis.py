@@ -105,7 +105,7 @@ def load(root: Path, task: int = 1, leave_out: str | Path | None = None) -> Data
         raise UserError(f"{root} is not CaDIS: expected folders Video01/Images and Video01/Labels below it.")
     notes = [f"CaDIS, task {task}: {len(videos)} of its 25 videos, {sum(map(len, videos))} of its 4670 frames."]
     if leave_out is not None:
-        notes.append(f"{_leave_out(Path(leave_out), videos)} frames are left out as {leave_out} says.")
+        notes.append(f"{_leave_out(Path(str(leave_out)), videos)} frames are left out as {leave_out} says.")
     return Dataset("cadis", root, class_table(task), videos, protocol="cadis", notes=notes, unmatched_masks=unmatched)
 
 

@@ -318,8 +318,8 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[Cla
                 f"{path}: none of the labels of {found.export.path} ({', '.join(names)}) is a class or a value of one: "
                 f"list them under classes, beside an id where some masks are images (value: [1, {names[0]}])."
             )
-    by_value = file.named_by_value(path, labels) if images else {}
-    ids = {label: name for label, name in by_value.items() if isinstance(labels[label], int) and label != name}
+    classes = file.classes_of_labels(path, labels) if images else {}
+    ids = {label: name for label, name in classes.items() if isinstance(labels[label], int) and label != name}
     return table, [f"{label} (id {labels[label]}) as {name}" for label, name in ids.items()]
 
 
