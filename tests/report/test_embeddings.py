@@ -130,6 +130,16 @@ def test_all_frames_are_looked_at_where_some_do_not_show_every_class(
     assert again.missing == every.missing
 
 
+def test_classes_are_missing_that_have_no_dot(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of those that no frame shows enough of to be chosen for it, some pixels may be drawn."""
+    monkeypatch.setattr("suture.report.embeddings._LEAST_PIXELS", 10**6)
+    found = embeddings(context)
+    assert found is not None
+    drawn = {context.classes[number] for number in found.pixels.classes.tolist()}
+    assert drawn
+    assert set(found.missing) == set(context.classes) - drawn
+
+
 def test_weights_that_are_gone(runs: Runs, tmp_path: Path, console: Console) -> None:
     run = shutil.copytree(runs.pgvcl, tmp_path / "tidied")
     for file in run.glob("stages/*/weights.safetensors"):

@@ -1,5 +1,6 @@
 """The report in a real browser: every button and key, no console message, no missing image, nothing fetched."""
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,12 +269,20 @@ def test_what_is_missing_breaks_nothing(page: Page, runs: Runs, tmp_path: Path, 
         assert painted(page, 1) > 0
 
 
-def test_tables_of_three_runs_fit_into_1280_pixels(page: Page, runs: Runs, tmp_path: Path) -> None:
-    folders = [tmp_path / f"videos-{name}-0" for name in ("supervised", "pgvcl", "stitch")]
-    for folder, run in zip(folders, (runs.supervised, runs.pgvcl, runs.supervised), strict=True):
-        shutil.copytree(run, folder)
-    page.open(write_report(folders, tmp_path / "report.html", frames=False), width=1280 - 15)  # with a scroll bar
+@pytest.mark.parametrize("count", [3, 4])
+def test_tables_of_several_runs_fit_into_1280_pixels(page: Page, runs: Runs, tmp_path: Path, count: int) -> None:
+    folders = [tmp_path / f"videos-{name}-0" for name in ("supervised", "pgvcl", "stitch", "uamt")[:count]]
+    for number, folder in enumerate(folders):
+        shutil.copytree((runs.supervised, runs.pgvcl)[number % 2], folder)
+    report = write_report(folders, tmp_path / "report.html", frames=False)
+    page.open(report, width=1280 - 15)  # with a scroll bar
     hidden = "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
     for place in range(page.run("document.querySelectorAll('.tabs')[0].children.length")):
         page.run(f"document.querySelectorAll('.tabs').forEach((tabs) => tabs.children[{place}]?.click())")
         assert page.run(f"{hidden}.map((box) => box.firstElementChild.className)") == []
+    tables = page.run("document.querySelectorAll('#confusion-test table').length")
+    assert tables == math.ceil(count / 3), "more than three go below each other"
+    page.open(report, width=400)
+    assert page.run("document.documentElement.scrollWidth") <= 400
+    scrolling = page.run(f"{hidden}.filter((box) => box.closest('#confusion-test')).length")
+    assert scrolling == tables, "on a telephone each moves in its own box"

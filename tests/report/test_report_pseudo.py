@@ -1,10 +1,14 @@
-"""Pseudo labels are judged by the dataset's protocol, as the run's own scores are."""
+"""Pseudo labels are judged by the dataset's protocol, as the run's own scores are; every finished run has pictures."""
 
+import io
+import shutil
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from rich.console import Console
+from tiny_runs import Runs
 
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -12,8 +16,13 @@ from suture.data.images import MaskFile
 from suture.data.labelling import Labelling
 from suture.evaluation.evaluate import scores
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
-from suture.report.pictures import Judge
-from suture.report.pseudo import PseudoQuality, pseudo_quality
+from suture.report.context import Context
+from suture.report.facts import read_runs
+from suture.report.pictures import EVENLY, Gallery, Judge
+from suture.report.pseudo import PseudoQuality, pseudo_labels, pseudo_pictures, pseudo_quality, pseudo_section
+from suture.report.report import write_report
+from suture.runs.config import load_config
+from suture.runs.run import train
 
 STAGE = PseudoLabels("pseudo", PseudoSettings())
 
@@ -65,3 +74,64 @@ def test_a_frame_of_nothing_that_counts_has_no_score(tmp_path: Path) -> None:
     quality = judged(tmp_path, truth, truth, ("background", "tool"), "default", background=False)
     assert quality.miou is None
     assert quality.frames["v", 1].iou is None
+
+
+@pytest.fixture(scope="module")
+def taught(runs: Runs) -> dict[str, Path]:
+    """Runs in which a teacher says the pseudo labels as they are needed."""
+    root, settings = runs.supervised.parents[1], ("data.size=32", "data.labelling.every=6", "method.train.steps=2")
+    folders = {name: root / "taught" / name for name in ("stitch", "uamt")}
+    for name, folder in folders.items():
+        train(load_config(root / "data", "demo", [f"method={name}", *settings]), folder, Console(file=io.StringIO()))
+    return folders
+
+
+def pictured(console: Console, *folders: Path) -> tuple[list[str], Gallery]:
+    """What the section says of runs, and its pictures."""
+    context = Context(read_runs(folders), frames=True, console=console)
+    found = pseudo_labels(context)
+    gallery = pseudo_pictures(context, found)
+    section = pseudo_section(context, found, pictures=gallery is not None)
+    assert section is not None
+    assert gallery is not None
+    return section["said"], gallery
+
+
+def test_where_a_teacher_said_them_it_is_shown(runs: Runs, taught: dict[str, Path], console: Console) -> None:
+    said, gallery = pictured(console, taught["stitch"], taught["uamt"], runs.supervised)
+    assert said == [
+        "stitch: a teacher said the pseudo labels anew in every step, and none were kept; "
+        "shown is what the teacher says at the end of training.",
+        "uamt: a teacher said the pseudo labels anew in every step, and none were kept; "
+        "shown is what the student, which followed it, says at the end of training.",
+        "supervised: no pseudo labels were learnt from; "
+        "shown is what the final model says of unlabelled training frames.",
+    ]
+    assert [panel.title for panel in gallery.panels] == [
+        "truth",
+        "teacher of stitch, final",
+        "uamt, final",
+        "supervised, final",
+    ]
+    (run,) = read_runs([taught["stitch"]])
+    assert all(name in run.videos("train") and index not in run.labelled(name) for name, index in gallery.chosen)
+    assert gallery.groups[:3] == ["worst", "median", "best"]
+    assert all(len(panel.scores) == len(gallery.chosen) for panel in gallery.panels[1:])
+    assert all(note.endswith("from a labelled one") for note in gallery.notes.values())
+
+
+def test_pseudo_labels_that_are_gone(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = shutil.copytree(runs.unmasked, tmp_path / "tidied")
+    shutil.rmtree(run / "pseudo")
+    said, gallery = pictured(console, run)
+    assert said == ["tidied: the pseudo labels are not there to be shown; shown is what the final model says."]
+    assert [panel.title for panel in gallery.panels] == ["tidied, final"], "nobody knows the truth"
+    assert set(map(tuple, gallery.chosen.values())) == {(EVENLY,)}
+
+
+def test_a_run_without_pseudo_labels_has_the_figure(taught: dict[str, Path], tmp_path: Path, console: Console) -> None:
+    page = write_report([taught["stitch"]], tmp_path / "r.html", console=console, figures=tmp_path / "figures")
+    assert "The pictures are the worst, middling and best of 33 unlabelled training frames" in page.read_text()
+    assert (tmp_path / "figures" / "pseudo-labels.png").exists()
+    context = Context(read_runs([taught["stitch"]]), frames=False, console=console)
+    assert pseudo_section(context, {}, pictures=False) is None, "there is nothing but pictures"

@@ -10,7 +10,7 @@ from tiny_runs import Runs
 from suture.data.classes import IGNORE
 from suture.report.context import Context
 from suture.report.facts import read_runs
-from suture.report.side_by_side import Sheet, encode, painted, side_by_side_video, text
+from suture.report.side_by_side import _SIDE, Sheet, encode, painted, side_by_side_video, text
 
 COLORS = np.array([[200, 0, 0], [0, 0, 200]], np.uint8)
 
@@ -24,6 +24,7 @@ def test_video_of_two_runs(runs: Runs, console: Console) -> None:
         stream = container.streams.video[0]
         assert stream.codec_context.name == "h264"
         assert (stream.width, stream.height) == found.size
+        assert stream.width > 4 * _SIDE, "names find room above frames that are small themselves"
         assert stream.average_rate == 5
         pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
     assert len(pictures) == 14

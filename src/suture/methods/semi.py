@@ -1,7 +1,7 @@
 """What the methods in one stage share: labelled and unlabelled frames in a batch, and a loss of several terms."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ class SemiSupervised(Stage):
 
     settings: SemiSettings
     instead = "supervised"
+    hands_on_teacher: ClassVar[bool] = True
+    """Whether the outcome is the teacher, whose predictions are learnt as they come, or else the student."""
 
     @property
     def unlabelled_batch(self) -> int:

@@ -68,6 +68,7 @@ class UncertaintyAware(SemiSupervised):
     """Supervised loss + λ(t) · consistency with the certain part of the teacher."""
 
     settings: UncertaintySettings
+    hands_on_teacher = False
 
     def refuse(self, segmenter: Segmenter) -> None:
         if not segmenter.has_active_dropout:

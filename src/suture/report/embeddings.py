@@ -85,7 +85,7 @@ class Embeddings:
     pixels: Pixels
     runs: list[RunEmbeddings]
     missing: list[str]
-    """Classes that none of the frames shows."""
+    """Classes that none of the frames has a pixel of."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,7 @@ def embeddings(context: Context) -> Embeddings | None:
                 both.append(Embedding(title, *_reduced(features, pixels.classes)))
                 progress.advance(task)
             found.append(RunEmbeddings(number, pair.about, *both))
-    covered = _together(shown, places)
-    missing = [name for number, name in enumerate(dataset.classes.names) if number not in covered]
+    missing = [name for number, name in enumerate(dataset.classes.names) if number not in pixels.classes]
     return Embeddings(places, bool(new), pixels, found, missing) if found else None
 
 

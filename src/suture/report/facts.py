@@ -10,6 +10,7 @@ import yaml
 
 from suture.errors import UserError
 from suture.methods.pseudo import PseudoLabels
+from suture.methods.semi import SemiSupervised
 from suture.models.weight_files import is_file
 from suture.records import DataRecord, EnvironmentRecord, ShotsRecord, StageRecord, labelled_frames, read_record
 from suture.runs.callbacks import read_curve
@@ -77,6 +78,11 @@ class RunFacts:
         made = (stage.stage for stage in reversed(self.stages) if stage.done)
         found = (stage for stage in made if isinstance(stage, PseudoLabels))
         return next((stage for stage in found if stage.folder(self.run.folder).exists()), None)
+
+    @property
+    def taught(self) -> SemiSupervised | None:
+        """Its stage that learns from a teacher's predictions as they come and keeps none of them."""
+        return next((stage.stage for stage in self.stages if isinstance(stage.stage, SemiSupervised)), None)
 
     @property
     def effort(self) -> dict[str, str]:

@@ -179,6 +179,8 @@ class Gallery:
     """The reasons why each frame was chosen."""
     panels: Sequence[Panel]
     notes: Mapping[Place, str] = field(default_factory=dict)
+    among: int = 0
+    """Frames among which the worst and best were sought."""
 
     @property
     def has_truth(self) -> bool:

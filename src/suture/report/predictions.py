@@ -1,31 +1,27 @@
 """Frames of new videos that have masks: where the runs are worst and best, and where they differ."""
 
+from collections.abc import Mapping
+
+from suture.data.dataset import Video
 from suture.report.context import Context
 from suture.report.models import Place
-from suture.report.pictures import Gallery, Judge, Panel, by_video, pick, sample
+from suture.report.pictures import Frames, Gallery, Judge, Panel, by_video, pick, sample
 from suture.runs.callbacks import bar
 
-_JUDGED = 60
+JUDGED = 60
 """Frames among which the worst and best are sought."""
 _EVENLY = 4
 
 
-def judged_frames(context: Context) -> tuple[Gallery, int] | None:
-    """The chosen frames, and among how many they were chosen; None where there is nothing to judge."""
+def judged_frames(context: Context) -> Gallery | None:
+    """The chosen frames; None where there is nothing to judge."""
     dataset = context.dataset
     if dataset is None or not context.models or not context.judged_videos:
         return None
     videos = {video.id: video for video in context.judged_videos}
-    frames = sample({name: video.with_mask for name, video in videos.items()}, _JUDGED)
-    count = sum(map(len, frames.values()))
+    frames = sample({name: video.with_mask for name, video in videos.items()}, JUDGED)
     judge = Judge(dataset, context.include_background, context.left_out)
-    scores: dict[Place, list[float]] = {}
-    for model in context.models.values():
-        with bar(f"predict with {model.run.name}", count, context.console) as (progress, task):
-            for place, ids in model.masks(videos, frames, lambda done: progress.advance(task, done)):
-                if (score := judge.iou(place, ids, judge.truth(place))) is not None:
-                    scores.setdefault(place, []).append(score)
-    chosen = pick(scores, spread=_EVENLY)
+    chosen = pick(frame_scores(context, judge, videos, frames), spread=_EVENLY)
     if not chosen:
         return None
     truths = judge.truths(chosen)
@@ -33,4 +29,18 @@ def judged_frames(context: Context) -> tuple[Gallery, int] | None:
     for model in context.models.values():
         # Once more: all masks at native resolution would be too much to keep.
         panels.append(judge.panel(model.run.name, dict(model.masks(videos, by_video(sorted(chosen)))), truths))
-    return Gallery(videos, chosen, panels), count
+    return Gallery(videos, chosen, panels, among=sum(map(len, frames.values())))
+
+
+def frame_scores(
+    context: Context, judge: Judge, videos: Mapping[str, Video], frames: Frames
+) -> dict[Place, list[float]]:
+    """The IoU of frames in every finished run; without those that have nothing that counts."""
+    scores: dict[Place, list[float]] = {}
+    count = sum(map(len, frames.values()))
+    for model in context.models.values():
+        with bar(f"predict with {model.run.name}", count, context.console) as (progress, task):
+            for place, ids in model.masks(videos, frames, lambda done: progress.advance(task, done)):
+                if (score := judge.iou(place, ids, judge.truth(place))) is not None:
+                    scores.setdefault(place, []).append(score)
+    return scores

@@ -1,4 +1,7 @@
-"""How good pseudo labels are, over the distance to the nearest labelled frame."""
+"""How good pseudo labels are, over the distance to the nearest labelled frame; and what is said of unlabelled frames.
+
+Runs that keep no pseudo labels have pictures alone: what the finished model says of unlabelled training frames.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +21,14 @@ from suture.evaluation.metrics import mean
 from suture.methods.pseudo import PseudoLabels, load_pseudo_labels
 from suture.report.charts import Series, line_chart
 from suture.report.context import Context
+from suture.report.facts import RunFacts
 from suture.report.models import Place
 from suture.report.pictures import EVENLY, Gallery, Judge, Panel, by_video, evenly, pick, sample
+from suture.report.predictions import JUDGED, frame_scores
 from suture.report.scores import percent
 from suture.runs.callbacks import bar
+from suture.words import listed
+from suture.words import number as counted
 
 
 @dataclass(frozen=True)
@@ -68,37 +75,35 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
     return found
 
 
-def pseudo_section(context: Context, found: Mapping[int, PseudoQuality]) -> dict[str, Any] | None:
-    """The numbers and charts of the page's section."""
-    if not found:
+def pseudo_section(context: Context, found: Mapping[int, PseudoQuality], pictures: bool) -> dict[str, Any] | None:
+    """The numbers and charts of the page's section, and what its pictures show, where it has any."""
+    if not found and not pictures:
         return None
+    said: dict[str, list[str]] = {}
+    for number, run in enumerate(context.runs):
+        if number in found or (pictures and number in context.models):
+            said.setdefault(_about(run, found.get(number)), []).append(run.name)
     return {
-        "runs": [(context.runs[number], quality) for number, quality in found.items()],
+        "said": [f"{listed(names)}: {sentence}" for sentence, names in said.items()],
+        "runs": len(found),
         "iou": _distance_chart(context, found, "IoU of a frame", lambda frame: frame.iou),
         "confidence": _distance_chart(context, found, "confidence", lambda frame: frame.confidence),
     }
 
 
 def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gallery | None:
-    """Unlabelled training frames: truth, pseudo labels, and what the finished runs say."""
+    """Unlabelled training frames: truth, pseudo labels where runs keep them, and what the finished runs say."""
     dataset = context.dataset
-    if dataset is None or not found:
+    if dataset is None or not (found or context.models):
         return None
-    quality = next(iter(found.values()))
     videos = {video.id: video for video in dataset}
-    common = [
-        place
-        for place in quality.frames
-        if place[0] in videos and all(place in other.frames for other in found.values())
-    ]
-    scores = {
-        place: [score for other in found.values() if (score := other.frames[place].iou) is not None] for place in common
-    }
-    scores = {place: values for place, values in scores.items() if values}
-    chosen = pick(scores, each=2) if scores else {common[i]: [EVENLY] for i in evenly(len(common), 6)}
+    judge = Judge(dataset, context.include_background)
+    scores = _kept_scores(videos, found) if found else _final_scores(context, judge, videos)
+    known = {place: values for place, values in scores.items() if values}
+    places = list(scores)
+    chosen = pick(known, each=2) if known else {places[i]: [EVENLY] for i in evenly(len(places), 6)}
     if not chosen:
         return None
-    judge = Judge(dataset, context.include_background)
     truths = judge.truths(chosen)
     panels = [Panel("truth", "truth", truths)] if truths else []
     for number, of_run in found.items():
@@ -108,13 +113,16 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
     with bar("predict training frames", len(chosen) * len(context.models), context.console) as (progress, task):
         for model in context.models.values():
             masks = dict(model.masks(videos, frames, lambda done: progress.advance(task, done)))
-            panels.append(judge.panel(f"{model.run.name}, final", masks, truths))
+            panels.append(judge.panel(f"{_speaker(model.run)}, final", masks, truths))
+    quality = next(iter(found.values()), None)
     notes = {}
-    for place in chosen:
-        one = quality.frames[place]
-        far = f"{one.distance} frame{'s' if one.distance != 1 else ''} from a labelled one" if one.distance else ""
-        notes[place] = ", ".join(part for part in (far, f"mean confidence {percent(one.confidence)} %") if part)
-    return Gallery(videos, chosen, panels, notes)
+    for name, index in chosen:
+        one = quality.frames[name, index] if quality else None
+        distance = one.distance if one else _distance(index, context.first.labelled(name))
+        far = f"{counted(distance, 'frame')} from a labelled one" if distance else ""
+        sure = f"mean confidence {percent(one.confidence)} %" if one else ""
+        notes[name, index] = ", ".join(part for part in (far, sure) if part)
+    return Gallery(videos, chosen, panels, notes, among=len(known))
 
 
 def pseudo_quality(
@@ -138,7 +146,7 @@ def pseudo_quality(
             found[name, index] = PseudoFrame(
                 ids,
                 float(mean(np.where(ids == IGNORE, np.nan, stage.confidence(frames.confidence[number])))),
-                min((abs(index - one) for one in known), default=0),
+                _distance(index, known),
                 judge.overall(scored, "miou_frames"),
             )
     return PseudoQuality(found, judge.overall(everything, "miou"), judge.overall(everything, "pa"))
@@ -165,6 +173,60 @@ def over_distance(distances: Sequence[int], values: Sequence[float], most: int =
         (float(order[group == g].mean()), float(measured[group == g].mean()), int((group == g).sum()))
         for g in np.unique(group)
     ]
+
+
+def _about(run: RunFacts, quality: PseudoQuality | None) -> str:
+    """What is known of a run's pseudo labels, or what the pictures show instead."""
+    if quality is not None:
+        if quality.miou is None:
+            return "the unlabelled training frames have no masks, so only their confidence is known."
+        return (
+            f"mIoU {percent(quality.miou)} and pixel accuracy {percent(quality.pa)} on {len(quality.frames)} "
+            "unlabelled training frames with masks, evenly taken where there are more; these masks were not used in "
+            "training."
+        )
+    if run.taught is not None:
+        speaker = "the teacher" if run.taught.hands_on_teacher else "the student, which followed it,"
+        return (
+            "a teacher said the pseudo labels anew in every step, and none were kept; "
+            f"shown is what {speaker} says at the end of training."
+        )
+    if any(isinstance(stage.stage, PseudoLabels) for stage in run.stages):
+        return "the pseudo labels are not there to be shown; shown is what the final model says."
+    return "no pseudo labels were learnt from; shown is what the final model says of unlabelled training frames."
+
+
+def _speaker(run: RunFacts) -> str:
+    """Whose predictions the final ones of a run are."""
+    return f"teacher of {run.name}" if run.taught is not None and run.taught.hands_on_teacher else run.name
+
+
+def _kept_scores(videos: Mapping[str, Video], found: Mapping[int, PseudoQuality]) -> dict[Place, list[float]]:
+    """The IoU of pseudo labels of the frames that all runs with pseudo labels have."""
+    first, *others = (quality.frames for quality in found.values())
+    common = [place for place in first if place[0] in videos and all(place in frames for frames in others)]
+    return {
+        place: [score for frames in (first, *others) if (score := frames[place].iou) is not None] for place in common
+    }
+
+
+def _final_scores(context: Context, judge: Judge, videos: Mapping[str, Video]) -> dict[Place, list[float]]:
+    """The training frames that no finished run learnt with a label, with the IoU of some that have a mask."""
+    runs = [model.run for model in context.models.values()]
+    places = [
+        (name, index)
+        for name, video in videos.items()
+        if all(name in run.videos("train") for run in runs)
+        for index in sorted(set(video.usable).difference(*(run.labelled(name) for run in runs)))
+    ]
+    masked = [(name, index) for name, index in places if index in videos[name].masks]
+    scores = frame_scores(context, judge, videos, sample(by_video(masked), JUDGED)) if masked else {}
+    return {place: scores.get(place, []) for place in places}
+
+
+def _distance(index: int, labelled: Sequence[int]) -> int:
+    """Frames to the nearest labelled one; 0 where there is none."""
+    return min((abs(index - one) for one in labelled), default=0)
 
 
 def _distance_chart(

@@ -75,7 +75,6 @@ def _template() -> Template:
 
 def _content(context: Context, figures: Path | None) -> dict[str, Any]:
     """Everything the templates show; the figures on the way."""
-    judged = judged_frames(context) if context.frames else None
     pseudo = pseudo_labels(context)
     footage = watch_footage(context)
     found = embeddings(context)
@@ -83,7 +82,7 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
     galleries: dict[str, Gallery | None] = {}
     if context.frames:
         galleries = {
-            "predictions": judged[0] if judged else None,
+            "predictions": judged_frames(context),
             "pseudo": pseudo_pictures(context, pseudo),
             "footage": footage_pictures(context, footage),
         }
@@ -106,11 +105,10 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
         "set_titles": [(one["key"], one["title"]) for one in scored],
         "columns": columns(scored),
         "unmeasured": unmeasured(context.runs, sets(context.runs), footage is not None),
-        "judged": judged[1] if judged else 0,
         "galleries": shown,
         "viewers": {name: gallery.content() for name, gallery in shown.items()},
         "video": video and {"about": video, "uri": embedded(video.content, "video/mp4")},
-        "pseudo": pseudo_section(context, pseudo),
+        "pseudo": pseudo_section(context, pseudo, "pseudo" in shown),
         "embeddings": embeddings_section(context, found),
         "footage": footage_section(context, footage),
         "training": training_section(context),

@@ -1,5 +1,6 @@
 """Scores of runs side by side: which is best, and how far it is from the first."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from suture.report.facts import RunFacts, read_runs
 
 # The terminal's table has what 80 columns hold.
 _SHOWN = 6
+_ACROSS = 31
+"""Columns of confusion tables that stand beside each other on a laptop's screen, 1280 pixels wide."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def per_video(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
 def confusion(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
     """The share of each true class's pixels that each run predicts as each class; without those that occur nowhere.
 
-    All runs have the same rows and columns: they stand beside each other in one table.
+    All runs have the same rows and columns. As many as fit stand beside each other in one table, the others below.
     """
     counts = [run.metrics.get(which, {}).get("confusion") for run in runs]
     matrices = {place: np.array(found)[:-1] for place, found in enumerate(counts) if found is not None}
@@ -129,11 +132,27 @@ def confusion(runs: Sequence[RunFacts], which: str) -> dict[str, Any]:
     rows = np.flatnonzero(seen.sum(1)).tolist()
     columns = np.flatnonzero(seen.sum(0) + np.append(seen.sum(1), 0)).tolist()
     return {
-        "runs": list(matrices),
         "without": [place for place, found in enumerate(counts) if found is None],
         "columns": [names[j] for j in columns],
-        "rows": [(names[i], [_row(matrix[i], columns, i) for matrix in matrices.values()]) for i in rows],
+        "tables": [
+            {
+                "runs": beside,
+                "rows": [(names[i], [_row(matrices[place][i], columns, i) for place in beside]) for i in rows],
+            }
+            for beside in in_tables(list(matrices), len(columns))
+        ],
     }
+
+
+def in_tables(runs: Sequence[int], columns: int) -> list[list[int]]:
+    """Runs that stand beside each other, equally many in each table as far as that goes; each has so many columns.
+
+    >>> in_tables([0, 1, 2], 10), in_tables([0, 1, 2, 3], 10), in_tables([0, 1], 36)
+    ([[0, 1, 2]], [[0, 1], [2, 3]], [[0], [1]])
+    """
+    most = max(1, _ACROSS // max(1, columns))
+    tables = max(1, math.ceil(len(runs) / most))
+    return [part.tolist() for part in np.array_split(runs, tables) if len(part)]
 
 
 def _row(counts: np.ndarray, columns: Sequence[int], right: int) -> dict[str, Any]:
@@ -178,14 +197,14 @@ def _in_videos(run: RunFacts, which: str, name: str) -> list[float]:
 
 
 def _deviation(values: Sequence[float]) -> str:
-    return f"± {percent(float(np.std(values, ddof=1)))}" if len(values) > 1 else ""
+    return f"±\u00a0{percent(float(np.std(values, ddof=1)))}" if len(values) > 1 else ""
 
 
 def _spread(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return percent(known[0]) if known else "–"
-    return f"{percent(float(np.mean(known)))} ± {percent(float(np.std(known, ddof=1)))}"
+    return f"{percent(float(np.mean(known)))} {_deviation(known)}"
 
 
 def _of(run: RunFacts, which: str, *path: str) -> Any:

@@ -23,6 +23,7 @@ _FRAMES = 120
 _FEWEST = 4
 """A video needs some frames to be one."""
 _SIDE = 320
+"""The longer side of a panel."""
 _COLUMNS = 4
 """Panels beside each other; more go below."""
 _FPS = (2.0, 25.0)
@@ -61,7 +62,7 @@ def side_by_side_video(context: Context) -> SideBySide | None:
         of_runs = [model.masks({video.id: video}, {video.id: indices}) for model in context.models.values()]
         for found in zip(*of_runs, strict=True):
             place = found[0][0]
-            photo = scene(video, place[1], _SIDE)
+            photo = _enlarged(scene(video, place[1], _SIDE))
             masks = [*([judge.truth(place)] if judge else []), *(ids for _, ids in found)]
             panels = [photo, *(_painted(photo, ids, video, context.colors) for ids in masks)]
             sheet = sheet or Sheet(titles, photo.shape[:2], context.classes, context.colors)
@@ -184,6 +185,12 @@ def _entry(name: str) -> int:
 def _font() -> ImageFont.FreeTypeFont:
     # matplotlib brings a font that knows more than ASCII, wherever this runs.
     return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")), 14)
+
+
+def _enlarged(photo: np.ndarray) -> np.ndarray:
+    """A small frame as large as others are: names stand above it."""
+    scale = _SIDE / max(photo.shape[:2])
+    return cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC) if scale > 1 else photo
 
 
 def _painted(photo: np.ndarray, ids: np.ndarray | None, video: Video, colors: np.ndarray) -> np.ndarray:
