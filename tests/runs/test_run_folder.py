@@ -386,6 +386,15 @@ def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, fini
         evaluate_run(tmp_path)
 
 
+def test_a_run_without_its_data_record_is_told_what_it_lacks(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    (run / "data.json").unlink()
+    with pytest.raises(
+        UserError, match=r"run has no data\.json, which says .*: put it back; without it the run cannot"
+    ):
+        evaluate_run(run)
+
+
 @pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 3), ("model.json", '"format": ', 1)])
 def test_newer_formats_are_refused(name: str, key: str, newest: int, finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")

@@ -62,7 +62,13 @@ class Run:
     @property
     def data(self) -> dict[str, Any]:
         """What a run that was begun learns from."""
-        found: dict[str, Any] = read_record(self.folder / "data.json", DataRecord)
+        path = self.folder / "data.json"
+        if not path.exists():
+            raise UserError(
+                f"{self.folder} has no data.json, which says what the run has learnt from: put it back; without it the "
+                "run cannot be scored."
+            )
+        found: dict[str, Any] = read_record(path, DataRecord)
         return found
 
     @property
@@ -151,7 +157,8 @@ class Run:
         from suture.models.weights import DESCRIPTION, WEIGHTS
 
         needed = [self.folder / name for name in (WEIGHTS, DESCRIPTION, "metrics.json")]
-        needed += [stage / "done.json" for stage in self.folder.glob("stages/*")]
+        # Folders alone: file managers leave files of their own beside them.
+        needed += [stage / "done.json" for stage in self.folder.glob("stages/*/")]
         return self.begun and all(file.exists() for file in needed)
 
     def refuse_changed(self, config: Config, data: Mapping[str, Any]) -> None:
