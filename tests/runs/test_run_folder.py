@@ -327,7 +327,23 @@ def test_a_new_mask_brings_its_frame_into_thinned_video(
         train_quietly(config, tmp_path / "run")
 
 
-def test_a_run_from_when_a_ratio_counted_all_frames_goes_on(
+@pytest.mark.parametrize("labelling", ["every=4", "ratio=0.25"])
+def test_new_labels_that_the_labelling_takes_are_other_data(
+    labelling: str, supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
+) -> None:
+    data = shutil.copytree(dataset, tmp_path / "data")
+    masks = list((data / "masks").glob("case02__*"))
+    for mask in masks:
+        mask.rename(tmp_path / mask.name)
+    config = supervised(f"data.root={data}", "data.labelling=null", f"data.labelling.{labelling}")
+    train_quietly(config, tmp_path / "run")
+    for mask in masks:
+        (tmp_path / mask.name).rename(mask)
+    with pytest.raises(UserError, match=r"begun with other data \(3 more labelled frames, such as case02/0\): restore"):
+        train_quietly(config, tmp_path / "run")
+
+
+def test_a_run_from_when_a_ratio_counted_all_frames_is_refused_and_scored_by_its_labels(
     supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
 ) -> None:
     """Also those that take no part: one in four of 12 frames, of which all six that have a mask are even."""
@@ -341,17 +357,11 @@ def test_a_run_from_when_a_ratio_counted_all_frames_goes_on(
     settings = (f"data.root={data}", "data.labelling.every=null", "evaluation.completion=true")
     ratio = supervised(*settings, "data.labelling.ratio=0.25")
     train_quietly(supervised(*settings, "data.labelling.every=4"), folder)
-    said, record = (folder / "config.yaml").read_text(), (folder / "data.json").read_text()
+    said = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(said.replace("every: 4", "every: null").replace("ratio: null", "ratio: 0.25"))
-    (folder / "stages/1-train/done.json").unlink()
-    scores = (folder / "metrics.json").read_text()
-    (folder / "metrics.json").unlink()
-    train_quietly(ratio, folder)
-    assert (folder / "data.json").read_text() == record
-    assert (folder / "metrics.json").read_text() == scores
-    assert evaluate_run(folder, console=Console(quiet=True)) == json.loads(scores)
-    train_quietly(ratio, tmp_path / "new")
-    assert {place.rpartition("/")[2] for place in read_json(tmp_path / "new/data.json")["labelled"]} == {"0", "8"}
+    with pytest.raises(UserError, match=r"begun with other data \(3 labelled frames fewer, such as case01a/4\): "):
+        train_quietly(ratio, folder)
+    assert evaluate_run(folder, console=Console(quiet=True)) == read_json(folder / "metrics.json")
 
 
 def test_run_and_data_can_be_moved_together(

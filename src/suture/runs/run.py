@@ -8,7 +8,6 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
-from suture.data.labelling import all_masks, choose
+from suture.data.labelling import choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
@@ -70,14 +69,6 @@ def _load(config: Config) -> Dataset:
     return dataset
 
 
-def _open_to_train(run: Run, config: Config) -> Opened:
-    """The data of a run. One that was begun keeps its labels: once, `ratio` counted frames that take no part too."""
-    opened = open_data(config)
-    if config.data.labelling.ratio is None or not run.begun:
-        return opened
-    return replace(opened, labelling=run.labelled & all_masks(opened.dataset))
-
-
 def train(config: Config, folder: Path, console: Console | None = None) -> dict[str, Any]:
     """Run all stages of a config in a folder, or go on where it was left; evaluate; give the scores."""
     processes = _start(config)
@@ -92,7 +83,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
-        opened = processes.first_then_all(lambda: _open_to_train(run, config))
+        opened = processes.first_then_all(lambda: open_data(config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
         finished = processes.agreed(run.finished)
