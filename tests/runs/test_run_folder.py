@@ -15,6 +15,7 @@ import yaml
 from rich.console import Console
 
 from suture.data.sources import load_dataset
+from suture.deploy.card import Papers
 from suture.deploy.networks import noted_training
 from suture.errors import UserError
 from suture.files import read_json
@@ -242,9 +243,18 @@ def test_compute_may_change_and_the_same_path_may_be_written_otherwise(
 ) -> None:
     folder, config = begun
     monkeypatch.chdir(folder)
+    Path("stages/1-train/done.json").unlink()
     train_quietly(config("data.root=../data", "compute.log_every=2"), Path())
     assert yaml.safe_load((folder / "config.yaml").read_text())["compute"]["log_every"] == 2
     assert len(json.loads((folder / "environment.json").read_text())["starts"]) == 2
+
+
+def test_a_start_that_only_scores_is_none_of_the_training(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    """Killed while it was scored, and gone on with elsewhere: all steps were in 32."""
+    folder, config = begun
+    train_quietly(config("compute.precision=bf16"), folder)
+    assert [start["precision"] for start in read_json(folder / "environment.json")["starts"]] == ["32"]
+    assert "in precision 32;" in Papers.read(folder).card()
 
 
 def test_how_a_run_is_scored_may_be_mended_until_it_is(begun: Any, train_quietly: Callable[..., Any]) -> None:

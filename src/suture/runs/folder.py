@@ -80,6 +80,10 @@ class Run:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
         return self.folder / "stages" / f"{number}-{name}"
 
+    def is_done(self, number: int, name: str) -> bool:
+        """Whether a stage was trained to its end."""
+        return (self.stage_folder(number, name) / "done.json").exists()
+
     def model(self) -> "Model":
         """The finished model, with its class table and size."""
         from suture.models.weights import Model
@@ -118,10 +122,11 @@ class Run:
                         for folder in made:
                             folder.rmdir()
 
-    def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any]) -> None:
+    def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
 
-        Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
+        No machine is written down where none will train: card and tables tell of those that did. Where no stage had
+        begun there is nothing to lose: what was mended since may be tried in the same folder.
         """
         if self.begun:
             self.refuse_changed(config, data)
@@ -130,7 +135,8 @@ class Run:
         remove_leftovers(self.folder)
         path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
         starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
-        write_json(path, {"starts": [*starts, machine]})
+        if machine is not None:
+            write_json(path, {"starts": [*starts, machine]})
         said = relocated(config.model_dump(mode="json"), Path(), self.folder)
         write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)

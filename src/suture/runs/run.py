@@ -100,10 +100,9 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
             _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
             return processes.agreed(run.metrics) or {}
-        precision = processes.precision(config.compute)
-        processes.first_only(
-            lambda: run.begin(config, _record(session, segmenter), environment(processes.device, precision))
-        )
+        trained = all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1))
+        machine = None if trained else environment(processes.device, processes.precision(config.compute))
+        processes.first_only(lambda: run.begin(config, _record(session, segmenter), machine))
         _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
