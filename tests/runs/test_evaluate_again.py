@@ -14,6 +14,7 @@ from rich.console import Console
 from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset
 from suture.deploy.card import Papers
+from suture.errors import UserError
 from suture.files import read_json
 from suture.report.facts import read_runs
 from suture.report.summary import cautions
@@ -60,6 +61,37 @@ def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path,
     assert (run / "metrics.json").read_text() == before
     assert Papers.read(run).card() == card
     assert read_json(run / "metrics.json")["test"]["cases"].keys() == {"case04"}
+
+
+def test_scores_are_not_written_over_by_those_of_fewer_frames(trained: tuple[Path, Path]) -> None:
+    """The masks' disk is not mounted, or somebody has moved a part of them."""
+    run, data = trained
+    file = run / "metrics.json"
+    before = file.read_text()
+    (data / "masks").rename(data / "elsewhere")
+    (data / "masks").mkdir()
+
+    def refused() -> str:
+        with pytest.raises(UserError, match=r"metrics\.json holds scores of .*: put back .*, or move the file") as told:
+            evaluated(run)
+        assert file.read_text() == before
+        return str(told.value)
+
+    all_gone = "(completion: 27 of 27, such as of case01a; test: 12 of 12, such as of case04; val: 10 of 10, such as of"
+    assert all_gone in refused()
+    for mask in (data / "elsewhere").iterdir():
+        if mask.name != "case04__frame_000003.png":
+            shutil.copy(mask, data / "masks")
+    assert "(test: 1 of 12, such as of case04)" in refused()
+    assert evaluate_run(run, ["evaluation.flip=true"], Console(quiet=True))["test"]["overall"]["frames"] == 11
+    file.unlink()
+    assert evaluated(run)[0]["test"]["overall"]["frames"] == 11
+    shutil.copy(data / "elsewhere/case04__frame_000003.png", data / "masks")
+    evaluated(run)
+    assert file.read_text() == before, "more frames are always welcome"
+    file.write_text("cut o")
+    evaluated(run)
+    assert file.read_text() == before, "and what cannot be read is made again"
 
 
 def test_validation_stays_where_the_run_had_it(

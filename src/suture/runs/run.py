@@ -6,8 +6,8 @@ weights as if it had never stopped.
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
 from suture.deploy.asked import refuse_scales
 from suture.errors import UserError
-from suture.evaluation.evaluate import frames_to_score, protocol_of
+from suture.evaluation.evaluate import Frames, frames_to_score, protocol_of
 from suture.files import write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
@@ -120,9 +120,11 @@ def _record(session: Session, start: Segmenter) -> dict[str, Any]:
 def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:
     """Score new videos and completion, and if they are to be kept write them into `metrics.json`."""
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
+    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    if keep:
+        processes.first_only(lambda: _refuse_fewer(session.run, sets))
     segmenter.to(processes.device).eval()
     metrics: dict[str, Any] = {}
-    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     for name, frames in sets.items():
         metrics[name] = session.score(segmenter, frames, f"evaluate {name}")
     if keep and processes.first:
@@ -166,6 +168,24 @@ def evaluate_run(
         if not keep:
             session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
         return evaluate(session, model.segmenter, keep=keep)
+
+
+def _refuse_fewer(run: Run, sets: Mapping[str, Frames]) -> None:
+    """Scores of fewer frames never take the place of others: a disk may be unmounted, a folder renamed."""
+    before: dict[str, Any] = {}
+    with suppress(UserError):  # what cannot be read is no loss, and to be made again
+        before = run.metrics or {}
+    told = []
+    for which, scores in before.items():
+        now = sets.get(which, {})
+        fewer = {video: one["frames"] - len(now.get(video, ())) for video, one in scores["videos"].items()}
+        if lost := {video: count for video, count in fewer.items() if count > 0}:
+            told.append(f"{which}: {sum(lost.values())} of {scores['overall']['frames']}, such as of {min(lost)}")
+    if told:
+        raise UserError(
+            f"{run.folder / 'metrics.json'} holds scores of frames that can no longer be scored ({'; '.join(told)}): "
+            "put back their videos and masks as they were, or move the file away to score what is left."
+        )
 
 
 def _refuse_other_classes(run: Run, names: Sequence[str], opened: Opened) -> None:
