@@ -18,6 +18,7 @@ from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
+from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
@@ -35,7 +36,7 @@ from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, ru
 from suture.runs.folder import Run
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
-from suture.runs.record import data_record, environment, with_split_of
+from suture.runs.record import as_met, data_record, environment
 from suture.runs.session import Opened, Session
 from suture.words import number
 
@@ -56,9 +57,9 @@ def open_data(config: Config) -> Opened:
 
 
 def open_data_of(run: Run, config: Config) -> Opened:
-    """The data of a run that has learnt, in the split and with the labels that it has learnt from, whatever they are
-    today; what was labelled since can be scored."""
-    return Opened(with_split_of(run.data, _load(config)), run.labelled)
+    """The data of a run that has learnt, in the split and with the names and labels that it has learnt from, whatever
+    they are today; what was labelled since can be scored."""
+    return Opened(as_met(run.data, _load(config), Fingerprints(config.data.cache)), run.labelled)
 
 
 def _load(config: Config) -> Dataset:
