@@ -185,7 +185,7 @@ def _refuse_fewer(run: Run, sets: Mapping[str, Frames]) -> None:
     if told:
         raise UserError(
             f"{run.folder / 'metrics.json'} holds scores of frames that can no longer be scored ({'; '.join(told)}): "
-            "put back their videos and masks as they were, or move the file away to score what is left."
+            "put back their videos, masks and cases as they were, or move the file away to score what is left."
         )
 
 
