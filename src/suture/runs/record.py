@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import suture
 from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
+from suture.errors import UserError
 from suture.models.weight_files import is_file
 from suture.runs.config import Config, ModelSettings
 from suture.words import listed
@@ -120,18 +122,24 @@ def as_met(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) ->
 
 
 def _same(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> dict[str, list[str]]:
-    """The names under which a record has each video of a dataset: those of its content, else its own if it is there.
+    """The names under which a record has each video of a dataset: its own, or those of its content.
 
-    Where the run has learnt from a video of its name, that is enough: most of a dataset need not be hashed for it.
+    Hashed are those alone that have as many frames as another video of the record: only they can be that one.
     """
+    lengths = Counter(one["frames"] for one in known.values())
     of_content: dict[str, list[str]] = {}
-    for name, video in known.items():
-        of_content.setdefault(video["sha256"], []).append(name)
+    for name, one in known.items():
+        of_content.setdefault(one["sha256"], []).append(name)
     same = {video.id: [video.id] if video.id in known else [] for video in dataset}
-    unsure = [video for video in dataset if video.id not in known or known[video.id]["split"] != "train"]
+    unsure = [video for video in dataset if lengths[len(video)] > (known.get(video.id, {}).get("frames") == len(video))]
     for video, content in zip(unsure, prints.videos(unsure), strict=True):
         names = of_content.get(content, [])
         if names and video.id not in names:
+            if video.id in known:
+                raise UserError(
+                    f"{dataset.root}: the video {video.id} is the one that the run knows as {names[0]}, and another "
+                    f"was {video.id} in its training: give the videos back the names that they had then."
+                )
             same[video.id] = names
     return same
 
