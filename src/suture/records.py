@@ -280,14 +280,14 @@ def labelled_frames(data: Mapping[str, Any]) -> dict[str, list[int]]:
     return frames
 
 
-def cases_since(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """The cases among the scored new videos that came, or were put into a split, after the training.
+def videos_since(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """The scored new videos that came, or were put into a split, after the training.
 
-    >>> cases_since({"videos": {"a": {"case": "a", "split": "test"}}}, {"test": {"cases": {"a": {}, "b": {}}}})
+    >>> videos_since({"videos": {"a": {"split": "test"}}}, {"test": {"videos": {"a": {}, "b": {}}}})
     ['b']
     """
-    known = {video["case"] for video in data["videos"].values() if video["split"]}
-    return sorted({case for which in ("val", "test") for case in metrics.get(which, {}).get("cases", {})} - known)
+    known = {name for name, video in data["videos"].items() if video["split"]}
+    return sorted({name for which in ("val", "test") for name in metrics.get(which, {}).get("videos", {})} - known)
 
 
 def read_record(path: Path, shape: type[BaseModel]) -> Any:

@@ -1,6 +1,7 @@
 """A run that is scored again: what it has learnt from is never scored as new, whatever dataset.yaml says by then."""
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -11,14 +12,17 @@ import pytest
 import yaml
 from rich.console import Console
 
+from suture.data import fingerprint
 from suture.data.dataset import Dataset
+from suture.data.fingerprint import Fingerprints
 from suture.data.sources import load_dataset
 from suture.deploy.card import Papers
+from suture.errors import UserError
 from suture.files import read_json
 from suture.report.facts import read_runs
 from suture.report.summary import cautions
 from suture.runs.config import Config
-from suture.runs.record import with_split_of
+from suture.runs.record import as_met
 from suture.runs.run import evaluate_run
 
 SCORED = ("evaluation.splits=[val, test]", "evaluation.completion=true")
@@ -60,6 +64,37 @@ def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path,
     assert (run / "metrics.json").read_text() == before
     assert Papers.read(run).card() == card
     assert read_json(run / "metrics.json")["test"]["cases"].keys() == {"case04"}
+
+
+def test_scores_are_not_written_over_by_those_of_fewer_frames(trained: tuple[Path, Path]) -> None:
+    """The masks' disk is not mounted, or somebody has moved a part of them."""
+    run, data = trained
+    file = run / "metrics.json"
+    before = file.read_text()
+    (data / "masks").rename(data / "elsewhere")
+    (data / "masks").mkdir()
+
+    def refused() -> str:
+        with pytest.raises(UserError, match=r"metrics\.json holds scores of .*: put back .*, or move the file") as told:
+            evaluated(run)
+        assert file.read_text() == before
+        return str(told.value)
+
+    all_gone = "(completion: 27 of 27, such as of case01a; test: 12 of 12, such as of case04; val: 10 of 10, such as of"
+    assert all_gone in refused()
+    for mask in (data / "elsewhere").iterdir():
+        if mask.name != "case04__frame_000003.png":
+            shutil.copy(mask, data / "masks")
+    assert "(test: 1 of 12, such as of case04)" in refused()
+    assert evaluate_run(run, ["evaluation.flip=true"], Console(quiet=True))["test"]["overall"]["frames"] == 11
+    file.unlink()
+    assert evaluated(run)[0]["test"]["overall"]["frames"] == 11
+    shutil.copy(data / "elsewhere/case04__frame_000003.png", data / "masks")
+    evaluated(run)
+    assert file.read_text() == before, "more frames are always welcome"
+    file.write_text("cut o")
+    evaluated(run)
+    assert file.read_text() == before, "and what cannot be read is made again"
 
 
 def test_validation_stays_where_the_run_had_it(
@@ -109,9 +144,7 @@ def test_new_cases_are_scored(trained: tuple[Path, Path]) -> None:
     metrics, _ = evaluated(run)
     assert metrics["test"]["videos"].keys() == {"case04", "case05"}
     assert metrics["completion"]["videos"].keys() == {"case01a", "case01b", "case02"}
-    assert (
-        "Of the cases scored as new videos, case05 came into the splits after the training." in Papers.read(run).card()
-    )
+    assert "Of the videos scored as new, case05 came into the splits after the training." in Papers.read(run).card()
     said = cautions(read_runs([run]))
     assert "run is also scored on case05: put into the splits after its training." in said
 
@@ -127,6 +160,92 @@ def test_scores_of_a_case_that_was_learnt_from_are_named_as_such(trained: tuple[
     )
 
 
+def rename(data: Path, old: str, new: str) -> None:
+    """Give a video, its masks and its view another name; it is a case of its own then."""
+    (data / "videos" / old).rename(data / "videos" / new)
+    for mask in (data / "masks").glob(f"{old}__*"):
+        mask.rename(mask.with_name(mask.name.replace(old, new)))
+    said = yaml.safe_load((data / "dataset.yaml").read_text())
+    said["view"][new] = said["view"].pop(old)
+    say(data, view=said["view"], cases={"case01": ["case01a", "case01b"]})
+
+
+def of_videos(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {which: one["videos"] for which, one in metrics.items()}
+
+
+def test_a_renamed_video_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before, card = read_json(run / "metrics.json"), Papers.read(run).card()
+    rename(data, "case02", "op17")
+    say(data, split={"train": ["case01"], "val": ["case03"], "test": ["case04", "op17"]})
+    metrics, said = evaluated(run)
+    assert "Renamed since the training, and scored under the names that the run knows: op17 (case02)." in said
+    assert "The split has changed since the training, and the run is scored by its own: op17 is in train" in said
+    assert of_videos(metrics) == of_videos(before)
+    assert Papers.read(run).card() == card
+
+
+def test_names_that_went_to_other_videos_are_refused(trained: tuple[Path, Path]) -> None:
+    """As where cases are counted anew after one was taken out: the test video's name is now that of one learnt from."""
+    run, data = trained
+    before = (run / "metrics.json").read_text()
+    shutil.rmtree(data / "videos/case04")
+    rename(data, "case02", "case04")
+    say(data, split={"train": ["case01"], "val": ["case03"], "test": ["case04"]})
+    with pytest.raises(UserError, match=r"data: the video case04 is the one that the run knows as case02, and another"):
+        evaluated(run)
+    assert (run / "metrics.json").read_text() == before
+
+
+def test_a_renamed_test_video_is_the_same_one(trained: tuple[Path, Path]) -> None:
+    """And so is one whose case alone has another name: neither came into the split after the training."""
+    run, data = trained
+    before = read_json(run / "metrics.json")
+    rename(data, "case04", "op-four")
+    say(data, cases={"case01": ["case01a", "case01b"], "third": ["case03"]})
+    say(data, split={"train": ["case01", "case02"], "val": ["third"], "test": ["op-four"]})
+    metrics, said = evaluated(run)
+    assert "names that the run knows: op-four (case04)." in said
+    assert "The split has changed" not in said
+    assert of_videos(metrics) == of_videos(before)
+    assert metrics["val"]["cases"].keys() == {"third"}
+    assert "after the training" not in Papers.read(run).card()
+    assert not [one for one in cautions(read_runs([run])) if "after its training" in one]
+
+
+def test_a_video_that_was_joined_to_a_case_that_was_learnt_from_is_named(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    text = io.StringIO()
+    say(
+        data,
+        cases={"case01": ["case01a", "case01b"], "case02": ["case02", "case04"]},
+        split={"train": ["case01", "case02"], "val": ["case03"], "test": []},
+    )
+    with pytest.raises(UserError, match=r"can no longer be scored \(test: 12 of 12, such as of case04\)"):
+        evaluate_run(run, console=Console(file=text, width=200))
+    assert "scored where the run had those: case04 is in train, not in test." in text.getvalue()
+
+
+def test_known_videos_are_not_hashed_again(trained: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    run, data = trained
+    for file in (data / "videos").rglob("*.png"):
+        os.utime(file, (1e9, 1e9))  # long ago: what was changed just now is not remembered
+    hashed: list[Path] = []
+    once = fingerprint.file_sha256
+    monkeypatch.setattr(fingerprint, "file_sha256", lambda path: hashed.append(path) or once(path))
+    evaluated(run)
+    assert len(hashed) == 5 * 12, "they are of one length, and changed since"
+    hashed.clear()
+    evaluated(run)
+    assert not hashed
+    record = read_json(run / "data.json")
+    for count, video in enumerate(record["videos"].values()):
+        video["frames"] = 13 + count
+    as_met(record, load_dataset(data), Fingerprints(data.parent / "empty"))
+    assert not hashed, "and without a memory, those of lengths of their own need no look"
+
+
 def splits(dataset: Dataset) -> dict[str, str | None]:
     return {video.id: video.split for video in dataset}
 
@@ -139,15 +258,15 @@ def test_a_case_goes_where_the_run_had_any_of_its_videos(trained: tuple[Path, Pa
         cases={"joined": ["case02", "case04"], "case03": ["case03"]},
         split={"test": ["joined", "case01a", "case01b"]},
     )
-    now = splits(with_split_of(record, load_dataset(data)))
+    now = splits(as_met(record, load_dataset(data), Fingerprints()))
     assert now == {"case01a": "train", "case01b": "train", "case02": "train", "case03": "val", "case04": "train"}
     # A video that is gone was of its case still; one that was in no split was never met.
     record["videos"] = {
-        "gone": record["videos"]["case02"] | {"case": "case01b"},
-        "case04": {"case": "case04", "split": None},
+        "gone": record["videos"]["case02"] | {"case": "case01b", "sha256": "of a video that is gone"},
+        "case04": record["videos"]["case04"] | {"split": None},
     }
     say(data, cases=None, split={"train": ["case02"], "test": ["case01b", "case04"]})
-    now = splits(with_split_of(record, load_dataset(data)))
+    now = splits(as_met(record, load_dataset(data), Fingerprints()))
     assert now == {"case01a": None, "case01b": "train", "case02": "train", "case03": None, "case04": "test"}
 
 
@@ -157,5 +276,5 @@ def test_a_protocol_that_divides_cases_goes_by_video(trained: tuple[Path, Path])
     dataset.divides_cases = True
     record = read_json(run / "data.json")
     record["videos"]["case01b"]["split"] = "test"
-    now = splits(with_split_of(record, dataset))
+    now = splits(as_met(record, dataset, Fingerprints()))
     assert (now["case01a"], now["case01b"]) == ("train", "test")

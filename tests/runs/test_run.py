@@ -381,6 +381,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(
     """Its papers tell of the machine and the precision that it was trained with; nothing is stored to learn from."""
     run, cache, said = tmp_path / "run", tmp_path / "cache", io.StringIO()
     shutil.copytree(finished, run)
+    (run / "stages/.DS_Store").touch()  # as macOS leaves it in folders that somebody has looked into
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("cache: null", f"cache: {cache}"))
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}

@@ -15,6 +15,7 @@ import yaml
 from rich.console import Console
 
 from suture.data.sources import load_dataset
+from suture.deploy.card import Papers
 from suture.deploy.networks import noted_training
 from suture.errors import UserError
 from suture.files import read_json
@@ -242,9 +243,18 @@ def test_compute_may_change_and_the_same_path_may_be_written_otherwise(
 ) -> None:
     folder, config = begun
     monkeypatch.chdir(folder)
+    Path("stages/1-train/done.json").unlink()
     train_quietly(config("data.root=../data", "compute.log_every=2"), Path())
     assert yaml.safe_load((folder / "config.yaml").read_text())["compute"]["log_every"] == 2
     assert len(json.loads((folder / "environment.json").read_text())["starts"]) == 2
+
+
+def test_a_start_that_only_scores_is_none_of_the_training(begun: Any, train_quietly: Callable[..., Any]) -> None:
+    """Killed while it was scored, and gone on with elsewhere: all steps were in 32."""
+    folder, config = begun
+    train_quietly(config("compute.precision=bf16"), folder)
+    assert [start["precision"] for start in read_json(folder / "environment.json")["starts"]] == ["32"]
+    assert "in precision 32;" in Papers.read(folder).card()
 
 
 def test_how_a_run_is_scored_may_be_mended_until_it_is(begun: Any, train_quietly: Callable[..., Any]) -> None:
@@ -327,7 +337,23 @@ def test_a_new_mask_brings_its_frame_into_thinned_video(
         train_quietly(config, tmp_path / "run")
 
 
-def test_a_run_from_when_a_ratio_counted_all_frames_goes_on(
+@pytest.mark.parametrize("labelling", ["every=4", "ratio=0.25"])
+def test_new_labels_that_the_labelling_takes_are_other_data(
+    labelling: str, supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
+) -> None:
+    data = shutil.copytree(dataset, tmp_path / "data")
+    masks = list((data / "masks").glob("case02__*"))
+    for mask in masks:
+        mask.rename(tmp_path / mask.name)
+    config = supervised(f"data.root={data}", "data.labelling=null", f"data.labelling.{labelling}")
+    train_quietly(config, tmp_path / "run")
+    for mask in masks:
+        (tmp_path / mask.name).rename(mask)
+    with pytest.raises(UserError, match=r"begun with other data \(3 more labelled frames, such as case02/0\): restore"):
+        train_quietly(config, tmp_path / "run")
+
+
+def test_a_run_from_when_a_ratio_counted_all_frames_is_refused_and_scored_by_its_labels(
     supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]
 ) -> None:
     """Also those that take no part: one in four of 12 frames, of which all six that have a mask are even."""
@@ -341,17 +367,11 @@ def test_a_run_from_when_a_ratio_counted_all_frames_goes_on(
     settings = (f"data.root={data}", "data.labelling.every=null", "evaluation.completion=true")
     ratio = supervised(*settings, "data.labelling.ratio=0.25")
     train_quietly(supervised(*settings, "data.labelling.every=4"), folder)
-    said, record = (folder / "config.yaml").read_text(), (folder / "data.json").read_text()
+    said = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(said.replace("every: 4", "every: null").replace("ratio: null", "ratio: 0.25"))
-    (folder / "stages/1-train/done.json").unlink()
-    scores = (folder / "metrics.json").read_text()
-    (folder / "metrics.json").unlink()
-    train_quietly(ratio, folder)
-    assert (folder / "data.json").read_text() == record
-    assert (folder / "metrics.json").read_text() == scores
-    assert evaluate_run(folder, console=Console(quiet=True)) == json.loads(scores)
-    train_quietly(ratio, tmp_path / "new")
-    assert {place.rpartition("/")[2] for place in read_json(tmp_path / "new/data.json")["labelled"]} == {"0", "8"}
+    with pytest.raises(UserError, match=r"begun with other data \(3 labelled frames fewer, such as case01a/4\): "):
+        train_quietly(ratio, folder)
+    assert evaluate_run(folder, console=Console(quiet=True)) == read_json(folder / "metrics.json")
 
 
 def test_run_and_data_can_be_moved_together(
@@ -384,6 +404,15 @@ def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, fini
     shutil.copy(finished / "model.json", tmp_path)  # and without its weights
     with pytest.raises(UserError, match="has no finished model yet"):
         evaluate_run(tmp_path)
+
+
+def test_a_run_without_its_data_record_is_told_what_it_lacks(finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    (run / "data.json").unlink()
+    with pytest.raises(
+        UserError, match=r"run has no data\.json, which says .*: put it back; without it the run cannot"
+    ):
+        evaluate_run(run)
 
 
 @pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 3), ("model.json", '"format": ', 1)])

@@ -16,9 +16,9 @@ from suture.records import (
     MetricsRecord,
     ModelRecord,
     StageRecord,
-    cases_since,
     read_record,
     taking_part,
+    videos_since,
 )
 from suture.words import number
 
@@ -212,8 +212,8 @@ def _scores(papers: Papers) -> Iterator[str]:
             low, high = map(_percent, interval)
             score = titles[one["primary"]["score"]]
             yield f"- {SETS[which].title}: 95 % interval of the {score} over cases {low}–{high}."
-    if since := cases_since(papers.data, metrics):
-        yield f"- Of the cases scored as new videos, {', '.join(since)} came into the splits after the training."
+    if since := videos_since(papers.data, metrics):
+        yield f"- Of the videos scored as new, {', '.join(since)} came into the splits after the training."
     for note in dict.fromkeys(note for one in metrics.values() for note in one["notes"]):
         yield f"- {note}."
     yield ""

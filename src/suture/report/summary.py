@@ -5,7 +5,7 @@ from typing import Any
 
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
-from suture.records import cases_since, taking_part
+from suture.records import taking_part, videos_since
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
@@ -42,7 +42,7 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
         if _tested(run, first) != _tested(first, run):
             said.append(f"{run.name} was tested on other videos than {first.name}.")
-        if since := cases_since(run.data, run.metrics):
+        if since := videos_since(run.data, run.metrics):
             said.append(f"{run.name} is also scored on {listed(since)}: put into the splits after its training.")
         of_first = first.data["videos"]
         names = [n for n, one in run.data["videos"].items() if of_first.get(n, one)["sha256"] != one["sha256"]]

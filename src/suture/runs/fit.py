@@ -163,7 +163,7 @@ def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
     for number, stage in enumerate(stages, 1):
         folder = session.run.stage_folder(number, stage.name)
         title = f"stage {number} of {len(stages)}: {stage.name}"
-        if not session.processes.agreed((folder / "done.json").exists()):
+        if not session.processes.agreed(session.run.is_done(number, stage.name)):
             take(stage.start_from or latest)
             if isinstance(stage, PseudoLabels):
                 _label(session, job, stage, folder, title)

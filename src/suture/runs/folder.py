@@ -62,7 +62,13 @@ class Run:
     @property
     def data(self) -> dict[str, Any]:
         """What a run that was begun learns from."""
-        found: dict[str, Any] = read_record(self.folder / "data.json", DataRecord)
+        path = self.folder / "data.json"
+        if not path.exists():
+            raise UserError(
+                f"{self.folder} has no data.json, which says what the run has learnt from: put it back; without it the "
+                "run cannot be scored."
+            )
+        found: dict[str, Any] = read_record(path, DataRecord)
         return found
 
     @property
@@ -73,6 +79,10 @@ class Run:
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
         return self.folder / "stages" / f"{number}-{name}"
+
+    def is_done(self, number: int, name: str) -> bool:
+        """Whether a stage was trained to its end."""
+        return (self.stage_folder(number, name) / "done.json").exists()
 
     def model(self) -> "Model":
         """The finished model, with its class table and size."""
@@ -112,10 +122,11 @@ class Run:
                         for folder in made:
                             folder.rmdir()
 
-    def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any]) -> None:
+    def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
 
-        Where no stage had begun there is nothing to lose: what was mended since may be tried in the same folder.
+        No machine is written down where none will train: card and tables tell of those that did. Where no stage had
+        begun there is nothing to lose: what was mended since may be tried in the same folder.
         """
         if self.begun:
             self.refuse_changed(config, data)
@@ -124,7 +135,8 @@ class Run:
         remove_leftovers(self.folder)
         path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
         starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
-        write_json(path, {"starts": [*starts, machine]})
+        if machine is not None:
+            write_json(path, {"starts": [*starts, machine]})
         said = relocated(config.model_dump(mode="json"), Path(), self.folder)
         write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
@@ -151,7 +163,8 @@ class Run:
         from suture.models.weights import DESCRIPTION, WEIGHTS
 
         needed = [self.folder / name for name in (WEIGHTS, DESCRIPTION, "metrics.json")]
-        needed += [stage / "done.json" for stage in self.folder.glob("stages/*")]
+        # Folders alone: file managers leave files of their own beside them.
+        needed += [stage / "done.json" for stage in self.folder.glob("stages/*/")]
         return self.begun and all(file.exists() for file in needed)
 
     def refuse_changed(self, config: Config, data: Mapping[str, Any]) -> None:

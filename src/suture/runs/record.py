@@ -5,7 +5,8 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import suture
 from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
+from suture.errors import UserError
 from suture.models.weight_files import is_file
 from suture.runs.config import Config, ModelSettings
 from suture.words import listed
@@ -34,7 +36,7 @@ PACKAGES = (
     "av",
 )
 _NAMED = 6
-"""Cases that a sentence names."""
+"""Cases or videos that a sentence names."""
 RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
 """The environment variable in which `suture compare` tells a run how many at most share its device."""
 
@@ -78,31 +80,73 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "
     }
 
 
-def with_split_of(record: Mapping[str, Any], dataset: Dataset) -> Dataset:
-    """The dataset in the split that a run's `data.json` has, so that nothing it has learnt from is scored as new.
+def as_met(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> Dataset:
+    """The dataset as the run whose `data.json` this is has met it, so that nothing it has learnt from is scored as new.
 
-    A case goes where the run had any of its videos, first of all into train; one that the run never met stays where it
-    is today. A note says which would be scored otherwise today.
+    A renamed video gets back the name by which the run knows it. A case goes where the run had any of its videos, first
+    of all into train; one that the run never met stays where it is today. Notes say what this changes.
     """
-    case_of = {video.id: video.case for video in dataset}
-    met: dict[str, set[Split]] = {}
-    for name, video in record["videos"].items():
-        if video["split"]:
-            place = name if dataset.divides_cases else case_of.get(name, video["case"])
-            met.setdefault(place, set()).add(video["split"])
+    known = record["videos"]
+    same = _same(known, dataset, prints)
 
-    def placed(video: Video) -> Video:
-        found = met.get(video.id if dataset.divides_cases else video.case)
-        return replace(video, split=min(found, key=SPLITS.index)) if found else video
+    def place(video: Video) -> str:
+        return video.id if dataset.divides_cases else video.case
 
-    videos = [placed(video) for video in dataset]
-    moved = dict.fromkeys(
-        f"{now.case} is in {then.split}, not in {now.split}"
-        for now, then in zip(dataset, videos, strict=True)
-        if now.split in ("val", "test") and now.split != then.split
-    )
-    told = f"The split has changed since the training, and the run is scored by its own: {listed(list(moved), _NAMED)}."
-    return replace(dataset, videos=videos, notes=[*dataset.notes, told] if moved else dataset.notes)
+    met: dict[str, set[Split | None]] = {}
+    for video in dataset:
+        met.setdefault(place(video), set()).update(known[name]["split"] for name in same[video.id])
+    for name in known.keys() - {name for names in same.values() for name in names}:
+        met.setdefault(name if dataset.divides_cases else known[name]["case"], set()).add(known[name]["split"])
+
+    lost = known.keys() - {video.id for video in dataset}
+    videos: list[Video] = []
+    renamed, moved, joined = [], [], []
+    for video in dataset:
+        name = next((name for name in same[video.id] if name in lost), video.id)
+        lost.discard(name)
+        split = _first(met[place(video)]) or video.split
+        videos.append(replace(video, id=name, split=split))
+        if name != video.id:
+            renamed.append(f"{video.id} ({name})")
+        if video.split in ("val", "test") and video.split != split:
+            moved.append(f"{video.case} is in {split}, not in {video.split}")
+        if (own := _first({known[name]["split"] for name in same[video.id]})) not in (None, split):
+            joined.append(f"{video.id} is in {split}, not in {own}")
+    told = {
+        "Renamed since the training, and scored under the names that the run knows": renamed,
+        "The split has changed since the training, and the run is scored by its own": moved,
+        "Joined to other cases since the training, and scored where the run had those": joined,
+    }
+    notes = [f"{what}: {listed(list(dict.fromkeys(which)), _NAMED)}." for what, which in told.items() if which]
+    return replace(dataset, videos=videos, notes=[*dataset.notes, *notes])
+
+
+def _same(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> dict[str, list[str]]:
+    """The names under which a record has each video of a dataset: its own, or those of its content.
+
+    Hashed are those alone that have as many frames as another video of the record: only they can be that one.
+    """
+    lengths = Counter(one["frames"] for one in known.values())
+    of_content: dict[str, list[str]] = {}
+    for name, one in known.items():
+        of_content.setdefault(one["sha256"], []).append(name)
+    same = {video.id: [video.id] if video.id in known else [] for video in dataset}
+    unsure = [video for video in dataset if lengths[len(video)] > (known.get(video.id, {}).get("frames") == len(video))]
+    for video, content in zip(unsure, prints.videos(unsure), strict=True):
+        names = of_content.get(content, [])
+        if names and video.id not in names:
+            if video.id in known:
+                raise UserError(
+                    f"{dataset.root}: the video {video.id} is the one that the run knows as {names[0]}, and another "
+                    f"was {video.id} in its training: give the videos back the names that they had then."
+                )
+            same[video.id] = names
+    return same
+
+
+def _first(splits: Collection[Split | None]) -> Split | None:
+    """Of some splits the one that was learnt from, or is nearest to it."""
+    return next((split for split in SPLITS if split in splits), None)
 
 
 def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:

@@ -6,9 +6,8 @@ weights as if it had never stopped.
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
-from suture.data.labelling import all_masks, choose
+from suture.data.fingerprint import Fingerprints
+from suture.data.labelling import choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation
 from suture.deploy.asked import refuse_scales
 from suture.errors import UserError
-from suture.evaluation.evaluate import frames_to_score, protocol_of
+from suture.evaluation.evaluate import Frames, frames_to_score, protocol_of
 from suture.files import write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
@@ -36,7 +36,7 @@ from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, ru
 from suture.runs.folder import Run
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
-from suture.runs.record import data_record, environment, with_split_of
+from suture.runs.record import as_met, data_record, environment
 from suture.runs.session import Opened, Session
 from suture.words import number
 
@@ -57,9 +57,9 @@ def open_data(config: Config) -> Opened:
 
 
 def open_data_of(run: Run, config: Config) -> Opened:
-    """The data of a run that has learnt, in the split and with the labels that it has learnt from, whatever they are
-    today; what was labelled since can be scored."""
-    return Opened(with_split_of(run.data, _load(config)), run.labelled)
+    """The data of a run that has learnt, in the split and with the names and labels that it has learnt from, whatever
+    they are today; what was labelled since can be scored."""
+    return Opened(as_met(run.data, _load(config), Fingerprints(config.data.cache)), run.labelled)
 
 
 def _load(config: Config) -> Dataset:
@@ -68,14 +68,6 @@ def _load(config: Config) -> Dataset:
     dataset.refuse_missing_videos()
     dataset.refuse_doubtful_masks()
     return dataset
-
-
-def _open_to_train(run: Run, config: Config) -> Opened:
-    """The data of a run. One that was begun keeps its labels: once, `ratio` counted frames that take no part too."""
-    opened = open_data(config)
-    if config.data.labelling.ratio is None or not run.begun:
-        return opened
-    return replace(opened, labelling=run.labelled & all_masks(opened.dataset))
 
 
 def train(config: Config, folder: Path, console: Console | None = None) -> dict[str, Any]:
@@ -92,7 +84,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
-        opened = processes.first_then_all(lambda: _open_to_train(run, config))
+        opened = processes.first_then_all(lambda: open_data(config))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
         finished = processes.agreed(run.finished)
@@ -109,10 +101,9 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
             _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
             return processes.agreed(run.metrics) or {}
-        precision = processes.precision(config.compute)
-        processes.first_only(
-            lambda: run.begin(config, _record(session, segmenter), environment(processes.device, precision))
-        )
+        trained = all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1))
+        machine = None if trained else environment(processes.device, processes.precision(config.compute))
+        processes.first_only(lambda: run.begin(config, _record(session, segmenter), machine))
         _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
@@ -130,9 +121,11 @@ def _record(session: Session, start: Segmenter) -> dict[str, Any]:
 def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:
     """Score new videos and completion, and if they are to be kept write them into `metrics.json`."""
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
+    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    if keep:
+        processes.first_only(lambda: _refuse_fewer(session.run, sets))
     segmenter.to(processes.device).eval()
     metrics: dict[str, Any] = {}
-    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     for name, frames in sets.items():
         metrics[name] = session.score(segmenter, name, frames, f"evaluate {name}")
     if keep and processes.first:
@@ -176,6 +169,24 @@ def evaluate_run(
         if not keep:
             session.console.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
         return evaluate(session, model.segmenter, keep=keep)
+
+
+def _refuse_fewer(run: Run, sets: Mapping[str, Frames]) -> None:
+    """Scores of fewer frames never take the place of others: a disk may be unmounted, a folder renamed."""
+    before: dict[str, Any] = {}
+    with suppress(UserError):  # what cannot be read is no loss, and to be made again
+        before = run.metrics or {}
+    told = []
+    for which, scores in before.items():
+        now = sets.get(which, {})
+        fewer = {video: one["frames"] - len(now.get(video, ())) for video, one in scores["videos"].items()}
+        if lost := {video: count for video, count in fewer.items() if count > 0}:
+            told.append(f"{which}: {sum(lost.values())} of {scores['overall']['frames']}, such as of {min(lost)}")
+    if told:
+        raise UserError(
+            f"{run.folder / 'metrics.json'} holds scores of frames that can no longer be scored ({'; '.join(told)}): "
+            "put back their videos, masks and cases as they were, or move the file away to score what is left."
+        )
 
 
 def _refuse_other_classes(run: Run, names: Sequence[str], opened: Opened) -> None:
