@@ -73,6 +73,10 @@ class DataRecord(BaseModel):
     labelled: dict[Annotated[str, Field(pattern=r"/[0-9]+$")], StrictStr]
     """The hash of each mask by `VIDEO/INDEX`."""
     weights: WeightsRecord | None
+    values: dict[str, StrictStr] = {}
+    """The class of each raw value of masks; not said in earlier versions."""
+    unlearnt: list[StrictStr] = []
+    """The classes that validation, held out of the training videos, is not asked for; not said in earlier versions."""
 
 
 class StartRecord(BaseModel):

@@ -90,6 +90,18 @@ class ClassTable:
         return len(self.names)
 
     @property
+    def meanings(self) -> dict[str, str]:
+        """The class of every raw value, as words.
+
+        >>> ClassTable(("tissue", "tool"), ((0, 0, 0), (0, 255, 0)), {1: 1, (9, 9, 9): IGNORE}, unpainted=0).meanings
+        {'1': 'tool', '(9, 9, 9)': 'ignored', 'unpainted': 'tissue'}
+        """
+        said = {str(value): target for value, target in self.values.items()}
+        if self.unpainted is not None:
+            said["unpainted"] = self.unpainted
+        return {value: "ignored" if target == IGNORE else self.names[target] for value, target in said.items()}
+
+    @property
     def by_color(self) -> bool:
         """Whether the values of image files are colours; else they are ids."""
         return any(isinstance(value, tuple) for value in self.values)

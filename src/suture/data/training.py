@@ -1,7 +1,7 @@
 """The frames a run trains on, numbered, with their labels; and the random draws, as pure functions of a key."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +11,7 @@ import numpy as np
 
 from suture.data.augment import Patches, ViewDraw, collate
 from suture.data.classes import IGNORE
-from suture.data.dataset import Dataset, Video, WrongMask
+from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
 from suture.errors import UserError
 
@@ -156,22 +156,24 @@ def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
     return carved
 
 
-def unlearnt(dataset: Dataset, names: Sequence[str]) -> tuple[str, ...]:
+def unlearnt(dataset: Dataset, names: Sequence[str], looked: Callable[[], None] = lambda: None) -> list[str]:
     """The classes that no mask of a training video shows, where validation is made of what `names` holds out of them.
 
     None where a validation video is the dataset's own: what its training videos lack is a fault to be seen there.
+    `looked` is called after every mask.
     """
     validation = [video for video in dataset.split("val") if video.with_mask]
     if not validation or not all(_named(video, names) for video in validation):
-        return ()
+        return []
     missing = set(range(len(dataset.classes)))
     for video in dataset.split("train"):
         for index in video.with_mask:
             if not missing:
-                return ()
-            with suppress(WrongMask):  # one that is neither learnt from nor scored may be of no use
+                return []
+            with suppress(UserError):  # one that is neither learnt from nor scored may be of no use
                 missing.difference_update(_shown(dataset.read_mask(video, index), len(dataset.classes)))
-    return tuple(name for position, name in enumerate(dataset.classes.names) if position in missing)
+            looked()
+    return [name for position, name in enumerate(dataset.classes.names) if position in missing]
 
 
 def _named(video: Video, names: Sequence[str]) -> bool:

@@ -43,7 +43,8 @@ class Best(Callback):
             value = self.score(segmenter)
         if value is None:
             raise UserError(
-                f"{stage.key}.best_every has nothing to choose by: the validation masks are ignored throughout."
+                f"{stage.key}.best_every has nothing to choose by: the validation masks are ignored throughout, or "
+                "show only classes that no training video shows."
             )
         for module, training in modes:
             module.training = training

@@ -217,8 +217,15 @@ def _changed_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     names = renamed(list(then), list(now))
     lines = [f"classes: {names}"] if names else differences({"classes": then}, {"classes": now})
     lines += _changed_labels(before["labelled"], after["labelled"])
-    told = {"classes": None, "labelled": None}
+    lines += changed_values(before, after["values"])
+    told = {"classes": None, "labelled": None, "values": None}
     return lines + differences({**before, **told}, {**after, **told})
+
+
+def changed_values(data: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
+    """Lines for the values of masks that mean another class than in a run's data; others may have come or gone."""
+    both = {value: name for value, name in data.get("values", {}).items() if value in now}
+    return differences({"values": both}, {"values": {value: now[value] for value in both}})
 
 
 def _changed_labels(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -77,6 +77,7 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "
         },
         "labelled": {f"{video.id}/{index}": sha for (video, index), sha in zip(labelled, hashes, strict=True)},
         "weights": _weights(config.model, start),
+        "values": dataset.classes.meanings,
     }
 
 
@@ -105,8 +106,10 @@ def as_met(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) ->
         name = next((name for name in same[video.id] if name in lost), video.id)
         lost.discard(name)
         split = _first(met[place(video)]) or video.split
-        videos.append(replace(video, id=name, split=split))
-        if name != video.id:
+        if name == video.id:
+            videos.append(replace(video, split=split))
+        else:
+            videos.append(replace(video, id=name, case=known[name]["case"], split=split))
             renamed.append(f"{video.id} ({name})")
         if video.split in ("val", "test") and video.split != split:
             moved.append(f"{video.case} is in {split}, not in {video.split}")

@@ -22,7 +22,7 @@ from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
-from suture.data.training import carve_validation
+from suture.data.training import carve_validation, unlearnt
 from suture.deploy.asked import refuse_scales
 from suture.errors import UserError
 from suture.evaluation.evaluate import Frames, frames_to_score, protocol_of
@@ -30,10 +30,11 @@ from suture.files import write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
+from suture.runs.callbacks import bar
 from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
 from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, run_stages, starting_segmenter
-from suture.runs.folder import Run
+from suture.runs.folder import Run, changed_values
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
 from suture.runs.record import as_met, data_record, environment
@@ -115,7 +116,16 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
 
 
 def _record(session: Session, start: Segmenter) -> dict[str, Any]:
-    return data_record(session.opened.dataset, session.opened.labelling, session.config, start)
+    """What the run learns from. What its validation is not asked for is decided once, before the first stage."""
+    run, dataset, config = session.run, session.opened.dataset, session.config
+    found = data_record(dataset, session.opened.labelling, config, start)
+    if run.begun and (run.folder / "data.json").exists():
+        return found | {key: said for key, said in run.data.items() if key == "unlearnt"}
+    if not config.data.validation:
+        return found
+    masks = sum(len(video.with_mask) for video in dataset.split("train"))
+    with bar("look for classes", masks, session.console) as (progress, task):
+        return found | {"unlearnt": unlearnt(dataset, config.data.validation, lambda: progress.advance(task))}
 
 
 def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:
@@ -195,6 +205,11 @@ def _refuse_other_classes(run: Run, names: Sequence[str], opened: Opened) -> Non
         raise UserError(
             f"{run.folder} was trained with other classes than {opened.dataset.root} has now ({changed}): "
             "restore the class table that it was trained with, or train another run."
+        )
+    if others := changed_values(run.data, opened.dataset.classes.meanings):
+        raise UserError(
+            f"{run.folder} was trained with masks whose values mean other classes now ({'; '.join(others)}): restore "
+            f"what {opened.dataset.root} said of them, or train another run."
         )
 
 

@@ -8,7 +8,6 @@ from rich.console import Console
 
 from suture.data.dataset import Dataset
 from suture.data.labelling import Labelling
-from suture.data.training import unlearnt
 from suture.evaluation.evaluate import Frames, score_frames, scores
 from suture.models.segmenter import Segmenter
 from suture.runs.callbacks import bar
@@ -38,8 +37,7 @@ class Session:
     @cached_property
     def unlearnt(self) -> tuple[str, ...]:
         """The classes that validation videos held out by `data.validation` are not asked for."""
-        first = self.processes.first
-        return self.processes.agreed(unlearnt(self.opened.dataset, self.config.data.validation) if first else ())
+        return tuple(self.run.data.get("unlearnt", ()))
 
     def score(self, segmenter: Segmenter, which: str, frames: Frames, title: str | None = None) -> dict[str, Any]:
         """The scores of frames with masks of a set, by the dataset's protocol; several processes share the work.
