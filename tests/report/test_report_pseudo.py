@@ -1,6 +1,7 @@
-"""Pseudo labels are judged by the dataset's protocol, as the run's own scores are; every finished run has pictures."""
+"""Pseudo labels are judged by the dataset's protocol, as the run's own scores are; finished runs have pictures."""
 
 import io
+import re
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tiny_runs import Runs
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
-from suture.data.labelling import Labelling
+from suture.data.labelling import Labelling, frame_name
 from suture.evaluation.evaluate import scores
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
 from suture.report.context import Context
@@ -127,6 +128,41 @@ def test_pseudo_labels_that_are_gone(runs: Runs, tmp_path: Path, console: Consol
     assert said == ["tidied: the pseudo labels are not there to be shown; shown is what the final model says."]
     assert [panel.title for panel in gallery.panels] == ["tidied, final"], "nobody knows the truth"
     assert set(map(tuple, gallery.chosen.values())) == {(EVENLY,)}
+
+
+def test_a_run_on_all_labels_beside_one_on_few(taught: dict[str, Path], tmp_path: Path, console: Console) -> None:
+    data, full = taught["stitch"].parents[1] / "data", tmp_path / "full"
+    settings = ["method=supervised", "data.size=32", "data.labelling.every=1", "method.train.steps=1"]
+    train(load_config(data, "demo", settings), full, console)
+    said, gallery = pictured(console, full, taught["stitch"])
+    assert said[0] == (
+        "full: no training frame was without a label; "
+        "shown is what the final model says of frames that had none in the other runs."
+    )
+    assert [panel.title for panel in gallery.panels] == ["truth", "full, final", "teacher of stitch, final"]
+    (run,) = read_runs([taught["stitch"]])
+    assert not any(index in run.labelled(name) for name, index in gallery.chosen)
+    assert all(note.endswith("from a labelled one") for note in gallery.notes.values())
+    alone = Context(read_runs([full]), frames=True, console=console)
+    assert pseudo_pictures(alone, pseudo_labels(alone)) is None, "no training frame was unlabelled"
+
+
+def test_masks_of_no_use_are_no_truth(runs: Runs, taught: dict[str, Path], tmp_path: Path, console: Console) -> None:
+    data = shutil.copytree(runs.supervised.parents[1] / "data", tmp_path / "data")
+    copies = [shutil.copytree(run, tmp_path / "runs" / run.name) for run in (taught["stitch"], runs.pgvcl)]
+    for run in copies:
+        config = run / "config.yaml"
+        config.write_text(re.sub(r"(?m)^  root: .*", f"  root: {data}", config.read_text()))
+    (facts,) = read_runs(copies[:1])
+    video = next(iter(facts.videos("train")))
+    not_an_image, too_small, unknown = (data / "masks" / f"{frame_name(video, index)}.png" for index in (1, 2, 3))
+    not_an_image.write_text("no image")
+    cv2.imwrite(str(too_small), np.zeros((8, 8), np.uint8))
+    cv2.imwrite(str(unknown), np.full((64, 64), 99, np.uint8))
+    for run in copies:
+        page = write_report([run], tmp_path / "r.html", console=console).read_text()
+        assert "best of 30 unlabelled training frames" in page
+    assert "on 30 unlabelled training frames with masks" in page
 
 
 def test_a_run_without_pseudo_labels_has_the_figure(taught: dict[str, Path], tmp_path: Path, console: Console) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ from suture.errors import UserError
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.semi import SemiSupervised
 from suture.models.weight_files import is_file
-from suture.records import DataRecord, EnvironmentRecord, ShotsRecord, StageRecord, labelled_frames, read_record
+from suture.records import (
+    DataRecord,
+    EnvironmentRecord,
+    ShotsRecord,
+    StageRecord,
+    labelled_frames,
+    read_record,
+    taking_part,
+)
 from suture.runs.callbacks import read_curve
 from suture.runs.config import Config, differences
 from suture.runs.effort import effort
@@ -92,7 +101,17 @@ class RunFacts:
 
     def labelled(self, video: str) -> list[int]:
         """Indices of a video's labelled frames."""
-        return sorted(labelled_frames(self.data).get(video, ()))
+        return self._labelled.get(video, [])
+
+    @cached_property
+    def _labelled(self) -> dict[str, list[int]]:
+        """Of all videos at once: there may be thousands."""
+        return {video: sorted(indices) for video, indices in labelled_frames(self.data).items()}
+
+    @property
+    def all_labelled(self) -> bool:
+        """Whether none of its training frames was without a label."""
+        return len(self.data["labelled"]) == sum(map(taking_part, self.videos("train").values()))
 
     def videos(self, split: str) -> dict[str, dict[str, Any]]:
         """What is known of each video of a split."""

@@ -12,7 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from suture.data.dataset import Dataset, Video
+from suture.data.dataset import Dataset, Video, WrongMask
 from suture.evaluation.evaluate import Frames, protocol_of, scores
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import scorer_of
@@ -73,14 +73,17 @@ class Judge:
         return scorer_of(protocol, self.dataset.classes.names)
 
     def truth(self, place: Place) -> np.ndarray | None:
-        """The true class ids of a frame; None where it has no mask."""
+        """The true class ids of a frame; None where it has no mask, or one that cannot be used."""
         video = self.dataset[place[0]]
         if video.frames[place[1]].mask is None:
             return None
-        return self.scorer().counted(self.dataset.read_mask(video, place[1]))
+        try:
+            return self.scorer().counted(self.dataset.read_mask(video, place[1]))
+        except WrongMask:  # training and evaluation tell of those that they need
+            return None
 
     def truths(self, places: Iterable[Place]) -> dict[Place, np.ndarray]:
-        """The true class ids of those frames that have a mask."""
+        """The true class ids of those frames that have a mask of use."""
         return {place: truth for place in places if (truth := self.truth(place)) is not None}
 
     def scored(self, place: Place, ids: np.ndarray, truth: np.ndarray | None) -> Scorer:

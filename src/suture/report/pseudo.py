@@ -42,7 +42,7 @@ class PseudoFrame:
     distance: int
     """Frames to the nearest labelled one of the same video; 0 where there is none."""
     iou: float | None
-    """Against the truth, where the frame has a mask."""
+    """Against the truth, where the frame has a mask that can be used."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class PseudoQuality:
     """A sample of a run's pseudo labels, and what they are worth together."""
 
     frames: Mapping[Place, PseudoFrame]
+    judged: int
+    """How many of them have a truth."""
     miou: float | None
     pa: float | None
 
@@ -58,7 +60,9 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
     """The quality of the runs' pseudo labels, by the runs' numbers."""
     found = {}
     for number, run in enumerate(context.runs):
-        if run.pseudo is not None and (dataset := context.dataset_of(run)) is not None:
+        if run.pseudo is None or run.all_labelled:
+            continue
+        if (dataset := context.dataset_of(run)) is not None:
             trained = {
                 name: (video["excluded"], video.get("take_every", 1), video.get("masked", []))
                 for name, video in run.videos("train").items()
@@ -98,7 +102,10 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
         return None
     videos = {video.id: video for video in dataset}
     judge = Judge(dataset, context.include_background)
-    scores = _kept_scores(videos, found) if found else _final_scores(context, judge, videos)
+    shown = [run for number, run in enumerate(context.runs) if number in found or number in context.models]
+    runs = [run for run in shown if not run.all_labelled]
+    unlabelled = _unlabelled(runs, videos)
+    scores = _kept_scores(unlabelled, found) if found else _final_scores(context, judge, videos, unlabelled)
     known = {place: values for place, values in scores.items() if values}
     places = list(scores)
     chosen = pick(known, each=2) if known else {places[i]: [EVENLY] for i in evenly(len(places), 6)}
@@ -118,7 +125,7 @@ def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gal
     notes = {}
     for name, index in chosen:
         one = quality.frames[name, index] if quality else None
-        distance = one.distance if one else _distance(index, context.first.labelled(name))
+        distance = one.distance if one else _distance(index, runs[0].labelled(name))
         far = f"{counted(distance, 'frame')} from a labelled one" if distance else ""
         sure = f"mean confidence {percent(one.confidence)} %" if one else ""
         notes[name, index] = ", ".join(part for part in (far, sure) if part)
@@ -135,13 +142,15 @@ def pseudo_quality(
     places = {(frames.places[n][0].id, frames.places[n][1]): n for n in frames.unlabelled.tolist()}
     judged = {place: number for place, number in places.items() if dataset[place[0]].frames[place[1]].mask is not None}
     found: dict[Place, PseudoFrame] = {}
-    everything = judge.scorer()
+    everything, truths = judge.scorer(), 0
     for name, indices in sample(by_video(judged or places), most).items():
         video, known = dataset[name], labelling[name]
         for index in indices:
             number = places[name, index]
             ids = np.asarray(frames.pseudo[number])
-            scored = judge.scored((name, index), native(ids, video), judge.truth((name, index)))
+            truth = judge.truth((name, index))
+            truths += truth is not None
+            scored = judge.scored((name, index), native(ids, video), truth)
             everything += scored
             found[name, index] = PseudoFrame(
                 ids,
@@ -149,7 +158,7 @@ def pseudo_quality(
                 _distance(index, known),
                 judge.overall(scored, "miou_frames"),
             )
-    return PseudoQuality(found, judge.overall(everything, "miou"), judge.overall(everything, "pa"))
+    return PseudoQuality(found, truths, judge.overall(everything, "miou"), judge.overall(everything, "pa"))
 
 
 def native(ids: np.ndarray, video: Video) -> np.ndarray:
@@ -179,11 +188,16 @@ def _about(run: RunFacts, quality: PseudoQuality | None) -> str:
     """What is known of a run's pseudo labels, or what the pictures show instead."""
     if quality is not None:
         if quality.miou is None:
-            return "the unlabelled training frames have no masks, so only their confidence is known."
+            return "the unlabelled training frames have no masks to judge them by, so only their confidence is known."
         return (
-            f"mIoU {percent(quality.miou)} and pixel accuracy {percent(quality.pa)} on {len(quality.frames)} "
+            f"mIoU {percent(quality.miou)} and pixel accuracy {percent(quality.pa)} on {quality.judged} "
             "unlabelled training frames with masks, evenly taken where there are more; these masks were not used in "
             "training."
+        )
+    if run.all_labelled:
+        return (
+            "no training frame was without a label; "
+            "shown is what the final model says of frames that had none in the other runs."
         )
     if run.taught is not None:
         speaker = "the teacher" if run.taught.hands_on_teacher else "the student, which followed it,"
@@ -201,27 +215,34 @@ def _speaker(run: RunFacts) -> str:
     return f"teacher of {run.name}" if run.taught is not None and run.taught.hands_on_teacher else run.name
 
 
-def _kept_scores(videos: Mapping[str, Video], found: Mapping[int, PseudoQuality]) -> dict[Place, list[float]]:
-    """The IoU of pseudo labels of the frames that all runs with pseudo labels have."""
+def _unlabelled(runs: Sequence[RunFacts], videos: Mapping[str, Video]) -> list[Place]:
+    """The training frames that had no label in any of these runs."""
+    trained = [run.videos("train") for run in runs]
+    return [
+        (name, index)
+        for name, video in videos.items()
+        if trained and all(name in of_run for of_run in trained)
+        for index in sorted(set(video.usable).difference(*(run.labelled(name) for run in runs)))
+    ]
+
+
+def _kept_scores(unlabelled: Sequence[Place], found: Mapping[int, PseudoQuality]) -> dict[Place, list[float]]:
+    """The IoU of pseudo labels of the unlabelled frames that all runs with pseudo labels have."""
+    shown = set(unlabelled)
     first, *others = (quality.frames for quality in found.values())
-    common = [place for place in first if place[0] in videos and all(place in frames for frames in others)]
+    common = [place for place in first if place in shown and all(place in frames for frames in others)]
     return {
         place: [score for frames in (first, *others) if (score := frames[place].iou) is not None] for place in common
     }
 
 
-def _final_scores(context: Context, judge: Judge, videos: Mapping[str, Video]) -> dict[Place, list[float]]:
-    """The training frames that no finished run learnt with a label, with the IoU of some that have a mask."""
-    runs = [model.run for model in context.models.values()]
-    places = [
-        (name, index)
-        for name, video in videos.items()
-        if all(name in run.videos("train") for run in runs)
-        for index in sorted(set(video.usable).difference(*(run.labelled(name) for run in runs)))
-    ]
-    masked = [(name, index) for name, index in places if index in videos[name].masks]
+def _final_scores(
+    context: Context, judge: Judge, videos: Mapping[str, Video], unlabelled: Sequence[Place]
+) -> dict[Place, list[float]]:
+    """The unlabelled frames, with the IoU in every finished run of some that have a mask."""
+    masked = [(name, index) for name, index in unlabelled if index in videos[name].masks]
     scores = frame_scores(context, judge, videos, sample(by_video(masked), JUDGED)) if masked else {}
-    return {place: scores.get(place, []) for place in places}
+    return {place: scores.get(place, []) for place in unlabelled}
 
 
 def _distance(index: int, labelled: Sequence[int]) -> int:
