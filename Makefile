@@ -15,7 +15,7 @@ demo: demo/data ## the whole job on generated video, in demo/: check, train, eva
 	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
 	@.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
 	@echo 'Open demo/report.html (three runs side by side) and demo/predictions/case08/overlay.mp4 (a new video, segmented).'
-	@echo 'The mIoU of the three runs on test says how well predicted and true areas overlap on new videos, 100 at best: supervised learns from labelled frames alone, pgvcl and stitch from the others too. README.md says what to expect of so small a network.'
+	@echo 'The mIoU of the three runs on test says how well predicted and true areas overlap on new videos, 100 at best: supervised learns from labelled frames alone, pgvcl and stitch from the others too. So few steps of so small a network do not show which is better: README.md has results on real video.'
 
 test: style ## formatting and style, then types beside all tests
 	@$(MAKE) --no-print-directory -j2 types tests

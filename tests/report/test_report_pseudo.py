@@ -16,6 +16,7 @@ from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
 from suture.data.labelling import Labelling, frame_name
 from suture.evaluation.evaluate import scores
+from suture.files import read_json
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
 from suture.report.context import Context
 from suture.report.facts import read_runs
@@ -119,6 +120,14 @@ def test_where_a_teacher_said_them_it_is_shown(runs: Runs, taught: dict[str, Pat
     assert gallery.groups[:3] == ["worst", "median", "best"]
     assert all(len(panel.scores) == len(gallery.chosen) for panel in gallery.panels[1:])
     assert all(note.endswith("from a labelled one") for note in gallery.notes.values())
+
+
+def test_frames_per_step_count_unlabelled_ones_too(taught: dict[str, Path], tmp_path: Path, console: Console) -> None:
+    done = read_json(taught["stitch"] / "stages/1-train/done.json")
+    write_report([taught["stitch"]], tmp_path / "report.html", frames=False, console=console)
+    page = (tmp_path / "report.html").read_text()
+    assert done["unlabelled_batch"]
+    assert f"<td>{done['steps']}</td><td>{done['batch'] + done['unlabelled_batch']}</td>" in page
 
 
 def test_pseudo_labels_that_are_gone(runs: Runs, tmp_path: Path, console: Console) -> None:

@@ -58,8 +58,8 @@ def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path,
     say(data, split={"train": ["case01", "case04"], "val": ["case03"], "test": ["case02"]})
     _, said = evaluated(run)
     assert (
-        "The split has changed since the training, and the run is scored by its own: case02 is in train, not in test."
-        in said
+        "The split has changed since the training, and the run is scored by its own: case02 is in train, not in test "
+        "and case04 is in test, not in train." in said
     )
     assert (run / "metrics.json").read_text() == before
     assert Papers.read(run).card() == card

@@ -56,7 +56,8 @@ def select_frames(
         found = " and ".join(f"--{name}" for name in given) or "none"
         raise UserError(f"Found {found} of --every, --ratio, --budget and --list: give exactly one.")
     if any(value is not None and value <= 0 for value in choice.values()) or (ratio is not None and not ratio <= 1):
-        raise UserError(f"--{given[0]} is {choice[given[0]]}: expected more than 0, and at most 1 for a ratio.")
+        most = ", and at most 1" if ratio is not None else ""
+        raise UserError(f"--{given[0]} is {choice[given[0]]}: expected more than 0{most}.")
     if out.resolve().is_relative_to(dataset.root.resolve()):
         raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
     refuse_among_data(out, pictures=True)

@@ -158,7 +158,7 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
             if first.data[what] != other.data[what]:
                 found = f"{first.data[what]} and {other.data[what]}" if what != "classes" else "their tables differ"
                 raise UserError(
-                    f"The runs {first.name} and {other.name} have different {what} ({found}): "
+                    f"The runs {first.name} and {other.name} differ in {what} ({found}): "
                     "their scores cannot be compared, report them one by one."
                 )
         for name in first.data["videos"].keys() & other.data["videos"].keys():

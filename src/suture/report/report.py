@@ -29,6 +29,7 @@ from suture.report.shots import shots_section
 from suture.report.side_by_side import side_by_side_video
 from suture.report.summary import cautions, facts_of, findings, seconds, title, unfinished, unmeasured
 from suture.report.training import training_section
+from suture.runs.effort import images_of_a_step
 
 
 def write_report(
@@ -70,6 +71,7 @@ def _template() -> Template:
         loader=PackageLoader("suture.report", "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"percent": percent, "seconds": seconds, "gigabytes": lambda n: f"{n / 2**30:.2f} GiB"}
+    environment.filters |= {"images_of_a_step": images_of_a_step}
     return environment.get_template("page.html")
 
 

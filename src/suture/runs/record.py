@@ -111,8 +111,9 @@ def as_met(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) ->
         else:
             videos.append(replace(video, id=name, case=known[name]["case"], split=split))
             renamed.append(f"{video.id} ({name})")
-        if video.split in ("val", "test") and video.split != split:
-            moved.append(f"{video.case} is in {split}, not in {video.split}")
+        # Not from train to val: `data.validation` has done that.
+        if video.split != split and ("test" in (video.split, split) or video.split == "val"):
+            moved.append(f"{video.case} is in {split}, {f'not in {video.split}' if video.split else 'today in none'}")
         if (own := _first({known[name]["split"] for name in same[video.id]})) not in (None, split):
             joined.append(f"{video.id} is in {split}, not in {own}")
     told = {
