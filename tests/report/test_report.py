@@ -316,7 +316,7 @@ def test_runs_that_cannot_stand_side_by_side(runs: Runs, tmp_path: Path, console
     run = copied(runs.supervised, tmp_path, "other")
     data = json.loads((run / "data.json").read_text())
     (run / "data.json").write_text(json.dumps(data | {"dataset": "another"}))
-    with pytest.raises(UserError, match="different dataset"):
+    with pytest.raises(UserError, match="differ in dataset"):
         write_report([runs.supervised, run], tmp_path / "r.html", console=console)
     with pytest.raises(UserError, match="given twice"):
         write_report([runs.supervised, runs.supervised], tmp_path / "r.html", console=console)

@@ -217,7 +217,8 @@ def _changed_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     names = renamed(list(then), list(now))
     lines = [f"classes: {names}"] if names else differences({"classes": then}, {"classes": now})
     lines += _changed_labels(before["labelled"], after["labelled"])
-    lines += changed_values(before, after["values"])
+    if not names:
+        lines += changed_values(before, after["values"])
     told = {"classes": None, "labelled": None, "values": None}
     return lines + differences({**before, **told}, {**after, **told})
 
