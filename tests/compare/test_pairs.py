@@ -81,6 +81,7 @@ FRONT = re.compile(r"^\| (.+?)((?: \| (?:–|[\d.]+ ± [\d.]+)){4}) \|$", re.MUL
 NAMES = {
     "PGV-CL": "pgvcl",
     "PGV-CL at its paper's 140 epochs": "pgvcl-140",
+    "PixPro": "pixpro",
     "DMT": "dmt",
     "UniMatch V2": "unimatch",
     "all 314 labels, plain training": "all-labels",
