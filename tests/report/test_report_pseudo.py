@@ -168,6 +168,8 @@ def test_masks_of_no_use_are_no_truth(runs: Runs, taught: dict[str, Path], tmp_p
     not_an_image.write_text("no image")
     cv2.imwrite(str(too_small), np.zeros((8, 8), np.uint8))
     cv2.imwrite(str(unknown), np.full((64, 64), 99, np.uint8))
+    new = next(iter(facts.videos("test")))
+    (data / "masks" / f"{frame_name(new, 0)}.png").write_text("no image")
     for run in copies:
         page = write_report([run], tmp_path / "r.html", console=console).read_text()
         assert "best of 30 unlabelled training frames" in page

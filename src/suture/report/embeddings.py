@@ -19,7 +19,7 @@ from rich.markup import escape
 from torch import Tensor
 
 from suture.data.classes import IGNORE
-from suture.data.dataset import Dataset
+from suture.data.dataset import Dataset, WrongMask
 from suture.data.scene import read_scene
 from suture.errors import UserError
 from suture.methods.branches import TwoBranches
@@ -346,9 +346,13 @@ def _look(context: Context, dataset: Dataset, frames: Frames) -> Iterator[tuple[
     with bar("look for classes", sum(map(len, frames.values())), context.console) as (progress, task):
         for name, indices in frames.items():
             for index in indices:
-                numbers, counts = np.unique(_mask(context, dataset, (name, index)), return_counts=True)
-                yield (name, index), set(numbers[counts >= _LEAST_PIXELS].tolist()) - {IGNORE}
                 progress.advance(task)
+                try:
+                    mask = _mask(context, dataset, (name, index))
+                except WrongMask:  # of no use here; training and evaluation tell of those that they need
+                    continue
+                numbers, counts = np.unique(mask, return_counts=True)
+                yield (name, index), set(numbers[counts >= _LEAST_PIXELS].tolist()) - {IGNORE}
 
 
 def _mask(context: Context, dataset: Dataset, place: Place) -> np.ndarray:
