@@ -14,12 +14,11 @@ import yaml
 
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
-from suture.data.labelling import Labelling
 from suture.data.walk import holds_files
 from suture.deploy.inputs import training_view
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
-from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, labelled_frames, read_record
+from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
 
@@ -70,11 +69,6 @@ class Run:
             )
         found: dict[str, Any] = read_record(path, DataRecord)
         return found
-
-    @property
-    def labelled(self) -> Labelling:
-        """The frames that a run which was begun has recorded as labelled."""
-        return Labelling(labelled_frames(self.data))
 
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
