@@ -11,12 +11,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 
 from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
-from suture.data.classes import renamed
+from suture.data.classes import IGNORE, renamed
 from suture.data.dataset import Dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
@@ -40,7 +41,7 @@ from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
 from suture.runs.record import as_met, data_record, environment
 from suture.runs.session import Opened, Session
-from suture.words import number
+from suture.words import listed, number
 
 KEPT = 200
 """Bytes that even the smallest networks keep of each pixel while they learn; usual ones keep fifty times as many."""
@@ -106,8 +107,10 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
             _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
             return processes.agreed(run.metrics) or {}
-        trained = all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1))
+        trained = processes.agreed(all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1)))
         machine = None if trained else environment(processes.device, processes.precision(config.compute))
+        if not trained:
+            processes.first_only(lambda: _refuse_unlearnt_validation(session, stages))
         processes.first_only(lambda: run.begin(config, data, machine))
         _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
@@ -282,12 +285,37 @@ def refuse_too_large(config: Config, stages: Sequence[AnyStage], memory: int, wo
 
 def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
     """The best weights can only be chosen where there are validation videos to choose by."""
-    asking = [stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every]
-    if asking and not frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False):
+    key = _choosing(stages)
+    if key and not frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False):
         raise UserError(
-            f"{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
+            f"{key}.best_every is set, but there are no validation videos with masks to choose by: "
             "name some training cases or videos in data.validation."
         )
+
+
+def _refuse_unlearnt_validation(session: Session, stages: Sequence[AnyStage]) -> None:
+    """And only by masks that show something which counts in their scores; most often the first one does."""
+    dataset, key = session.opened.dataset, _choosing(stages)
+    if key is None:
+        return
+    names, shown = dataset.classes.names, set[str]()
+    counted = session.protocol("val").counted(names)
+    for video in dataset.split("val"):
+        for index in video.with_mask:
+            ids = np.unique(dataset.read_mask(video, index))
+            shown.update(names[position] for position in ids if position != IGNORE)
+            if shown.intersection(counted):
+                return
+    only = listed([name for name in names if name in shown]) or "ignored pixels"
+    raise UserError(
+        f"{key}.best_every is set, but the validation masks of {dataset.root} show only {only}, expected a class that "
+        "is learnt and scored: choose other training cases or videos in data.validation."
+    )
+
+
+def _choosing(stages: Sequence[AnyStage]) -> str | None:
+    """The first stage that hands on its best weights, by its place in the config."""
+    return next((stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every), None)
 
 
 def _refuse_wrong_scored(opened: Opened, config: Config) -> None:
