@@ -119,8 +119,9 @@ class Run:
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
 
-        No machine is written down where none will train: card and tables tell of those that did. Where no stage had
-        begun there is nothing to lose: what was mended since may be tried in the same folder.
+        Without a machine, none will train: machine and `compute` stay as they are written, as card and tables tell of
+        those that did. Where no stage had begun there is nothing to lose: what was mended since may be tried in the
+        same folder.
         """
         if self.begun:
             self.refuse_changed(config, data)
@@ -129,10 +130,13 @@ class Run:
         remove_leftovers(self.folder)
         path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
         starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
+        written = self.folder / "config.yaml"
         if machine is not None:
             write_json(path, {"starts": [*starts, machine]})
+        elif written.exists():
+            config = config.model_copy(update={"compute": self.config.compute})
         said = relocated(config.model_dump(mode="json"), Path(), self.folder)
-        write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+        write_text(written, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
 
     def refuse_used(self) -> None:
