@@ -40,8 +40,7 @@ PROMISED_LOADING, PROMISED_MEMORY = 0.95, 24e9
 PAPER = 12.4
 """Query frames per second of the paper, on two Titan Xp."""
 PAPER_BATCH = 4
-KEYS = {"shared": 2, "bank": 1, "own": 6, "12gb": 2, "preset": 6, "paper": 6}
-"""Frames that the momentum branch encodes for each query."""
+MODES = ("shared", "bank", "own", "12gb", "preset", "paper")
 PRESETS = {"12gb": "endovis18-12gb", "preset": "endovis18"}
 """Modes whose stage is that of a preset, measured as if on a small card."""
 SMALL_CARD = 11 * 2**30
@@ -180,7 +179,7 @@ def main() -> None:
     options.add_argument("--resident-steps", type=int, default=40 if CUDA else 4, help="0: none")
     options.add_argument("--paper-steps", type=int, default=5 if CUDA else 2)
     options.add_argument("--paper-seconds", type=float, default=20.0, help="no more of these steps after so long")
-    options.add_argument("--modes", nargs="+", default=list(KEYS), choices=list(KEYS))
+    options.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
     chosen = options.parse_args()
 
     settings = {key: value for key, value in vars(chosen).items() if isinstance(value, int | float | str)}
@@ -210,8 +209,9 @@ def main() -> None:
         bare = figures["floor"] = floor(bench)
     for mode, row in rows.items():
         if mode != "paper":  # the floor is that of our networks, in bf16 and compiled
-            row["bare"] = 1 / (bare["query_seconds"] + KEYS[mode] * bare["key_seconds"])
-            row["by_flops"] = bare["flops_per_second"] / (bare["query_flops"] + KEYS[mode] * bare["key_flops"])
+            keys = contrast(chosen, mode, 1).settings.keys.encoded
+            row["bare"] = 1 / (bare["query_seconds"] + keys * bare["key_seconds"])
+            row["by_flops"] = bare["flops_per_second"] / (bare["query_flops"] + keys * bare["key_flops"])
     report("contrast_stage", figures, chosen.json)
     with clock(took, "loader"):
         job, _ = bench.job(capture=False, compile=False)

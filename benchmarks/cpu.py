@@ -177,7 +177,7 @@ class Demo:
         ]
         config = load_config(self.folder / "data", preset="demo", overrides=said)
         opened, processes = open_data(config), Processes.start(config.compute)
-        session = Session(Run(self.folder / "run"), config, opened, processes, Console(quiet=True))
+        session = Session(Run(self.folder / "run"), config, opened, {}, processes, Console(quiet=True))
         stages = list(config.build_method().stages())
         network = starting_segmenter(config, len(opened.dataset.classes), processes)
         if reached < LADDER.index("channels last"):

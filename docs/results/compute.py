@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
+from suture.data.keys import KeySettings
+
 SPEED = Path(__file__).parents[1] / "performance"
 COUNTED_AT = 480 * 480
-KEYS = {"bank": 1, "shared": 2, "paper": 6}
-"""Frames that the momentum branch of PGV-CL encodes for each query."""
 
 
 def read(file: Path) -> Any:
@@ -38,7 +38,8 @@ def stages(folder: Path) -> Iterator[tuple[str, float]]:
                 yield name, share * done["frames"] * contrast["key_flops"]
                 continue
             case "contrast":
-                frame = contrast["query_flops"] + KEYS[method["contrast"]["keys"]["mode"]] * contrast["key_flops"]
+                keys = KeySettings(**method["contrast"]["keys"]).encoded
+                frame = contrast["query_flops"] + keys * contrast["key_flops"]
             case "propagation":
                 frame = training["pixpro"]
             case _:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from suture.data.dataset import Video
 from suture.data.scene import read_scenes
 from suture.deploy.smoothing import Smoother
-from suture.evaluation.evaluate import frames_to_score, score_frames
+from suture.evaluation.evaluate import frames_to_score, protocol_of, score_frames
 from suture.evaluation.evaluate import scores as all_scores
 from suture.models.folded import NORMS
 from suture.models.segmenter import Segmenter
@@ -92,7 +92,7 @@ def score_run(folder: Path, device: str) -> dict[str, list[float]]:
     metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
     (split,) = config.evaluation.splits
     frames = frames_to_score(dataset, opened.labelling, [split], False)[split]
-    unlearnt = metrics[split].get("left_out", ())
+    protocol = protocol_of(dataset, config.evaluation.include_background, metrics[split].get("left_out", ()))
     autocast = torch.bfloat16 if device == "cuda" else None
     found = {}
     for name_of_way, way in WAYS.items():
@@ -102,9 +102,9 @@ def score_run(folder: Path, device: str) -> dict[str, list[float]]:
             model: Any = at_home(segmenter, dataset[name], indices, size, share) if share else segmenter
             if way.smooth:
                 model = Smoothed(model, way.smooth)
-            asked = {"unlearnt": unlearnt, "flip": way.mirrored, "autocast": autocast}
-            parts.append(score_frames(dataset, model, {name: indices}, size, **asked))
-        scored = all_scores(dataset, functools.reduce(operator.add, parts), unlearnt=unlearnt)
+            asked = {"flip": way.mirrored, "autocast": autocast}
+            parts.append(score_frames(dataset, protocol, model, {name: indices}, size, **asked))
+        scored = all_scores(dataset, protocol, functools.reduce(operator.add, parts))
         found[name_of_way] = two_scores(metrics | {"val": scored})[:2]
     return found
 

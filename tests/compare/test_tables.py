@@ -284,6 +284,23 @@ def test_seeds_of_one_row_with_other_settings_of_the_method_are_marked(tmp_path:
     )
 
 
+def test_an_output_stride_that_nobody_chose_is_told_in_words(tmp_path: Path, write_run: Write) -> None:
+    """Of an architecture that has a usual one, it is that one."""
+
+    def model(architecture: str, stride: int | None) -> dict:
+        said = {"architecture": architecture, "encoder": "resnet50", "output_stride": stride, "weights": None}
+        return {"model": said}
+
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)}, config=model("deeplabv3", 8))
+    write_run("d__every-10__usual__seed-0", {"test": scores(0.5)}, config=model("deeplabv3", None))
+    write_run("d__every-10__unet__seed-0", {"test": scores(0.5)}, config=model("unet", None))
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: row.mark for row in board.rows} == {"supervised": "", "unet": "†", "usual": ""}
+    assert board.differences["†"].endswith(
+        "architecture unet instead of deeplabv3; output stride the encoder's own instead of 8"
+    )
+
+
 def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: Write) -> None:
     write_run("d__every-10__supervised__seed-0", {"test": scores(0.5)})
     weights = {"name": "r50.safetensors", "sha256": "0123456789abcdef"}

@@ -54,6 +54,9 @@ def test_never_the_wrong_video_and_never_across_a_cut(
     assert not none.size
     several = len(set(cases)) > 1
     assert plan.others.shape == (len(queries), other_videos if several and mode != "bank" else 0)
+    if several:
+        encoded = plan.own.size + (0 if mode == "shared" else plan.extra.size)
+        assert encoded == len(queries) * settings.encoded
     for b, query in enumerate(queries):
         assert (plan.own[b, :views] == query).all()
         assert all(shots[key] == shots[query] for key in of_shot[b])

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset
 from suture.data.labelling import Labelling
+from suture.data.protocols import protocol_named
 from suture.data.sources import load_dataset
 from suture.errors import UserError
-from suture.evaluation.evaluate import frames_to_score, predict_masks, score_frames, scores
+from suture.evaluation.evaluate import frames_to_score, predict_masks, protocol_of, score_frames, scores
 
 WIDTH, HEIGHT = 96, 64
 VIEW = [16, 8, 64, 48]
+RULES = protocol_named("default")
 SIZE = (24, 32)  # half of the view: the edges of even-sized things fall between two pixels
 
 
@@ -99,7 +101,7 @@ def test_a_round_view_is_round_in_predictions_and_scores(dataset: Dataset) -> No
     assert 0 < inside.sum() < VIEW[2] * VIEW[3]
     ((_, mask),) = predict_masks(RedIsTool(), video, [1], SIZE)
     assert np.array_equal(mask != IGNORE, inside)
-    scorer = score_frames(dataset, RedIsTool(), {"b": [1]}, SIZE)
+    scorer = score_frames(dataset, RULES, RedIsTool(), {"b": [1]}, SIZE)
     assert scorer.matrix().sum() == inside.sum(), "every pixel inside counts, none outside"
 
 
@@ -112,16 +114,16 @@ def test_flip_and_scales_keep_the_place_of_things(dataset: Dataset) -> None:
 def test_a_perfect_segmenter_scores_1_and_shares_add_up(dataset: Dataset) -> None:
     frames = {"a": [1, 3], "b": [0, 1], "c": [0, 1, 2]}
     done: list[int] = []
-    whole = score_frames(dataset, RedIsTool(), frames, SIZE, progress=done.append)
+    whole = score_frames(dataset, RULES, RedIsTool(), frames, SIZE, progress=done.append)
     assert sum(done) == 7
-    result = scores(dataset, whole)
+    result = scores(dataset, RULES, whole)
     assert result["overall"]["miou"] == 1
     assert result["overall"]["frames"] == 7
     assert result["videos"].keys() == {"a", "b", "c"}
-    parts = [score_frames(dataset, RedIsTool(), frames, SIZE, rank=rank, world=2) for rank in range(2)]
+    parts = [score_frames(dataset, RULES, RedIsTool(), frames, SIZE, rank=rank, world=2) for rank in range(2)]
     assert {video for video, _ in parts[0].frames} == {"a", "c"}
-    assert scores(dataset, parts[0] + parts[1]) == result
-    assert scores(dataset, parts[1] + parts[0]) == result
+    assert scores(dataset, RULES, parts[0] + parts[1]) == result
+    assert scores(dataset, RULES, parts[1] + parts[0]) == result
 
 
 def test_background_can_be_left_out_of_the_means(dataset: Dataset) -> None:
@@ -130,8 +132,8 @@ def test_background_can_be_left_out_of_the_means(dataset: Dataset) -> None:
             return super().forward(images) * 0 + torch.tensor([0.0, 1.0])[:, None, None] * self.scale
 
     with_background, without = (
-        scores(dataset, score_frames(dataset, AllTool(), {"c": [0]}, SIZE, include_background=b), b)
-        for b in (True, False)
+        scores(dataset, rules, score_frames(dataset, rules, AllTool(), {"c": [0]}, SIZE))
+        for rules in (protocol_of(dataset, True), protocol_of(dataset, False))
     )
     share = 16 * 20 / (VIEW[2] * VIEW[3])
     assert with_background["overall"]["miou"] == pytest.approx(share / 2)
@@ -147,8 +149,8 @@ def test_what_no_training_video_shows_can_be_left_out(dataset: Dataset) -> None:
         ((), 1 - 16 * 20 / (VIEW[2] * VIEW[3]), []),
         (("tool",), 1, ["tool left out of validation: no training video shows it"]),
     ):
-        scorer = score_frames(dataset, AllBackground(), {"c": [0]}, SIZE, unlearnt=unlearnt)
-        result = scores(dataset, scorer, unlearnt=unlearnt)
+        rules = protocol_of(dataset, True, unlearnt)
+        result = scores(dataset, rules, score_frames(dataset, rules, AllBackground(), {"c": [0]}, SIZE))
         assert result["classes"]["background"]["iou"] == pytest.approx(found)
         assert result["overall"]["miou_frames"] == pytest.approx(found / (2 - len(unlearnt)))
         assert (result["left_out"], result["notes"]) == (list(unlearnt), notes)
@@ -160,11 +162,11 @@ def test_a_view_that_sticks_out_of_the_frame(dataset: Dataset) -> None:
     facts["view"]["c"] = [16, 8, 200, 200]
     (root / "dataset.yaml").write_text(yaml.safe_dump(facts))
     again = load_dataset(root)
-    scorer = score_frames(again, RedIsTool(), {"c": [0]}, SIZE)
+    scorer = score_frames(again, RULES, RedIsTool(), {"c": [0]}, SIZE)
     assert scorer.matrix().sum() == (WIDTH - 16) * (HEIGHT - 8)
 
 
 def test_a_mask_of_another_size_is_named(dataset: Dataset) -> None:
     cv2.imwrite(str(dataset.root / "masks/c/frame_000001.png"), np.ones((32, 48), np.uint8))
     with pytest.raises(UserError, match=r"c/frame_000001\.png is 48×32 on a frame of 96×64: export the masks"):
-        score_frames(dataset, RedIsTool(), {"c": [0, 1]}, SIZE)
+        score_frames(dataset, RULES, RedIsTool(), {"c": [0, 1]}, SIZE)

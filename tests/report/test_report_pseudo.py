@@ -15,7 +15,7 @@ from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
 from suture.data.labelling import Labelling, frame_name
-from suture.evaluation.evaluate import scores
+from suture.evaluation.evaluate import protocol_of, scores
 from suture.files import read_json
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
 from suture.report.context import Context
@@ -43,11 +43,12 @@ def judged(
     folder.mkdir(parents=True)
     np.save(folder / "v.labels.npy", pseudo[None])
     np.save(folder / "v.confidence.npy", np.full_like(pseudo, 255)[None])
-    judge = Judge(dataset, background)
+    rules = protocol_of(dataset, background)
+    judge = Judge(dataset, rules)
     scorer = judge.scorer()
     scorer.add("v", 1, pseudo, truth)
     quality = pseudo_quality(STAGE, root / "run", judge, Labelling({"v": [0]}))
-    expected = scores(dataset, scorer, background)["overall"]
+    expected = scores(dataset, rules, scorer)["overall"]
     assert (quality.miou, quality.pa) == (expected["miou"], expected["pa"])
     assert quality.frames["v", 1].iou == expected["miou_frames"]
     return quality

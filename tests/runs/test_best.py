@@ -1,11 +1,15 @@
 """The best weights are chosen on validation videos, and only when asked for."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
+import cv2
+import numpy as np
 import pytest
 import torch
+import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -48,6 +52,32 @@ def test_looking_changes_nothing_but_the_choice(supervised: Make, tmp_path: Path
     ]
     assert losses[0] == losses[1]
     assert 0 <= read_json(tmp_path / "best" / "stages/1-train/best.json")["score"] <= 1
+
+
+def test_validation_that_shows_nothing_learnt_is_refused_before_the_training(
+    dataset: Path, supervised: Make, tmp_path: Path
+) -> None:
+    """All that the masks of case02 show is a class that no other training case has."""
+    data, cache = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "cache"
+    described = data / "dataset.yaml"
+    described.write_text(described.read_text().replace("  val: [case03]\n", ""))
+    (gauze,) = (one["value"] for one in yaml.safe_load(described.read_text())["classes"] if one["name"] == "gauze")
+    masks = sorted((data / "masks").glob("case02__*"))
+    for mask in masks:
+        cv2.imwrite(str(mask), np.full((64, 64), gauze, np.uint8))
+    settings = (f"data.root={data}", f"data.cache={cache}", "data.validation=[case02]", "evaluation.splits=[test]")
+    choosing = supervised(*settings, "method.train.best_every=2")
+    with pytest.raises(UserError) as caught:
+        train(choosing, tmp_path / "run", QUIET)
+    assert str(caught.value) == (
+        f"method.train.best_every is set, but the validation masks of {data} show only gauze, expected a class that is "
+        "learnt and scored: choose other training cases or videos in data.validation."
+    )
+    assert not (tmp_path / "run").exists()
+    assert not list(cache.glob("frames/*"))
+    cv2.imwrite(str(masks[-1]), np.where(np.arange(64) < 32, gauze, 0)[None].repeat(64, 0).astype(np.uint8))
+    train(choosing, tmp_path / "run", QUIET)
+    assert (tmp_path / "run/stages/1-train/best.json").exists()
 
 
 def test_without_validation_videos_there_is_no_best(supervised: Make, tmp_path: Path) -> None:

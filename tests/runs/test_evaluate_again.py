@@ -21,6 +21,7 @@ from suture.errors import UserError
 from suture.files import read_json
 from suture.report.facts import read_runs
 from suture.report.summary import cautions
+from suture.runs import folder
 from suture.runs.config import Config
 from suture.runs.record import as_met
 from suture.runs.run import evaluate_run
@@ -225,6 +226,14 @@ def test_a_video_that_was_joined_to_a_case_that_was_learnt_from_is_named(trained
     with pytest.raises(UserError, match=r"can no longer be scored \(test: 12 of 12, such as of case04\)"):
         evaluate_run(run, console=Console(file=text, width=200))
     assert "scored where the run had those: case04 is in train, not in test." in text.getvalue()
+
+
+def test_the_data_record_is_read_once(trained: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    once = folder.read_record
+    monkeypatch.setattr(folder, "read_record", lambda path, shape: read.append(path.name) or once(path, shape))
+    evaluated(trained[0])
+    assert read.count("data.json") == 1
 
 
 def test_known_videos_are_not_hashed_again(trained: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

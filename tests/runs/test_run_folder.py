@@ -252,7 +252,11 @@ def test_compute_may_change_and_the_same_path_may_be_written_otherwise(
 def test_a_start_that_only_scores_is_none_of_the_training(begun: Any, train_quietly: Callable[..., Any]) -> None:
     """Killed while it was scored, and gone on with elsewhere: all steps were in 32."""
     folder, config = begun
-    train_quietly(config("compute.precision=bf16"), folder)
+    before = Run(folder).config
+    train_quietly(config("compute.precision=bf16", "compute.workers=1", "evaluation.flip=true"), folder)
+    after = Run(folder).config
+    assert after.compute == before.compute
+    assert after.evaluation.flip, "by which the scores are"
     assert [start["precision"] for start in read_json(folder / "environment.json")["starts"]] == ["32"]
     assert "in precision 32;" in Papers.read(folder).card()
 

@@ -39,6 +39,18 @@ class KeySettings(Settings):
             raise ValueError("mode: bank needs views of at least 1: they are what it remembers of a frame")
         return self
 
+    @property
+    def encoded(self) -> int:
+        """Frames encoded as keys for each query, with several cases; `shared` adds some where a batch has too few.
+
+        >>> [KeySettings(mode=mode).encoded for mode in ("paper", "shared", "bank")]
+        [6, 2, 1]
+        """
+        if self.mode == "bank":
+            return self.views
+        further = self.other_videos if self.mode == "paper" else 0
+        return self.views + self.same_shot + int(further)
+
 
 @dataclass(frozen=True)
 class KeyPlan:

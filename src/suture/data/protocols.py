@@ -31,6 +31,11 @@ class Protocol:
     notes: tuple[str, ...] = ()
     """What every table with these scores says below it."""
 
+    def counted(self, names: Sequence[str]) -> list[str]:
+        """The classes that enter the means."""
+        outside = {*self.left_out, *(() if self.include_background else (self.background,))}
+        return [name for name in names if name not in outside]
+
     def refuse_classes(self, names: Sequence[str]) -> None:
         """Refuse classes that these rules do not fit."""
         if missing := [name for name in self.left_out if name not in names]:

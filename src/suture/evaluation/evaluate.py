@@ -82,19 +82,18 @@ def protocol_of(dataset: Dataset, include_background: bool, unlearnt: Sequence[s
 
 def score_frames(
     dataset: Dataset,
+    protocol: Protocol,
     segmenter: Segmenter,
     frames: Frames,
     size: tuple[int, int],
     *,
-    include_background: bool = True,
-    unlearnt: Sequence[str] = (),
     progress: Callable[[int], None] = lambda frames: None,
     rank: int = 0,
     world: int = 1,
     **options: Any,
 ) -> Scorer:
     """Score this process's share of the videos; `progress` is called with the number of frames done."""
-    scorer = scorer_of(protocol_of(dataset, include_background, unlearnt), dataset.classes.names)
+    scorer = scorer_of(protocol, dataset.classes.names)
     segmenter.eval()
     for place, (name, indices) in enumerate(frames.items()):
         if place % world != rank:
@@ -111,9 +110,6 @@ def score_frames(
     return scorer
 
 
-def scores(
-    dataset: Dataset, scorer: Scorer, include_background: bool = True, unlearnt: Sequence[str] = ()
-) -> dict[str, Any]:
+def scores(dataset: Dataset, protocol: Protocol, scorer: Scorer) -> dict[str, Any]:
     """The protocol's scores of what was scored."""
-    protocol = protocol_of(dataset, include_background, unlearnt)
     return score(protocol, scorer, {video.id: video.case for video in dataset})

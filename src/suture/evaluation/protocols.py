@@ -101,9 +101,9 @@ class _Rules:
     def __init__(self, protocol: Protocol, names: Sequence[str]) -> None:
         self.protocol = protocol
         self.names = names
-        outside = {*protocol.left_out, *(() if protocol.include_background else (protocol.background,))}
+        counted = protocol.counted(names)
         # Which classes enter the means; one that is neither true nor predicted is NaN, which `mean` leaves out.
-        self.counted = np.array([name not in outside for name in names])
+        self.counted = np.array([name in counted for name in names])
 
     def summary(self, frames: Sequence[FrameScore]) -> dict[str, Any]:
         matrices, boundaries = self._stack(frames)

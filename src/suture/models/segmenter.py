@@ -17,6 +17,7 @@ from suture.errors import UserError
 from suture.models.atrous import use_atrous
 from suture.models.depthwise import SLOW, use_fast_depthwise
 from suture.models.hub import hub
+from suture.models.output_strides import OUTPUT_STRIDES
 from suture.models.pretrained import (
     Layout,
     Normalisation,
@@ -30,9 +31,6 @@ from suture.models.pretrained import (
 from suture.models.weight_files import is_file
 
 ARCHITECTURES = tuple(smp.MODEL_ARCHITECTURES_MAPPING)
-
-# The architectures that can dilate their encoder, and the output strides they take; the first is the default.
-OUTPUT_STRIDES = {"deeplabv3": (8, 16), "deeplabv3plus": (16, 8), "pan": (16, 32)}
 
 # How timm's transformers are told to take images of any size; most encoders need nothing.
 _ANY_SIZE: tuple[dict[str, bool], ...] = ({}, {"strict_img_size": False}, {"dynamic_img_size": True})

@@ -13,8 +13,10 @@ from suture.data.classes import renamed
 from suture.data.dataset import Dataset, Video
 from suture.data.sources import load_dataset
 from suture.errors import UserError
+from suture.evaluation.evaluate import protocol_of
 from suture.report.facts import RunFacts
 from suture.report.models import FinishedModel
+from suture.report.pictures import Judge
 from suture.runs.run import open_data_of
 
 
@@ -40,11 +42,6 @@ class Context:
         return self.first.classes
 
     @property
-    def include_background(self) -> bool:
-        """Whether the background enters the means of pictures: as the first run has it, for they show all runs."""
-        return self.first.config.evaluation.include_background
-
-    @property
     def colors(self) -> np.ndarray:
         """The classes' own colours, classes × RGB."""
         return np.array([one["color"] for one in self.first.data["classes"]], np.uint8)
@@ -58,7 +55,7 @@ class Context:
         """A run's dataset; None where that is gone or has changed. The page names no path, the terminal does."""
         if run.name not in self._opened:
             try:
-                dataset = open_data_of(run.run, run.config).dataset
+                dataset = open_data_of(run.data, run.config).dataset
                 _refuse_changed(run, dataset)
                 self._opened[run.name] = dataset
             except UserError as error:
@@ -91,16 +88,27 @@ class Context:
         return []
 
     @property
-    def left_out(self) -> Sequence[str]:
-        """The classes that pictures of judged videos leave out: those that the first run's scores of them do."""
-        found: Sequence[str] = self.first.metrics.get(str(self.judged_videos[0].split), {}).get("left_out", ())
-        return found
+    def judge(self) -> Judge | None:
+        """Of judged videos, by the rules of the first run's scores of them: pictures show all runs."""
+        if self.dataset is None or not self.judged_videos:
+            return None
+        scores = self.first.metrics.get(str(self.judged_videos[0].split), {})
+        return _judge(self.first, self.dataset, scores.get("left_out", ()))
+
+    def judge_of_training(self, run: RunFacts) -> Judge | None:
+        """Of a run's training frames, as the run is scored; None where its data is gone or has changed."""
+        dataset = self.dataset_of(run)
+        return None if dataset is None else _judge(run, dataset)
 
     @cached_property
     def footage(self) -> list[Video]:
         """Videos without truth: new ones of the dataset that have no mask at all, and those that were given."""
         unmasked = [video for video in self.new_videos if video.usable and not video.with_mask]
         return [*unmasked, *with_own_names(self.further, {video.id for video in self.dataset or ()})]
+
+
+def _judge(run: RunFacts, dataset: Dataset, left_out: Sequence[str] = ()) -> Judge:
+    return Judge(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
 
 
 def _refuse_changed(run: RunFacts, dataset: Dataset) -> None:

@@ -13,7 +13,8 @@ import cv2
 import numpy as np
 
 from suture.data.dataset import Dataset, Video, WrongMask
-from suture.evaluation.evaluate import Frames, protocol_of, scores
+from suture.data.protocols import Protocol
+from suture.evaluation.evaluate import Frames, scores
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import scorer_of
 from suture.report.models import Place
@@ -60,17 +61,15 @@ def by_video(places: Iterable[Place]) -> dict[str, list[int]]:
 
 
 class Judge:
-    """The scores of some frames by the rules of a dataset's protocol."""
+    """The scores of some frames by a protocol, without a look at boundaries: no picture tells of them."""
 
-    def __init__(self, dataset: Dataset, include_background: bool, left_out: Sequence[str] = ()) -> None:
+    def __init__(self, dataset: Dataset, protocol: Protocol) -> None:
         self.dataset = dataset
-        self.include_background = include_background
-        self.left_out = left_out
+        self.protocol = replace(protocol, boundary_tolerance=None)
 
     def scorer(self) -> Scorer:
-        """One without a frame yet, which does not look at boundaries: no picture tells of them."""
-        protocol = replace(protocol_of(self.dataset, self.include_background, self.left_out), boundary_tolerance=None)
-        return scorer_of(protocol, self.dataset.classes.names)
+        """One without a frame yet."""
+        return scorer_of(self.protocol, self.dataset.classes.names)
 
     def truth(self, place: Place) -> np.ndarray | None:
         """The true class ids of a frame; None where it has no mask, or one that cannot be used."""
@@ -95,7 +94,7 @@ class Judge:
 
     def overall(self, scorer: Scorer, score: str) -> float | None:
         """A score of all its frames; None where they have nothing that counts."""
-        found: float | None = scores(self.dataset, scorer, self.include_background, self.left_out)["overall"][score]
+        found: float | None = scores(self.dataset, self.protocol, scorer)["overall"][score]
         return found
 
     def iou(self, place: Place, ids: np.ndarray, truth: np.ndarray | None) -> float | None:

@@ -15,12 +15,10 @@ _EVENLY = 4
 
 def judged_frames(context: Context) -> Gallery | None:
     """The chosen frames; None where there is nothing to judge."""
-    dataset = context.dataset
-    if dataset is None or not context.models or not context.judged_videos:
+    if not context.models or (judge := context.judge) is None:
         return None
     videos = {video.id: video for video in context.judged_videos}
     frames = sample({name: video.with_mask for name, video in videos.items()}, JUDGED)
-    judge = Judge(dataset, context.include_background, context.left_out)
     chosen = pick(frame_scores(context, judge, videos, frames), spread=_EVENLY)
     if not chosen:
         return None

@@ -62,19 +62,19 @@ def pseudo_labels(context: Context) -> dict[int, PseudoQuality]:
     for number, run in enumerate(context.runs):
         if run.pseudo is None or run.all_labelled:
             continue
-        if (dataset := context.dataset_of(run)) is not None:
+        if (judge := context.judge_of_training(run)) is not None:
             trained = {
                 name: (video["excluded"], video.get("take_every", 1), video.get("masked", []))
                 for name, video in run.videos("train").items()
             }
-            if trained != {v.id: (sorted(v.excluded), v.take_every, v.masked) for v in dataset.split("train")}:
+            today = {v.id: (sorted(v.excluded), v.take_every, v.masked) for v in judge.dataset.split("train")}
+            if trained != today:
                 context.remarks.append(
                     "The training videos, or the frames that take part, are others now than when "
                     f"{run.name} was trained: its pseudo labels are left out."
                 )
                 continue
             labelling = Labelling({video: run.labelled(video) for video in run.data["videos"]})
-            judge = Judge(dataset, run.config.evaluation.include_background)
             found[number] = pseudo_quality(run.pseudo, run.run.folder, judge, labelling)
     return found
 
@@ -97,11 +97,9 @@ def pseudo_section(context: Context, found: Mapping[int, PseudoQuality], picture
 
 def pseudo_pictures(context: Context, found: Mapping[int, PseudoQuality]) -> Gallery | None:
     """Unlabelled training frames: truth, pseudo labels where runs keep them, and what the finished runs say."""
-    dataset = context.dataset
-    if dataset is None or not (found or context.models):
+    if not (found or context.models) or (judge := context.judge_of_training(context.first)) is None:
         return None
-    videos = {video.id: video for video in dataset}
-    judge = Judge(dataset, context.include_background)
+    videos = {video.id: video for video in judge.dataset}
     shown = [run for number, run in enumerate(context.runs) if number in found or number in context.models]
     runs = [run for run in shown if not run.all_labelled]
     unlabelled = _unlabelled(runs, videos)

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from suture.data.dataset import Video
 from suture.report.context import Context
-from suture.report.pictures import Judge, scene, small_mask
+from suture.report.pictures import scene, small_mask
 from suture.runs.callbacks import bar
 
 _FRAMES = 120
@@ -53,8 +53,7 @@ def side_by_side_video(context: Context) -> SideBySide | None:
     if video is None or not context.models:
         return None
     indices = _stretch(video)
-    dataset = context.dataset if video in context.judged_videos else None
-    judge = Judge(dataset, context.include_background, context.left_out) if dataset else None
+    judge = context.judge if video in context.judged_videos else None
     titles = ["frame", *(["truth"] if judge else []), *(model.run.name for model in context.models.values())]
     pages = []
     sheet: Sheet | None = None

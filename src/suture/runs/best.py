@@ -8,7 +8,6 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from suture.errors import UserError
 from suture.files import write_json
 from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model, save_model
@@ -22,7 +21,7 @@ class Best(Callback):
     again and come out the same.
     """
 
-    def __init__(self, folder: Path, every: int, score: Callable[[Segmenter], float | None]) -> None:
+    def __init__(self, folder: Path, every: int, score: Callable[[Segmenter], float]) -> None:
         self.weights = folder / "best.safetensors"
         self.record = folder / "best.json"
         self.every = every
@@ -41,11 +40,6 @@ class Best(Callback):
         segmenter = stage.outcome()
         with torch.compiler.set_stance("force_eager"):  # blocks that were compiled for training
             value = self.score(segmenter)
-        if value is None:
-            raise UserError(
-                f"{stage.key}.best_every has nothing to choose by: the validation masks are ignored throughout, or "
-                "show only classes that no training video shows."
-            )
         for module, training in modes:
             module.training = training
         best = read_record(self.record, BestRecord)["score"] if self.record.exists() else float("-inf")

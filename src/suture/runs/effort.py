@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from suture.models.output_strides import OUTPUT_STRIDES
+
 UNSUPERVISED = ("contrast", "propagation")
 """Stages that learn from no label, in runs made before their `done.json` said so itself."""
 LABELS_ALONE = ("supervised", "twice", "strong")
@@ -20,7 +22,7 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "batch": " and ".join(map(str, supervised_batches(stages))),
         "architecture": str(model["architecture"]),
         "encoder": str(model["encoder"]),
-        "output stride": str(model["output_stride"]),
+        "output stride": _output_stride(model),
         "size": f"{height}×{width}",
         "size of stored frames": str(config["data"].get("store_size") or "automatic"),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
@@ -80,6 +82,12 @@ def images_of_a_step(stage: Mapping[str, Any]) -> int:
     """
     images: int = stage["batch"] + stage.get("unlabelled_batch", 0)
     return images
+
+
+def _output_stride(model: Mapping[str, Any]) -> str:
+    """As asked for, else the architecture's usual one; one without a choice leaves the encoder as it is."""
+    asked, offered = model["output_stride"], OUTPUT_STRIDES.get(model["architecture"])
+    return str(asked or (offered[0] if offered else "the encoder's own"))
 
 
 def _weights(record: Mapping[str, Any] | None) -> str:

@@ -14,12 +14,11 @@ import yaml
 
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
-from suture.data.labelling import Labelling
 from suture.data.walk import holds_files
 from suture.deploy.inputs import training_view
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
-from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, labelled_frames, read_record
+from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
 
@@ -71,11 +70,6 @@ class Run:
         found: dict[str, Any] = read_record(path, DataRecord)
         return found
 
-    @property
-    def labelled(self) -> Labelling:
-        """The frames that a run which was begun has recorded as labelled."""
-        return Labelling(labelled_frames(self.data))
-
     def stage_folder(self, number: int, name: str) -> Path:
         """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
         return self.folder / "stages" / f"{number}-{name}"
@@ -125,8 +119,9 @@ class Run:
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
 
-        No machine is written down where none will train: card and tables tell of those that did. Where no stage had
-        begun there is nothing to lose: what was mended since may be tried in the same folder.
+        Without a machine, none will train: machine and `compute` stay as they are written, as card and tables tell of
+        those that did. Where no stage had begun there is nothing to lose: what was mended since may be tried in the
+        same folder.
         """
         if self.begun:
             self.refuse_changed(config, data)
@@ -135,10 +130,13 @@ class Run:
         remove_leftovers(self.folder)
         path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
         starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
+        written = self.folder / "config.yaml"
         if machine is not None:
             write_json(path, {"starts": [*starts, machine]})
+        elif written.exists():
+            config = config.model_copy(update={"compute": self.config.compute})
         said = relocated(config.model_dump(mode="json"), Path(), self.folder)
-        write_text(self.folder / "config.yaml", yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+        write_text(written, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
 
     def refuse_used(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -91,16 +91,19 @@ class Processes:
         if self.world > 1:
             dist.barrier()
 
-    def first_only(self, work: Callable[[], Any]) -> None:
-        """Let the first process do the work while the others wait; they end with it where it fails."""
+    def first_only(self, work: Callable[[], T]) -> T:
+        """Let the first process do the work, and give what it found to all; where it fails, the others end with it."""
+        found: T | None = None
         failure: Exception | None = None
         if self.first:
             try:
-                work()
+                found = work()
             except Exception as error:
                 failure = error
-        if any(self.gather(failure is not None)):
+        failed, given = self.agreed((failure is not None, found))
+        if failed:
             raise failure or SystemExit(2)  # the first one says what is wrong
+        return cast(T, given)
 
     def first_then_all(self, work: Callable[[], T]) -> T:
         """Let the first process do the work (which leaves something on disk), then the others."""

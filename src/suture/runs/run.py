@@ -11,15 +11,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 
 from suture.checks.check import refuse_unlabelled, refuse_wrong_masks
 from suture.data import mends
-from suture.data.classes import renamed
+from suture.data.classes import IGNORE, renamed
 from suture.data.dataset import Dataset
 from suture.data.fingerprint import Fingerprints
-from suture.data.labelling import choose
+from suture.data.labelling import Labelling, choose
 from suture.data.sources import load_dataset
 from suture.data.sources.folder import refuse_among_data
 from suture.data.training import carve_validation, unlearnt
@@ -30,6 +31,7 @@ from suture.files import write_json
 from suture.methods.pseudo import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
+from suture.records import labelled_frames
 from suture.runs.callbacks import bar
 from suture.runs.config import Config, parse_config
 from suture.runs.failures import explained
@@ -39,7 +41,7 @@ from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
 from suture.runs.record import as_met, data_record, environment
 from suture.runs.session import Opened, Session
-from suture.words import number
+from suture.words import listed, number
 
 KEPT = 200
 """Bytes that even the smallest networks keep of each pixel while they learn; usual ones keep fifty times as many."""
@@ -57,10 +59,11 @@ def open_data(config: Config) -> Opened:
     return Opened(dataset, choose(dataset, data.labelling))
 
 
-def open_data_of(run: Run, config: Config) -> Opened:
-    """The data of a run that has learnt, in the split and with the names and labels that it has learnt from, whatever
+def open_data_of(record: Mapping[str, Any], config: Config) -> Opened:
+    """The data of a run that has learnt, in the split and with the names and labels that its `data.json` has, whatever
     they are today; what was labelled since can be scored."""
-    return Opened(as_met(run.data, _load(config), Fingerprints(config.data.cache)), run.labelled)
+    dataset = as_met(record, _load(config), Fingerprints(config.data.cache))
+    return Opened(dataset, Labelling(labelled_frames(record)))
 
 
 def _load(config: Config) -> Dataset:
@@ -95,16 +98,20 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         for stage in stages:
             if isinstance(stage, Stage):
                 stage.refuse(segmenter)
-        session = Session(run, config, opened, processes, _console(console, processes))
+        terminal = _console(console, processes)
+        data = processes.first_only(lambda: _record(run, config, opened, segmenter, terminal))
+        session = Session(run, config, opened, data, processes, terminal)
         if finished:
             # Nothing is written: its papers are to tell of the machine that it was trained on.
-            processes.first_only(lambda: run.refuse_changed(config, _record(session, segmenter)))
+            processes.first_only(lambda: run.refuse_changed(config, data))
             _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
             return processes.agreed(run.metrics) or {}
-        trained = all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1))
+        trained = processes.agreed(all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1)))
         machine = None if trained else environment(processes.device, processes.precision(config.compute))
-        processes.first_only(lambda: run.begin(config, _record(session, segmenter), machine))
+        if not trained:
+            processes.first_only(lambda: _refuse_unlearnt_validation(session, stages))
+        processes.first_only(lambda: run.begin(config, data, machine))
         _announce(session, stages)
         processes.first_only(lambda: look_at_labels(session, stages))
         job = make_job(session, stages, segmenter)
@@ -115,16 +122,16 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         return evaluate(session, job.segmenter) if kept is None else kept
 
 
-def _record(session: Session, start: Segmenter) -> dict[str, Any]:
+def _record(run: Run, config: Config, opened: Opened, start: Segmenter, console: Console) -> dict[str, Any]:
     """What the run learns from. What its validation is not asked for is decided once, before the first stage."""
-    run, dataset, config = session.run, session.opened.dataset, session.config
-    found = data_record(dataset, session.opened.labelling, config, start)
+    dataset = opened.dataset
+    found = data_record(dataset, opened.labelling, config, start)
     if run.begun and (run.folder / "data.json").exists():
         return found | {key: said for key, said in run.data.items() if key == "unlearnt"}
     if not config.data.validation:
         return found
     masks = sum(len(video.with_mask) for video in dataset.split("train"))
-    with bar("look for classes", masks, session.console) as (progress, task):
+    with bar("look for classes", masks, console) as (progress, task):
         return found | {"unlearnt": unlearnt(dataset, config.data.validation, lambda: progress.advance(task))}
 
 
@@ -171,9 +178,10 @@ def evaluate_run(
     model = run.model()
     processes = _start(config)
     with _locked(run, processes), explained(run.folder):
-        opened = processes.first_then_all(lambda: open_data_of(run, config))
-        _refuse_other_classes(run, model.names, opened)
-        session = Session(run, config, opened, processes, _console(console, processes))
+        data = processes.first_only(lambda: run.data)
+        opened = processes.first_then_all(lambda: open_data_of(data, config))
+        session = Session(run, config, opened, data, processes, _console(console, processes))
+        _refuse_other_classes(session, model.names)
         _say(_notes(opened.dataset), session.console)
         keep = config.evaluation == own.evaluation
         if not keep:
@@ -199,17 +207,18 @@ def _refuse_fewer(run: Run, sets: Mapping[str, Frames]) -> None:
         )
 
 
-def _refuse_other_classes(run: Run, names: Sequence[str], opened: Opened) -> None:
+def _refuse_other_classes(session: Session, names: Sequence[str]) -> None:
     """A model's class 3 must be the labels' class 3, or its scores mean nothing."""
-    if changed := renamed(names, opened.dataset.classes.names):
+    folder, dataset = session.run.folder, session.opened.dataset
+    if changed := renamed(names, dataset.classes.names):
         raise UserError(
-            f"{run.folder} was trained with other classes than {opened.dataset.root} has now ({changed}): "
+            f"{folder} was trained with other classes than {dataset.root} has now ({changed}): "
             "restore the class table that it was trained with, or train another run."
         )
-    if others := changed_values(run.data, opened.dataset.classes.meanings):
+    if others := changed_values(session.data, dataset.classes.meanings):
         raise UserError(
-            f"{run.folder} was trained with masks whose values mean other classes now ({'; '.join(others)}): restore "
-            f"what {opened.dataset.root} said of them, or train another run."
+            f"{folder} was trained with masks whose values mean other classes now ({'; '.join(others)}): restore "
+            f"what {dataset.root} said of them, or train another run."
         )
 
 
@@ -276,12 +285,37 @@ def refuse_too_large(config: Config, stages: Sequence[AnyStage], memory: int, wo
 
 def _refuse_unchoosable(opened: Opened, stages: Sequence[AnyStage]) -> None:
     """The best weights can only be chosen where there are validation videos to choose by."""
-    asking = [stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every]
-    if asking and not frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False):
+    key = _choosing(stages)
+    if key and not frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False):
         raise UserError(
-            f"{asking[0]}.best_every is set, but there are no validation videos with masks to choose by: "
+            f"{key}.best_every is set, but there are no validation videos with masks to choose by: "
             "name some training cases or videos in data.validation."
         )
+
+
+def _refuse_unlearnt_validation(session: Session, stages: Sequence[AnyStage]) -> None:
+    """And only by masks that show something which counts in their scores; most often the first one does."""
+    dataset, key = session.opened.dataset, _choosing(stages)
+    if key is None:
+        return
+    names, shown = dataset.classes.names, set[str]()
+    counted = session.protocol("val").counted(names)
+    for video in dataset.split("val"):
+        for index in video.with_mask:
+            ids = np.unique(dataset.read_mask(video, index))
+            shown.update(names[position] for position in ids if position != IGNORE)
+            if shown.intersection(counted):
+                return
+    only = listed([name for name in names if name in shown]) or "ignored pixels"
+    raise UserError(
+        f"{key}.best_every is set, but the validation masks of {dataset.root} show only {only}, expected a class that "
+        "is learnt and scored: choose other training cases or videos in data.validation."
+    )
+
+
+def _choosing(stages: Sequence[AnyStage]) -> str | None:
+    """The first stage that hands on its best weights, by its place in the config."""
+    return next((stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every), None)
 
 
 def _refuse_wrong_scored(opened: Opened, config: Config) -> None:

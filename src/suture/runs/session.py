@@ -1,14 +1,15 @@
 """What one start of a run works with, and how it scores a segmenter."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from rich.console import Console
 
 from suture.data.dataset import Dataset
 from suture.data.labelling import Labelling
-from suture.evaluation.evaluate import Frames, score_frames, scores
+from suture.data.protocols import Protocol
+from suture.evaluation.evaluate import Frames, protocol_of, score_frames, scores
 from suture.models.segmenter import Segmenter
 from suture.runs.callbacks import bar
 from suture.runs.config import Config
@@ -31,31 +32,31 @@ class Session:
     run: Run
     config: Config
     opened: Opened
+    data: Mapping[str, Any]
+    """What the run learns from, or has learnt from, as its `data.json` says it."""
     processes: Processes
     console: Console
 
-    @cached_property
-    def unlearnt(self) -> tuple[str, ...]:
-        """The classes that validation videos held out by `data.validation` are not asked for."""
-        return tuple(self.run.data.get("unlearnt", ()))
+    def protocol(self, which: str) -> Protocol:
+        """The rules by which a set is scored; validation is not asked for what training could not learn."""
+        unlearnt = self.data.get("unlearnt", ()) if which == "val" else ()
+        return protocol_of(self.opened.dataset, self.config.evaluation.include_background, unlearnt)
 
     def score(self, segmenter: Segmenter, which: str, frames: Frames, title: str | None = None) -> dict[str, Any]:
-        """The scores of frames with masks of a set, by the dataset's protocol; several processes share the work.
+        """The scores of frames with masks of a set, by its protocol; several processes share the work.
 
         Without a title there is no bar: a training stage shows its own.
         """
         config, processes, dataset = self.config, self.processes, self.opened.dataset
-        settings = config.evaluation
-        left_out = self.unlearnt if which == "val" else ()
+        settings, protocol = config.evaluation, self.protocol(which)
         console = self.console if title else Console(quiet=True)
         with bar(title or "", sum(map(len, frames.values())), console) as (progress, task):
             scorer = score_frames(
                 dataset,
+                protocol,
                 segmenter,
                 frames,
                 config.data.height_width,
-                include_background=settings.include_background,
-                unlearnt=left_out,
                 progress=lambda done: progress.advance(task, done),
                 rank=processes.rank,
                 world=processes.world,
@@ -67,4 +68,4 @@ class Session:
         whole, *others = processes.gather(scorer)
         for other in others:
             whole = whole + other
-        return scores(dataset, whole, settings.include_background, left_out)
+        return scores(dataset, protocol, whole)
