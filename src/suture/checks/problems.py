@@ -544,11 +544,11 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     unlearnable = [names[position] for position in sorted(others - seen["train"]) if position < len(names)]
     mend = "move a case that shows it into train, or merge it with another class"
     yield from _of_classes("class-not-in-train", "warning", unlearnable, "in test or val but not in train", mend)
-    unscored = (
-        [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
-    )
-    mend = "such a class counts as 0 where it is predicted; if several cases show it, move one of them into test"
-    yield from _of_classes("class-in-train-only", "note", unscored, "in train only", mend)
+    scored: Split = "test" if seen["test"] else "val"
+    missed = sorted(seen["train"] - seen[scored]) if seen[scored] else []
+    unscored = [names[position] for position in missed if position < len(names)]
+    mend = f"such a class counts as 0 where it is predicted; if several cases show it, move one of them into {scored}"
+    yield from _of_classes("class-not-scored", "note", unscored, f"in train but not in {scored}", mend)
 
 
 def nothing_to_learn(shown: Sequence[str]) -> Problem | None:
