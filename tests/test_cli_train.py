@@ -119,6 +119,18 @@ def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: P
     assert "Traceback" not in said
 
 
+def test_a_run_is_no_dataset_and_goes_on_as_is_said(trained: tuple[Path, str, str]) -> None:
+    run = trained[0]
+    result = CliRunner().invoke(app, ["train", str(run)])
+    go_on = f"suture train {run / 'config.yaml'} -o {run}"
+    assert str(result.exception) == (
+        f"{run} is a run, expected a config file or a dataset's folder: to go on with it, `{go_on}`."
+    )
+    result = CliRunner().invoke(app, go_on.split()[1:])
+    assert result.exit_code == 0, result.output
+    assert "The run is finished: nothing is trained." in result.output
+
+
 def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> None:
     run, out, _ = trained
     scores = Run(run).metrics

@@ -46,7 +46,7 @@ def test_every_page_is_in_the_index() -> None:
 def test_the_page_of_labelling_shows_what_the_commands_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its story once more, up to the training; the masks have no names of classes, and the page says one."""
+    """Its story once more, up to the training; the masks have no names of classes, and the page says some."""
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/labelling.md").read_text(encoding="utf-8").partition("## Train")[0]
     printed: list[str] = []
@@ -55,7 +55,10 @@ def test_the_page_of_labelling_shows_what_the_commands_print(
         monkeypatch.setattr(sys, "argv", ["suture", *words.split()])
         with pytest.raises(SystemExit):
             main()
-        printed.extend(capsys.readouterr().out.replace("class_9", "gauze").split())
+        said = capsys.readouterr().out
+        for number, name in {7: "thread", 8: "needle", 9: "gauze"}.items():
+            said = said.replace(f"class_{number}", name)
+        printed.extend(said.split())
 
     def mend(before: str, after: str) -> None:
         file = Path("videos/dataset.yaml")

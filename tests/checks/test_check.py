@@ -463,9 +463,21 @@ def test_classes_in_one_split_only(root: Path) -> None:
         absent = 1 if path.parent.name == "ann" else 2
         write(path, np.where(mask == absent, 0, mask).astype(np.uint8))
     report = run(root)
-    assert find(report, "class-not-in-train").what.endswith(": shaft")
+    assert find(report, "class-not-in-train").what == "1 class in test or val but not in train: shaft"
     assert find(report, "class-not-in-train").severity == "warning"
-    assert find(report, "class-in-train-only").what.endswith(": needle")
+    assert find(report, "class-not-scored").what == "1 class in train but not in test: needle"
+    assert find(report, "class-not-scored").severity == "note"
+
+
+def test_a_class_that_test_lacks_is_told_also_where_val_has_it(root: Path) -> None:
+    for path in (root / "masks/cid").iterdir():
+        mask = ids(int(path.stem))
+        write(path, np.where(mask == 2, 0, mask).astype(np.uint8))
+    assert only(root, "class-not-scored").what == "1 class in train but not in test: needle"
+    describe(root, split={"train": ["ann"], "val": ["cid"]})
+    problem = find(run(root), "class-not-scored")
+    assert problem.what == "1 class in train but not in val: needle"
+    assert problem.mend.endswith("move one of them into val")
 
 
 def test_a_case_in_two_splits(root: Path) -> None:

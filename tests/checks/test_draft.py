@@ -268,6 +268,65 @@ def test_images_and_labels_in_one_folder(tmp_path: Path, values: list, example: 
     assert dataset.read_mask(dataset["b"], 1).max() == 1
 
 
+def test_labels_that_differ_in_capitals_only_are_asked_about(tmp_path: Path) -> None:
+    """By the draft, and by the check until they are one class."""
+    frames(tmp_path / "videos", "a")
+    for index, label in enumerate(("Grasper", "grasper", "liver")):
+        entry = {"label": label, "points": [[1, 1], [30, 1], [30, 30]]}
+        labelme = {"shapes": [entry], "imageWidth": WIDTH, "imageHeight": HEIGHT}
+        (tmp_path / "masks/a").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"masks/a/{index:03}.json").write_text(json.dumps(labelme))
+    path = write_draft(tmp_path)
+    text = f"{path.read_text()}\nunpainted: background\n"
+    assert text.count("# question: are Grasper and grasper one class? If so, write merge: Grasper into") == 1
+    path.write_text(text)
+    (problem,) = [one for one in check(tmp_path, progress=False, workers=1).problems if one.code == "class-alike"]
+    assert problem.what == "2 classes whose names differ in capitals only: Grasper and grasper"
+    assert problem.mend == "if they are one, write `merge: Grasper` in dataset.yaml into the line of grasper"
+    path.write_text(text.replace("name: grasper,", "name: grasper, merge: Grasper,"))
+    report = check(tmp_path, progress=False, workers=1)
+    assert "class-alike" not in {one.code for one in report.problems}
+    assert report.class_table["Grasper"]["train"].frames == 2
+
+
+def test_a_class_drafted_later_has_a_colour_of_its_own(tmp_path: Path) -> None:
+    """Also where lines of the first draft are gone, or have other colours now."""
+    frames(tmp_path / "videos", "a")
+    masks(tmp_path / "masks", "a", values=np.array([0, 1, 2, 3], np.uint8))
+    path = write_draft(tmp_path)
+    first = {entry["name"]: entry["color"] for entry in yaml.safe_load(path.read_text())["classes"]}
+    text = "".join(line for line in path.read_text().splitlines(True) if "class_1" not in line)
+    path.write_text(text.replace(str(first["class_2"]), "[1, 159, 114]"))  # almost that of class_3
+    colors = [entry["color"] for entry in yaml.safe_load(write_draft(tmp_path, force=True).read_text())["classes"]]
+    assert colors == [[1, 159, 114], first["class_3"], first["class_1"]]
+
+
+def test_an_image_beside_classes_of_labels(tmp_path: Path) -> None:
+    """Drafted from labels alone, they have no values: message and draft say where to write them."""
+    frames(tmp_path / "videos", "a", "b")
+    shapes = [{"label": label, "points": [[1, 1], [30, 1], [30, 30]]} for label in ("liver", "fat")]
+    (tmp_path / "masks/b").mkdir(parents=True)
+    labelme = {"shapes": shapes, "imageWidth": WIDTH, "imageHeight": HEIGHT}
+    (tmp_path / "masks/b/001.json").write_text(json.dumps(labelme))
+    path = write_draft(tmp_path)
+    path.write_text(f"{path.read_text()}\nunpainted: background\n")
+    masks(tmp_path / "masks", "a", values=np.array([0, 7], np.uint8))
+    with pytest.raises(
+        UserError, match=r"the classes liver and fat have no value for .* under classes .* as `value: 1`, "
+    ):
+        load_dataset(tmp_path)
+    text = write_draft(tmp_path, force=True).read_text()
+    assert "# question: which values have liver and fat in the images?" in text
+    assert "as {value: 7}, and remove the line drafted for it;" in text
+    answered = text.replace("name: liver,", "name: liver, value: 7,").replace("name: fat,", "name: fat, value: 8,")
+    path.write_text("\n".join(line for line in answered.splitlines() if "class_7" not in line))
+    dataset = load_dataset(tmp_path)
+    assert dataset.classes.names == ("background", "liver", "fat")
+    assert {video.id: video.with_mask for video in dataset} == {"a": [0, 1, 2], "b": [1]}
+    assert dataset.read_mask(dataset["a"], 0).max() == 1
+    assert "question: which values" not in write_draft(tmp_path, force=True).read_text()
+
+
 def test_a_folder_without_masks(tmp_path: Path) -> None:
     frames(tmp_path, "a", "b")
     text = write_draft(tmp_path).read_text()
@@ -326,7 +385,7 @@ def test_forced_it_keeps_what_the_file_says_and_drafts_the_rest(tmp_path: Path) 
     write_draft(tmp_path, force=True)
     content = yaml.safe_load((tmp_path / "dataset.yaml").read_text())
     new = content["classes"].pop()
-    assert new == {"name": "class_7", "value": 7, "color": [0, 158, 115]}  # the third of the colours
+    assert new == {"name": "class_7", "value": 7, "color": [230, 159, 0]}  # the first colour that is free
     assert {key: content[key] for key in said} == said
     assert content["masks"] == "masks"
     assert content["split"] == {"train": ["c"], "test": ["op"]}

@@ -14,9 +14,11 @@ import cv2
 import numpy as np
 import pytest
 from by_hand import scores
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from suture.compare.compare import print_scores, show_tables, write_tables
+from suture.compare.pictures import _dots
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
 from suture.compare.tables import (
@@ -116,6 +118,16 @@ def test_completion_is_explained_only_where_it_is(tmp_path: Path, write_run: Wri
     write_run("d__every-10__pgvcl__seed-0", {"test": scores(0.6)})
     (board,) = read_results(tmp_path).boards
     assert not any("ompletion" in note for table in tables_of(board) for note in table.notes)
+
+
+def test_rows_of_all_labels_say_why_they_have_no_completion(tmp_path: Path, write_run: Write) -> None:
+    write_run("d__every-10__supervised__seed-0", {"test": scores(0.5), "completion": scores(0.6)})
+    (board,) = read_results(tmp_path).boards
+    why = "No completion with all labels: every frame with a mask is learnt from, so none is left to score."
+    assert why not in score_table(board).notes
+    write_run("d__all__supervised__seed-0", {"test": scores(0.5)})
+    (board,) = read_results(tmp_path).boards
+    assert why in score_table(board).notes
 
 
 def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Write) -> None:
@@ -306,7 +318,50 @@ def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: W
     weights = {"name": "r50.safetensors", "sha256": "0123456789abcdef"}
     write_run("d__every-10__other__seed-0", {"test": scores(0.5)}, data={"videos": {}, "weights": weights})
     (board,) = read_results(tmp_path).boards
-    assert "starting weights r50.safetensors (01234567) instead of random; split" in board.differences["†"]
+    assert "videos unknown; starting weights r50.safetensors (01234567) instead of random" in board.differences["†"]
+
+
+def test_videos_in_which_splits_differ_are_named(tmp_path: Path, write_run: Write) -> None:
+    def videos(**changed: dict | None) -> dict:
+        usual = {"case": "c", "split": "train", "frames": 9, "excluded": [], "sha256": "a", "view": None}
+        both = {"v1": {}, "v2": {}, "v3": {"split": "test"}} | changed
+        return {"videos": {name: usual | video for name, video in both.items() if video is not None}}
+
+    for method, data in {
+        "supervised": videos(),
+        "alike": videos(),
+        "turned": videos(v1={"split": "test"}, v3={}),
+        "thinned": videos(v2={"take_every": 2}),
+        "more": videos(v4={"split": None}),
+        "others": videos(v1=None, v2={"sha256": "b"}, v3={"split": "val"}, v4={}),
+    }.items():
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, data=data)
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: board.differences[row.mark].partition(": ")[2] for row in board.rows if row.mark} == {
+        "turned": "split with v1 in test instead of train and v3 in train instead of test",
+        "thinned": "split with v2 of other frames",
+        "more": "split with v4 beside",
+        "others": "split with no v1, v2 of other frames and 2 more",
+    }
+
+
+def test_a_mark_of_some_seeds_stands_beside_these(tmp_path: Path, write_run: Write) -> None:
+    """In the picture; one of all seeds stands at the row's end, once."""
+    for seed, value in enumerate((0.5, 0.6, 0.7)):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(value)}, size=128 if seed == 1 else 64)
+        write_run(f"d__every-10__larger__seed-{seed}", {"test": scores(value + 0.1)}, size=128)
+        write_run(f"d__every-10__first__seed-{seed}", {"test": scores(value + 0.2)}, size=128 if seed == 0 else 64)
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: set(row.marked) for row in board.rows} == {
+        "first": {0},
+        "larger": {0, 1, 2},
+        "supervised": {1},
+    }
+    axes = Figure().subplots()
+    _dots(axes, board, [row.title for row in board.rows], "test")
+    beside = {row.mark: row.title for row in board.rows}
+    found = [(beside[text.get_text()], round(text.xy[0])) for text in axes.texts]
+    assert sorted(found) == [("first", 70), ("larger", 80), ("supervised", 60)]
 
 
 def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:

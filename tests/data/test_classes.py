@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from suture.data.classes import IGNORE, UNPAINTED, ClassTable, Raw, UnknownValues, default_colors, renamed
+from suture.data.classes import (
+    IGNORE,
+    UNPAINTED,
+    ClassTable,
+    Raw,
+    UnknownValues,
+    default_colors,
+    distinct_colors,
+    renamed,
+)
 from suture.data.dataset_file import DatasetFile
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import CLASSES, SyntheticSettings, plan
@@ -202,3 +211,14 @@ def test_refuses_too_few_or_too_many_classes(count: int) -> None:
 )
 def test_only_what_differs_is_named(after: str, words: str) -> None:
     assert renamed(("liver", "fat", "tool"), after.split()) == words
+
+
+def test_drafted_colours_are_distinct_and_none_in_use() -> None:
+    names = [f"class {number}" for number in range(20)]
+    assert distinct_colors(20, []) == default_colors(names)
+    used = [(233, 157, 2), (0, 158, 115)]  # the first almost, and the third
+    further = distinct_colors(253, used)
+    assert further[:2] == [(86, 180, 233), (240, 228, 66)]
+    assert further == distinct_colors(253, used)
+    assert len({(0, 0, 0), *used, *further}) == 256
+    assert _least_distance([(0, 0, 0), *used, *further[:45]], np.eye(3)) > 10

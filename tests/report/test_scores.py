@@ -55,9 +55,19 @@ def test_table_for_the_terminal(runs: Runs) -> None:
 def test_completion_is_explained_only_where_it_is(runs: Runs) -> None:
     metrics = read_json(runs.supervised / "metrics.json")
     captions = {
-        which: scores_table([runs.supervised], [{which: metrics[which]}]).caption for which in ("test", "completion")
+        which: str(scores_table([runs.supervised], [{which: metrics[which]}]).caption)
+        for which in ("test", "completion")
     }
     assert captions == {
         "test": "test: new videos",
         "completion": "completion: the unlabelled frames of labelled training videos",
     }
+
+
+def test_what_the_scores_leave_out_is_told_once(runs: Runs) -> None:
+    metrics = read_json(runs.supervised / "metrics.json")
+    metrics["val"]["notes"] = metrics["test"]["notes"] = ["[gauze] left out of validation: no training video shows it"]
+    out = Console(file=io.StringIO(), width=200)
+    out.print(scores_table([runs.supervised, runs.pgvcl], [metrics, metrics]))
+    said = out.file.getvalue()  # type: ignore[attr-defined]
+    assert said.count("[gauze] left out of validation: no training video shows it") == 1

@@ -173,6 +173,20 @@ def test_several_mistakes_are_listed_together_with_what_was_probably_meant() -> 
 
 
 @pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("compute.device=cuda", "compute.device; compute has accelerator, precision, compile, workers, "),
+        ("data.labelling.frames=3", "data.labelling.frames; data.labelling has every, ratio and list."),
+        ("method.warmup.steps=3", "method.warmup; method has train."),
+        ("gpu=1", "gpu; a config has format, seed, method, data, "),
+    ],
+)
+def test_where_no_name_comes_near_those_of_the_section_are_listed(override: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"the command line: there is no setting {sentence}")):
+        load_config(Path("x"), overrides=["method=supervised", override], origin="the command line")
+
+
+@pytest.mark.parametrize(
     ("override", "meant"),
     [
         ("lr=0.1", "method.train.optimizer.lr"),
@@ -230,7 +244,7 @@ def test_what_has_become_the_only_way_may_still_be_said() -> None:
     # As runs of earlier versions do.
     said = {"data": {"root": "x", "store": True}, "compute": {"channels_last": True, "workers": 2}}
     assert parse_config(said, "c") == load_config(Path("x"), overrides=["compute.workers=2"])
-    assert refused(compute={"channels_last": False}) == "c.yaml: there is no setting compute.channels_last."
+    assert refused(compute={"channels_last": False}).startswith("c.yaml: there is no setting compute.channels_last; ")
     assert refused(data={"root": "x", "store": False}) == (
         "c.yaml: data: store is gone, frames are always kept in the frame store: remove the line, and where its disk "
         "has no room, set cache to a folder on another."

@@ -23,6 +23,7 @@ from suture.report.facts import read_runs
 from suture.report.summary import cautions
 from suture.runs import folder
 from suture.runs.config import Config
+from suture.runs.folder import Run
 from suture.runs.record import as_met
 from suture.runs.run import evaluate_run
 
@@ -213,6 +214,22 @@ def test_a_renamed_test_video_is_the_same_one(trained: tuple[Path, Path]) -> Non
     assert metrics["val"]["cases"].keys() == {"third"}
     assert "after the training" not in Papers.read(run).card()
     assert not [one for one in cautions(read_runs([run])) if "after its training" in one]
+
+
+def test_a_video_renamed_on_disk_alone_is_told_by_its_content(
+    trained: tuple[Path, Path], train_quietly: Callable[..., Any]
+) -> None:
+    """Not by the name that comes nearest in letters, which is another video's."""
+    run, data = trained
+    (data / "videos/case04").rename(data / "videos/op-four")
+    words = "the video op-four is the one that the run knows as case04: give it back that name; or, to score the run"
+    with pytest.raises(UserError, match=words):
+        evaluated(run)
+    with pytest.raises(UserError, match=words):
+        train_quietly(Run(run).config, run)
+    shutil.rmtree(data / "videos/op-four")
+    with pytest.raises(UserError, match="which is no"):
+        evaluated(run)
 
 
 def test_a_video_that_was_joined_to_a_case_that_was_learnt_from_is_named(trained: tuple[Path, Path]) -> None:

@@ -15,10 +15,29 @@ import yaml
 
 from suture.checks.check import Summary
 from suture.checks.facts import found_view, in_parallel
-from suture.data.classes import UNPAINTED, Color, Raw, default_colors, nearest_color, pack, unpack
+from suture.data.classes import (
+    UNPAINTED,
+    ClassTable,
+    Color,
+    Raw,
+    alike_but_for_capitals,
+    distinct_colors,
+    nearest_color,
+    pack,
+    unpack,
+)
 from suture.data.clips import MASK_FOLDERS, Clip, Clips
 from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
-from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, SEVERAL, DatasetFile, Place, parse, unanswered
+from suture.data.dataset_file import (
+    EXCLUDE_FILE,
+    FILE_NAME,
+    SEVERAL,
+    ClassEntry,
+    DatasetFile,
+    Place,
+    parse,
+    unanswered,
+)
 from suture.data.exports import holds_labelme, is_export, open_file
 from suture.data.exports.labelme import LabelMeFile
 from suture.data.images import MaskFile
@@ -114,7 +133,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     labelled = _labelled(masks, clips)
     if "split" in said and _is_outgrown(said["split"], guesses, _labelled_cases(cases, labelled)):
         del said["split"]
-    known = file.class_table(path, {}, from_images=False).values if "classes" in said else ()
+    table = file.class_table(path, {}, from_images=False) if "classes" in said else None
 
     def section(key: str, draft: Callable[[], list[str]]) -> list[str]:
         return _kept(key, said[key], guesses) if key in said else draft()
@@ -127,7 +146,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *section("videos_by", lambda: _videos_by(clips)),
             *section("masks", lambda: _masks(file.masks, found[1:])),
         ],
-        _classes(masks, said, guesses, known, file.targets, workers),
+        _classes(masks, said, guesses, table, file, workers),
         section("cases", lambda: _cases(cases)),
         section("split", lambda: _split(clips, cases, labelled, lists, guessed)),
         section("view", lambda: _view(_find_views(clips.all, workers))),
@@ -378,11 +397,13 @@ def _classes(
     masks: Sequence[Masks],
     said: Mapping[str, Any],
     guesses: Collection[Place],
-    known: Collection[Raw],
-    named: Collection[str],
+    table: ClassTable | None,
+    file: DatasetFile,
     workers: int,
 ) -> list[str]:
     """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
+    known: Collection[Raw] = table.values if table else ()
+    used = table.colors if table else ()
     kept = [
         f"  - {_flow(entry)}{_mark(('classes', position), guesses)}"
         for position, entry in enumerate(said.get("classes", ()))
@@ -391,10 +412,12 @@ def _classes(
     if images:
         by_color = any(isinstance(value, tuple) for value in known)
         found = _read_values(images, workers, by_color)
-        lines, unpainted = _classes_of_values(found, kept, known)
-        lines += _labels_beside_values(_new_labels(masks, {*known, *named}, ids=False), found)
+        lines, unpainted = _classes_of_values(found, kept, known, used)
+        lines += _missing_values([entry for entry in file.classes if not entry.is_in_images], found)
+        lines += _labels_beside_values(_new_labels(masks, {*known, *file.targets}, ids=False), found)
     elif masks:
-        lines, unpainted = _classes_of_labels(masks, kept, {*known, *named}), _unpainted("what nobody painted")
+        lines = _classes_of_labels(masks, kept, {*known, *file.targets}, used)
+        unpainted = _unpainted("what nobody painted")
     elif kept:
         lines, unpainted = ["classes:", *kept], []
     else:
@@ -418,21 +441,45 @@ def _labels_beside_values(labels: Sequence[str], found: "_Values") -> list[str]:
     """Where some masks are images and others have labels, only the user knows which value and label are one class."""
     if not labels:
         return []
-    values = (list(value) if isinstance(value, tuple) else value for value in found.pixels)
-    value = next((value for value in values if value not in (0, [0, 0, 0])), 1)
+    example = _flow([_value_of(found), labels[0]])
     return [
         f"  # question: to which of these classes do the labels of the annotation tool belong ({listed(labels)})?",
-        f"  # Write each beside its class's value, as {_flow([value, labels[0]])}; a class of its own needs one too.",
+        f"  # Write each beside its class's value, as {example}; a class of its own needs one too.",
     ]
 
 
-def _classes_of_labels(masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw]) -> list[str]:
+def _missing_values(entries: Sequence[ClassEntry], found: "_Values") -> list[str]:
+    """The same of classes that the file has by labels alone, as from before there were images."""
+    if not entries:
+        return []
+    names, value, labels = listed([entry.name for entry in entries]), _value_of(found), entries[0].value
+    example = _flow({"value": [value, *labels] if labels else value})
+    return [
+        f"  # question: which values have {names} in the images? Write each into the",
+        f"  # line of its class, as {example}, and remove the line drafted for it; what no image shows needs one too.",
+    ]
+
+
+def _value_of(found: "_Values") -> int | list[int]:
+    """One that images hold, as an example."""
+    values = (list(value) if isinstance(value, tuple) else value for value in found.pixels)
+    return next((value for value in values if value not in (0, [0, 0, 0])), 1)
+
+
+def _classes_of_labels(
+    masks: Sequence[Masks], kept: Sequence[str], known: Collection[Raw], used: Sequence[Color]
+) -> list[str]:
     names = _new_labels(masks, known)
     if not names and not kept:
         return ["# classes:  # question: the export has no shapes, hence no labels; which classes will there be?"]
     lines = ["classes:  # the labels of the annotation tool", *kept]
-    for name, color in zip(names, _colors_after(kept, names), strict=True):
+    for name, color in zip(names, distinct_colors(len(names), used), strict=True):
         lines.append(f"  - {_flow({'name': name, 'color': list(color)})}  # guess: the colour to show it in")
+    before = sorted(name for name in known if isinstance(name, str))
+    for first, *others in alike_but_for_capitals([*before, *names]):
+        if not set(names).isdisjoint(others):
+            merge = f"write merge: {_flow(first)} into the line of {listed(others)}"
+            lines.append(f"  # question: are {listed([first, *others])} one class? If so, {merge}.")
     return lines
 
 
@@ -446,7 +493,9 @@ class _Values:
     unread: int
 
 
-def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Raw]) -> tuple[list[str], list[str]]:
+def _classes_of_values(
+    found: _Values, kept: Sequence[str], known: Collection[Raw], used: Sequence[Color]
+) -> tuple[list[str], list[str]]:
     total = found.pixels.total() or 1
     empty = [value for value in (0, (0, 0, 0)) if value in found.pixels and value not in known]
     painted = [value for value, _ in found.pixels.most_common() if value not in empty and value not in known]
@@ -464,7 +513,7 @@ def _classes_of_values(found: _Values, kept: Sequence[str], known: Collection[Ra
     binary = values in ([255], [(255, 255, 255)]) and {0, (0, 0, 0)}.issuperset(known)
     if binary:  # to leave it out would leave nothing to learn
         names = ["foreground"]
-    for name, value, color in zip(names, values, map(list, _colors_after(kept, names)), strict=True):
+    for name, value, color in zip(names, values, map(list, distinct_colors(len(names), used)), strict=True):
         share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
         if value == 255 and not binary:
             entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
@@ -492,11 +541,6 @@ def _drifted_from(color: Color, pixels: Mapping[Value, int], known: Collection[R
     others = [other for other in known if isinstance(other, tuple)]
     often = [other for other, count in pixels.items() if isinstance(other, tuple) and count > _RARER * pixels[color]]
     return nearest_color(color, [*others, *often])
-
-
-def _colors_after(kept: Sequence[str], names: Sequence[str]) -> list[Color]:
-    """Colours for new classes, other than those that an earlier draft gave to the classes before them."""
-    return default_colors([*kept, *names])[len(kept) :]
 
 
 def _unpainted(what: str) -> list[str]:

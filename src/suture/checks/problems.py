@@ -11,7 +11,7 @@ import numpy as np
 
 from suture.checks.facts import FrameFacts, MaskFacts
 from suture.data import mends
-from suture.data.classes import ClassTable, Raw, nearest_color
+from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
 from suture.data.protocols import protocol_named
@@ -386,6 +386,14 @@ def labels_by_id(evidence: Evidence) -> Iterator[Problem]:
         yield Problem("label-by-id", "warning", len(found), mends.by_id(found), (), mends.BY_ID)
 
 
+def names_alike(evidence: Evidence) -> Iterator[Problem]:
+    """Classes that were probably meant as one."""
+    for first, *others in alike_but_for_capitals(evidence.dataset.classes.names):
+        what = f"{number(1 + len(others), 'class', 'classes')} whose names differ in capitals only: "
+        mend = f"if they are one, write `merge: {first}` in dataset.yaml into the line of {listed(others)}"
+        yield Problem("class-alike", "warning", 1 + len(others), what + listed([first, *others], _NAMED), (), mend)
+
+
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
     """Videos, frames and masks that cannot be read."""
     videos = list(evidence.broken)
@@ -544,11 +552,11 @@ def absent_classes(evidence: Evidence) -> Iterator[Problem]:
     unlearnable = [names[position] for position in sorted(others - seen["train"]) if position < len(names)]
     mend = "move a case that shows it into train, or merge it with another class"
     yield from _of_classes("class-not-in-train", "warning", unlearnable, "in test or val but not in train", mend)
-    unscored = (
-        [names[position] for position in sorted(seen["train"] - others) if position < len(names)] if others else []
-    )
-    mend = "such a class counts as 0 where it is predicted; if several cases show it, move one of them into test"
-    yield from _of_classes("class-in-train-only", "note", unscored, "in train only", mend)
+    scored: Split = "test" if seen["test"] else "val"
+    missed = sorted(seen["train"] - seen[scored]) if seen[scored] else []
+    unscored = [names[position] for position in missed if position < len(names)]
+    mend = f"such a class counts as 0 where it is predicted; if several cases show it, move one of them into {scored}"
+    yield from _of_classes("class-not-scored", "note", unscored, f"in train but not in {scored}", mend)
 
 
 def nothing_to_learn(shown: Sequence[str]) -> Problem | None:
@@ -659,6 +667,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     views,
     lost_shapes,
     labels_by_id,
+    names_alike,
     *JUDGES_OF_MASKS,
     changing_sizes,
     short_videos,

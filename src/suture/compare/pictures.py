@@ -93,12 +93,15 @@ def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> Non
         color, shape = ALL_LABELS if group.labelling == "all" else next(styles)
         axes.plot([], [], shape, color=color, markersize=4, label=f"{group.labelling} ({group.rows[0].labelled})")
         for row in group.rows:
-            values = [100 * value for value in row.values(which, OVERALL, board.primary).values()]
-            if values:
+            of_seeds = {seed: 100 * value for seed, value in row.values(which, OVERALL, board.primary).items()}
+            if values := list(of_seeds.values()):
                 beside = rows[row.place.method]
                 at = methods.index(row.place.method) + step * (beside.index(row) - (len(beside) - 1) / 2)
                 axes.plot(values, [at] * len(values), shape, color=color, markersize=3.5, alpha=0.55, markeredgewidth=0)
-                axes.annotate(row.mark, (max(values), at), (3, -1), textcoords="offset points", fontsize=8)
+                marked = [value for seed, value in of_seeds.items() if seed in row.marked]
+                # One mark for a whole row, at its end; else one for each seed that it is of.
+                for value in [max(values)] if len(marked) == len(values) else marked:
+                    axes.annotate(row.mark, (value, at), (3, -1), textcoords="offset points", fontsize=8)
                 mean, deviation = mean_and_deviation(values)
                 if deviation is not None:
                     axes.vlines(mean, at - 0.45 * step, at + 0.45 * step, color=color, linewidth=2)

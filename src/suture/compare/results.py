@@ -47,6 +47,8 @@ OVERALL = Where("overall")
 CLASS_SCORE = "iou"
 """The score of single classes."""
 MARKS = "†‡§¶‖"
+_VIDEOS = 2
+"""Videos that a mark names of those in which splits differ."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,6 @@ class Result:
         """What two runs must have in common for their scores to be comparable, as a reader would say it."""
         evaluation = self.config["evaluation"]
         return effort(self.config, self.data, self.stages) | {
-            "split": _split(self.data),
             "classes": _digest([one["name"] for one in self.data.get("classes", [])]),
             "protocol": ", ".join(sorted({scores["protocol"] for scores in self.metrics.values()})),
             "background in the means": str(evaluation["include_background"]),
@@ -200,8 +201,12 @@ class Result:
 
 def differences(reference: Result, other: Result) -> list[str]:
     """Why two runs with one labelling cannot be compared, as `size 128×128 instead of 256×256`; none if they can."""
-    ours, theirs = (run.facts | run.facts_of_labelling for run in (other, reference))
-    return differing(ours, theirs)
+    return [*_differing(other, reference), *differing(other.facts_of_labelling, reference.facts_of_labelling)]
+
+
+def _differing(run: Result, reference: Result) -> list[str]:
+    """The same of two runs whatever their labelling."""
+    return [*_other_split(run.data, reference.data), *differing(run.facts, reference.facts)]
 
 
 @dataclass
@@ -213,6 +218,8 @@ class Row:
     """How many seeds it has in the plan; without one, how many the row with most of them has."""
     mark: str = ""
     """Of what makes it not comparable with the reference."""
+    marked: frozenset[int] = frozenset()
+    """The seeds that the mark is of: often all of them."""
     mark_of_times: str = ""
     """Of what makes its times not comparable with those of the proposed method, or else of the reference."""
 
@@ -409,15 +416,20 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
     marks: dict[str, str] = {}
     for group in groups:
         for row in group.rows:
-            found = differing(row.runs[0].facts, first.runs[0].facts)
-            found += differing(row.runs[0].facts_of_labelling, group.reference.runs[0].facts_of_labelling)
+            labels = group.reference.runs[0].facts_of_labelling
+            of_seeds = {
+                run.place.seed: _differing(run, first.runs[0]) + differing(run.facts_of_labelling, labels)
+                for run in row.runs
+            }
+            found = list(of_seeds[row.place.seed])
             for run in row.runs[1:]:
-                other = [*differences(row.runs[0], run), *_changed_settings(row.runs[0], run)[:3]]
-                found += [f"in seed {run.place.seed} {line}" for line in other]
+                settings = _changed_settings(row.runs[0], run)[:3]
+                of_seeds[run.place.seed] += settings
+                found += [f"in seed {run.place.seed} {line}" for line in (*differences(row.runs[0], run), *settings)]
             if found:
                 text = "; ".join(found)
-                marks.setdefault(text, _symbol(len(marks)))
-                row.mark = marks[text]
+                row.mark = marks.setdefault(text, _symbol(len(marks)))
+                row.marked = frozenset(seed for seed, lines in of_seeds.items() if lines)
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
 
 
@@ -484,13 +496,24 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-def _split(data: Mapping[str, Any]) -> str:
-    """The videos of each split, by number and, in short, which they are."""
-    videos = data.get("videos", {})
-    counts = [sum(video["split"] == split for video in videos.values()) for split in ("train", "val", "test")]
+def _other_split(data: Mapping[str, Any], reference: Mapping[str, Any]) -> list[str]:
+    """What of the videos that a run learnt from and is scored on is not as in another's data: a few of them by name."""
     keys = ("split", "frames", "excluded", "take_every", "masked", "sha256")
-    said = {name: [video[key] for key in keys if key in video] for name, video in videos.items()}
-    return f"{'/'.join(map(str, counts))} videos ({_digest(said)})" if videos else "unknown"
+    ours, theirs = (
+        {name: {key: video.get(key) for key in keys} for name, video in one.get("videos", {}).items()}
+        for one in (data, reference)
+    )
+    if not ours or not theirs:
+        return ["videos unknown" if theirs else "videos known instead of unknown"] if ours != theirs else []
+    told = [f"no {name}" for name in theirs if name not in ours]
+    for name, video in ours.items():
+        if name not in theirs:
+            told.append(f"{name} beside")
+        elif video["split"] != theirs[name]["split"]:
+            told.append(f"{name} in {video['split'] or 'none'} instead of {theirs[name]['split'] or 'none'}")
+        elif video != theirs[name]:
+            told.append(f"{name} of other frames")
+    return [f"split with {listed(told, _VIDEOS)}"] if told else []
 
 
 def _digest(value: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from suture.compare.results import CLASS_SCORE, OVERALL, Board, Group, Row, Where, mean_and_deviation, t_interval
 from suture.data.protocols import Protocol
-from suture.evaluation.protocols import case_interval
+from suture.evaluation.protocols import COMPLETION, case_interval
 from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
 from suture.words import listed, number
 
@@ -410,6 +410,9 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
         notes.append(f"Protocol: {'; '.join(said)}.")
     if board.sets:
         notes.append(f"{set_meanings(board.sets).capitalize()}.")
+    everything = [run for group in board.groups if group.labelling == "all" for row in group.rows for run in row.runs]
+    if everything and COMPLETION in board.sets and not any(COMPLETION in run.metrics for run in everything):
+        notes.append("No completion with all labels: every frame with a mask is learnt from, so none is left to score.")
     few = [f"{SETS[which].name} has {board.cases(which)}" for which in board.sets if board.cases(which) < MINIMUM_CASES]
     if few:
         notes.append(

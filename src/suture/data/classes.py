@@ -1,9 +1,10 @@
 """The class table: what the raw ids or colours of a mask mean."""
 
 import colorsys
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -207,6 +208,18 @@ def renamed(before: Sequence[str], after: Sequence[str]) -> str:
     return listed(words, _FEW)
 
 
+def alike_but_for_capitals(names: Iterable[str]) -> list[list[str]]:
+    """Names that were probably meant as one, as several annotators type them.
+
+    >>> alike_but_for_capitals(["Grasper", "liver", "grasper"])
+    [['Grasper', 'grasper']]
+    """
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.strip().casefold(), []).append(name)
+    return [alike for alike in found.values() if len(alike) > 1]
+
+
 def nearest_color(color: Color, others: Iterable[Color]) -> Color | None:
     """The one of other colours that this is almost, as anti-aliasing or lossy compression make it.
 
@@ -214,16 +227,39 @@ def nearest_color(color: Color, others: Iterable[Color]) -> Color | None:
     (0, 255, 0)
     """
 
-    def distance(other: Color) -> int:
-        return max(abs(a - b) for a, b in zip(color, other, strict=True))
-
-    return min((other for other in others if 0 < distance(other) <= NEAR), key=distance, default=None)
+    return min(
+        (other for other in others if 0 < _apart(color, other) <= NEAR), key=partial(_apart, color), default=None
+    )
 
 
 def default_colors(names: Sequence[str]) -> list[Color]:
     """A colour for each class whose table gives none: black for the background, colour-blind-safe for the others."""
     others = [name for name in names if name != "background"]
     return [(0, 0, 0) if name == "background" else _safe_color(others.index(name)) for name in names]
+
+
+def distinct_colors(count: int, used: Sequence[Color]) -> list[Color]:
+    """So many further colours for classes: safe ones that are not almost one in use, then whatever is farthest from
+    all others and black.
+
+    >>> distinct_colors(2, [(230, 159, 0)])
+    [(86, 180, 233), (0, 158, 115)]
+    """
+    taken = [(0, 0, 0), *used]
+    found = [color for color in _SAFE_COLORS if all(_apart(color, other) > NEAR for other in taken)][:count]
+    levels = range(0, 256, 36)
+    grid = np.array(list(itertools.product(levels, levels, levels)))
+    distances = np.min([np.linalg.norm(grid - color, axis=1) for color in (*taken, *found)], axis=0)
+    while len(found) < count:
+        farthest = grid[distances.argmax()]
+        found.append((int(farthest[0]), int(farthest[1]), int(farthest[2])))
+        distances = np.minimum(distances, np.linalg.norm(grid - farthest, axis=1))
+    return found
+
+
+def _apart(one: Color, other: Color) -> int:
+    """How far the channel is that differs most."""
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
 def _safe_color(position: int) -> Color:

@@ -27,7 +27,7 @@ from suture.data.walk import STAR
 from suture.errors import UserError
 from suture.files import SafeLoader, check_format, read_yaml
 from suture.settings import Settings
-from suture.words import reason
+from suture.words import listed, reason
 
 FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"
@@ -38,6 +38,8 @@ Place = tuple[str | int, ...]
 _GUESS = re.compile(r"[:\s]*#\s*guess")
 SEVERAL = "of several operations?"
 """How the question of a draft ends whether images of one folder are several videos."""
+_NAMED = 6
+"""Classes that a sentence names."""
 _ASKED = re.compile(rf"(?m)^# question: are (.+) {re.escape(SEVERAL)}")
 T = TypeVar("T", bound=BaseModel)
 
@@ -85,6 +87,11 @@ class ClassEntry(Settings):
     merge: StrictStr | None = None
     """The class that these pixels count as."""
     ignore: StrictBool = False
+
+    @property
+    def is_in_images(self) -> bool:
+        """Whether it has an id or a colour, which masks in image files need."""
+        return not all(isinstance(value, str) for value in self.value)
 
 
 class DatasetFile(Settings):
@@ -228,8 +235,14 @@ class DatasetFile(Settings):
             target = entries.get(entry.merge or "")
             if target is not None and (target.merge or target.ignore):
                 raise UserError(f"{where} is merged into {target.name}, which is itself merged or ignored.")
-            if from_images and not any(not isinstance(value, str) for value in entry.value):
-                raise UserError(f"{where} has no value: give the id or the colour [r, g, b] it has in the masks.")
+
+        if lacking := [entry.name for entry in self.classes if from_images and not entry.is_in_images]:
+            which = f"class {lacking[0]} has" if len(lacking) == 1 else f"classes {listed(lacking, _NAMED)} have"
+            raise UserError(
+                f"{path}: the {which} no value for masks that are images: write under classes the id or the colour "
+                "[r, g, b] in them, as `value: 1`, beside a label as `value: [1, LABEL]`; a class that no image shows "
+                "needs an id too, one that none has."
+            )
 
     def _values(self, path: Path) -> list[list[Raw]]:
         """The values of each entry. Three numbers are a colour, unless an entry shows that numbers are ids here."""

@@ -220,7 +220,8 @@ def _first(values: Sequence[Any] | Iterator[Any]) -> Any:
 
 
 def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None = None) -> Table:
-    """The scores of runs for the terminal: new videos and completion, a row per run, the best of each bold.
+    """The scores of runs for the terminal: new videos and completion, a row per run, the best of each bold; and what
+    the sets are and the scores leave out.
 
     They are those in the run folders, unless others are given.
 
@@ -230,7 +231,9 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
     if metrics is not None:
         facts = [replace(run, metrics=own) for run, own in zip(facts, metrics, strict=True)]
     shown = sets(facts)
-    table = Table(title="Scores (%)", title_justify="left", caption=set_meanings(shown), caption_justify="left")
+    said = (note for which in shown for run in facts for note in run.metrics.get(which, {}).get("notes", ()))
+    caption = Text("\n".join([set_meanings(shown), *dict.fromkeys(said)]))
+    table = Table(title="Scores (%)", title_justify="left", caption=caption, caption_justify="left")
     table.add_column("scored on", no_wrap=True)
     table.add_column("run", overflow="fold")
     for score in SCORES[:_SHOWN]:

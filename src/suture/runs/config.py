@@ -19,7 +19,7 @@ from suture.models.weight_files import is_file
 from suture.runs.overrides import set_value
 from suture.runs.presets import preset_text, presets
 from suture.settings import Settings
-from suture.words import reason
+from suture.words import listed, reason
 
 if TYPE_CHECKING:
     from suture.methods.method import Method
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FORMAT = 3
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
+STARTS = "environment.json"
+"""What a folder holds as soon as a run was started in it."""
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
 """The settings that are paths."""
 ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
@@ -191,12 +193,22 @@ def load_config(
         # Paths in a config are relative to the config, wherever the command is run; those of --set to the command.
         said = relocated(said, target.parent, Path())
     elif target is not None:
+        _refuse_run(target)
         said = {"data": {"root": str(target)}}
     for override in overrides:
         set_value(said, override, origin)
     if not said.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
     return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where)
+
+
+def _refuse_run(folder: Path) -> None:
+    """A run goes on by its config; as a dataset, its folder only lacks videos."""
+    if (folder / STARTS).is_file() and (folder / "config.yaml").is_file():
+        raise UserError(
+            f"{folder} is a run, expected a config file or a dataset's folder: to go on with it, `suture train "
+            f"{folder / 'config.yaml'} -o {folder}`."
+        )
 
 
 def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -392,7 +404,8 @@ def _explained(
             if not meant:
                 meant = _namesakes(place, [*(_places_of(chosen) if "." not in place else ()), *known])
             said = " or ".join(f"{at}{other}" for other in meant)
-            sentence = f"there is no setting {at}{place}" + (f"; did you mean {said}?" if meant else ".")
+            hint = f"; did you mean {said}?" if meant else _others(place, known, at)
+            sentence = f"there is no setting {at}{place}{hint}"
             if method and (others := _having(place)):
                 sentence = (
                     f"there is no setting {at}{place} in {method}, only in {others}: choose another method, or set "
@@ -453,6 +466,18 @@ def _close(place: str, known: Iterable[str]) -> list[str]:
     section, _, name = place.rpartition(".")
     siblings = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
     return [siblings[close] for close in difflib.get_close_matches(name, siblings, 1)]
+
+
+def _others(place: str, known: Iterable[str], at: str) -> str:
+    """What its section has, where no name comes near.
+
+    >>> _others("train.optimizer.sped", ["train.optimizer", "train.optimizer.kind", "train.optimizer.lr"], "method.")
+    '; method.train.optimizer has kind and lr.'
+    """
+    section = place.rpartition(".")[0]
+    names = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == section]
+    where = f"{at}{section}".removesuffix(".") or "a config"
+    return f"; {where} has {listed(names)}." if names else "."
 
 
 def _namesakes(place: str, known: Iterable[str]) -> list[str]:

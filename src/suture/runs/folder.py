@@ -19,15 +19,12 @@ from suture.deploy.inputs import training_view
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
 from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
-from suture.runs.config import Config, differences, parse_config, relocated
+from suture.runs.config import STARTS, Config, differences, parse_config, relocated
 from suture.words import number
 
 if TYPE_CHECKING:  # imports torch, which a folder's small files do without
     from suture.models.segmenter import Segmenter
     from suture.models.weights import Model
-
-STARTS = "environment.json"
-"""What a folder holds as soon as a run was started in it."""
 
 
 def default_folder(config: Config) -> Path:

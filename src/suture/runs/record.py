@@ -125,6 +125,19 @@ def as_met(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) ->
     return replace(dataset, videos=videos, notes=[*dataset.notes, *notes])
 
 
+def refuse_renamed(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> None:
+    """Where names in `dataset.yaml` are of no video: tell of a video that the run whose `data.json` this is knows by
+    its content under another name. By letters alone, another video's name may come nearer."""
+    known = record["videos"]
+    there = {video.id for video in dataset}
+    for video, names in _same(known, dataset, prints).items():
+        if video not in known and (lost := [name for name in names if name not in there]):
+            raise UserError(
+                f"{dataset.root}: the video {video} is the one that the run knows as {lost[0]}: give it back that "
+                f"name; or, to score the run, write {video} for {lost[0]} in dataset.yaml and in its masks' names."
+            )
+
+
 def _same(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> dict[str, list[str]]:
     """The names under which a record has each video of a dataset: its own, or those of its content.
 

@@ -39,7 +39,7 @@ from suture.runs.fit import AnyStage, logger_class, look_at_labels, make_job, ru
 from suture.runs.folder import Run, changed_values
 from suture.runs.overrides import refuse_trained, set_value
 from suture.runs.processes import Processes
-from suture.runs.record import as_met, data_record, environment
+from suture.runs.record import as_met, data_record, environment, refuse_renamed
 from suture.runs.session import Opened, Session
 from suture.words import listed, number
 
@@ -49,9 +49,9 @@ KEPT = 200
 __all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "open_data_of", "train"]
 
 
-def open_data(config: Config) -> Opened:
-    """Load what a config names, and refuse what would make its scores worthless."""
-    data, dataset = config.data, _load(config)
+def open_data(config: Config, record: Mapping[str, Any] | None = None) -> Opened:
+    """Load what a config names, and refuse what would make its scores worthless; `record` is of a run that has begun."""
+    data, dataset = config.data, _load(config, record)
     refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
     if not dataset.split("train"):
@@ -62,13 +62,15 @@ def open_data(config: Config) -> Opened:
 def open_data_of(record: Mapping[str, Any], config: Config) -> Opened:
     """The data of a run that has learnt, in the split and with the names and labels that its `data.json` has, whatever
     they are today; what was labelled since can be scored."""
-    dataset = as_met(record, _load(config), Fingerprints(config.data.cache))
+    dataset = as_met(record, _load(config, record), Fingerprints(config.data.cache))
     return Opened(dataset, Labelling(labelled_frames(record)))
 
 
-def _load(config: Config) -> Dataset:
+def _load(config: Config, record: Mapping[str, Any] | None) -> Dataset:
     dataset = load_dataset(config.data.root, config.data.source, **config.data.options)
     dataset.refuse_divided_cases()
+    if record is not None and dataset.missing_videos:
+        refuse_renamed(record, dataset, Fingerprints(config.data.cache))
     dataset.refuse_missing_videos()
     dataset.refuse_doubtful_masks()
     return dataset
@@ -88,7 +90,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
-        opened = processes.first_then_all(lambda: open_data(config))
+        opened = processes.first_then_all(lambda: open_data(config, run.data if run.begun else None))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
         finished = processes.agreed(run.finished)

@@ -127,7 +127,7 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("points", [[[0, 0], [1e9, 0], [5, 5]], [[0, 0], [float("nan"), 0], [5, 5]]])
 def test_shapes_that_cannot_be_drawn(tmp_path: Path, points: Any) -> None:
     path = write(tmp_path / "0001.json", content(shape("grasper", points)))
-    with pytest.raises(UserError, match=r"0001\.json: 0001 has a shape that cannot be drawn"):
+    with pytest.raises(UserError, match=r"0001\.json has a shape that cannot be drawn"):
         read(path)
 
 
@@ -244,7 +244,7 @@ def test_boxes_are_told_of(root: Path) -> None:
     write(root / "masks/a/0001.json", content(shape("grasper"), box))
     write_file(root, "masks")
     problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
-    assert problem.first == "masks: it has 1 box or line, 1 shape"
+    assert problem.first == "masks (such as a/0001.json): it has 1 box or line, 1 shape"
     write(root / "masks/a/0001.json", content(box))
     problem = check(root, progress=False, workers=1).problems[0]
     assert (problem.code, problem.severity, problem.count) == ("boxes-only", "fatal", 1)
@@ -258,12 +258,13 @@ def test_what_is_wrong_with_labels_is_told(root: Path) -> None:
     write(root / "masks/a/0009.json", content(shape("grasper")))
     write_file(root, "masks", classes=[{"name": "grasper"}, {"name": "clip"}])
     found = {problem.code: problem for problem in check(root, progress=False, workers=1).problems}
-    assert found["mask-without-frame"].first == "masks: a/0009"
+    assert found["mask-without-frame"].first == "masks/a/0009.json"
     assert "the first is 8×12 on a frame of 8×6" in found["mask-size"].what
-    assert found["covered-shape"].count == 1
+    assert found["mask-size"].first == "masks/a/0003.json"
+    assert (found["covered-shape"].count, found["covered-shape"].first) == (1, "masks/a/0001.json")
     write_file(root, "masks")
     dataset = load_dataset(root)
-    with pytest.raises(UserError, match=r"a/0002 holds the value clip \(12 pixels\)"):
+    with pytest.raises(UserError, match=r"a/0002\.json holds the value clip \(12 pixels\)"):
         dataset.read_mask(dataset["a"], 1)
 
 

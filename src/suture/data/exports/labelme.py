@@ -34,6 +34,7 @@ def is_labelme(content: bytes) -> bool:
 class LabelMeFile(NamedTuple):
     """What LabelMe has saved about one frame."""
 
+    name: str
     drawn: DrawnImage
     without: int
     """Annotations that are no shapes: boxes, lines, points."""
@@ -78,9 +79,11 @@ def labelme_export(path: Path, files: Mapping[str, LabelMeFile], waiting: Sequen
     if others:
         which = f"{number(len(others), 'LabelMe file')} whose imagePath is another image ({listed(others, _SOME)})"
         notes.append(f"{path.name}: {which}: taken as of the frame that each is named after; rename what is wrong.")
-    without = sum(file.without for file in files.values())
-    boxes = [Boxes(str(path), without, len(shapes))] if without else []
-    return ShapeExport(path, {label: label for label, _ in shapes}, drawn, notes, boxes)
+    names = {frame: file.name for frame, file in files.items()}
+    boxed = {frame: file.without for frame, file in files.items() if file.without}
+    where = str(path) if str(path) in names.values() else f"{path} (such as {next(iter(boxed), '')}.json)"
+    boxes = [Boxes(where, sum(boxed.values()), len(shapes))] if boxed else []
+    return ShapeExport(path, {label: label for label, _ in shapes}, drawn, notes, boxes, names)
 
 
 def read_labelme(where: str, content: bytes) -> LabelMeFile:
@@ -104,7 +107,7 @@ def read_labelme(where: str, content: bytes) -> LabelMeFile:
     except ValueError as error:
         raise UserError(f"{where} is not LabelMe's ({error}): {_AGAIN}.") from error
     image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
-    return LabelMeFile(DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image)
+    return LabelMeFile(where, DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image)
 
 
 def _polygon(entry: dict[str, Any], width: int, height: int) -> list[list[float]]:

@@ -90,13 +90,15 @@ class ShapeExport:
     images: Mapping[str, DrawnImage]
     notes: list[str] = field(default_factory=list)
     boxes: list[Boxes] = field(default_factory=list)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The file of each image, where each has one of its own."""
 
     @property
     def frames(self) -> list[str]:
         return list(self.images)
 
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> "ShapeMask":
-        return ShapeMask(f"{self.path}: {frame}", self.images[frame], label_ids, annotated)
+        return ShapeMask(self.files.get(frame, f"{self.path}: {frame}"), self.images[frame], label_ids, annotated)
 
 
 @dataclass(frozen=True, slots=True)
