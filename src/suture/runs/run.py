@@ -50,7 +50,7 @@ __all__ = ["Opened", "Run", "evaluate", "evaluate_run", "open_data", "open_data_
 
 
 def open_data(config: Config, record: Mapping[str, Any] | None = None) -> Opened:
-    """Load what a config names, and refuse what would make its scores worthless; `record` is of a run that has begun."""
+    """Load what a config names, and refuse what would make its scores worthless; `record` is a begun run's."""
     data, dataset = config.data, _load(config, record)
     refuse_unlabelled(dataset)  # before: what validation holds out is no fault of the dataset
     dataset = carve_validation(dataset, data.validation)
