@@ -284,6 +284,18 @@ def test_seeds_of_one_row_with_other_settings_of_the_method_are_marked(tmp_path:
     )
 
 
+def test_a_row_whose_seeds_have_other_settings_is_not_the_best(tmp_path: Path, write_run: Write) -> None:
+    """Its mark says that it cannot be compared: a bold number beside it would say the opposite."""
+    for seed in range(3):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)})
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+        mixed = {"name": "stitch", "train": {"confidence": 0.9 if seed else 0.98}}
+        write_run(f"d__every-10__mixed__seed-{seed}", {"test": scores(0.9)}, config={"method": mixed})
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: row.mark for row in board.rows} == {"mixed": "†", "pgvcl": "", "supervised": ""}
+    assert [row[0].text for row in score_table(board).groups[0] if row[3].bold] == ["pgvcl"]
+
+
 def test_an_output_stride_that_nobody_chose_is_told_in_words(tmp_path: Path, write_run: Write) -> None:
     """Of an architecture that has a usual one, it is that one."""
 
@@ -408,6 +420,16 @@ def test_paired_differences_seed_by_seed(tmp_path: Path, write_run: Write) -> No
             "2 of 2",
         ]
     ]
+
+
+def test_a_difference_to_a_reference_whose_seeds_differ_is_marked(tmp_path: Path, write_run: Write) -> None:
+    for seed in (0, 1):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)}, size=128 if seed else 64)
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+    table = paired_table(read_results(tmp_path).boards[0])
+    assert table is not None
+    assert texts(table.groups[0])[0][0] == "pgvcl − supervised†"
+    assert table.notes[-1].startswith("† not comparable")
 
 
 def test_the_proposed_method_is_held_against_each_other_over_all_labellings(tmp_path: Path, write_run: Write) -> None:

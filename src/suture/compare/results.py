@@ -230,6 +230,16 @@ class Row:
         there = len(self.runs)
         return self.title if there == self.planned else f"{self.title} ({there} of {self.planned} seeds)"
 
+    @cached_property
+    def unlike_seeds(self) -> list[str]:
+        """Where its seeds differ from the first of them."""
+        first, *others = self.runs
+        return [
+            f"in seed {run.place.seed} {line}"
+            for run in others
+            for line in (*differences(first, run), *_changed_settings(first, run)[:3])
+        ]
+
     @property
     def labelled(self) -> str:
         """The labelled share in percent, or the labelling's name."""
@@ -263,7 +273,7 @@ class Group:
     def peers(self) -> list[Row]:
         """The rows of which every seed can be compared with the group's reference: only among them is there a best."""
         first = self.reference.runs[0]
-        return [row for row in self.rows if not any(differences(first, run) for run in row.runs)]
+        return [row for row in self.rows if not differences(first, row.runs[0]) and not row.unlike_seeds]
 
 
 @dataclass
@@ -411,9 +421,7 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
         for row in group.rows:
             found = differing(row.runs[0].facts, first.runs[0].facts)
             found += differing(row.runs[0].facts_of_labelling, group.reference.runs[0].facts_of_labelling)
-            for run in row.runs[1:]:
-                other = [*differences(row.runs[0], run), *_changed_settings(row.runs[0], run)[:3]]
-                found += [f"in seed {run.place.seed} {line}" for line in other]
+            found += row.unlike_seeds
             if found:
                 text = "; ".join(found)
                 marks.setdefault(text, _symbol(len(marks)))
