@@ -324,15 +324,16 @@ def test_another_split_and_other_weights_are_marked(tmp_path: Path, write_run: W
 def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
     """Masks may be taken away, added or mended between two runs; in the split alone none of it shows."""
 
-    def of(frames: dict[str, int], tools: int) -> dict:
+    def of(frames: dict[str, int], tools: int, outline: int = 9) -> dict:
         whole = scores(0.5, videos=dict.fromkeys(frames, 0.5)) | {"classes": {"tool": {"iou": 0.5, "frames": tools}}}
+        whole["confusion"] = [[outline, 0], [0, 0]]
         whole["overall"] |= {"frames": sum(frames.values())}
         for name, count in frames.items():
             whole["videos"][name] |= {"frames": count}
         return whole
 
     every, fewer = of({"seq2": 100, "seq4": 122}, 30), of({"seq2": 40}, 30)
-    mended = of({"seq2": 100, "seq4": 122}, 31)
+    mended, redrawn = of({"seq2": 100, "seq4": 122}, 31), of({"seq2": 100, "seq4": 122}, 30, outline=10)
     completion = of({"seq1": 50}, 5)
     for method, metrics in {
         "supervised": [{"test": every}, {"test": every}],
@@ -340,18 +341,20 @@ def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> Non
         "fewer": [{"test": every}, {"test": fewer}],
         "mended": [{"test": mended}, {"test": mended}],
         "more": [{"test": every, "completion": completion}] * 2,
+        "redrawn": [{"test": redrawn}, {"test": redrawn}],
     }.items():
         for seed, of_seed in enumerate(metrics):
             write_run(f"d__every-10__{method}__seed-{seed}", of_seed)
     # Of another labelling, other frames are left for completion.
     write_run("d__every-20__supervised__seed-0", {"test": every, "completion": completion}, labelled=1)
     (board,) = read_results(tmp_path).boards
-    assert [row.title for row in board.rows if row.mark] == ["fewer", "mended", "more"]
+    assert [row.title for row in board.rows if row.mark] == ["fewer", "mended", "more", "redrawn"]
     found = [re.sub(r" \([0-9a-f]{8}\)", "", text.partition(": ")[2]) for text in board.differences.values()]
     assert found == [
         "in seed 1 test on 40 frames of 1 video instead of 222 frames of 2 videos",
         "test on 222 frames of 2 videos instead of 222 frames of 2 videos",
         "completion on 50 frames of 1 video instead of nothing",
+        "test on 222 frames of 2 videos instead of 222 frames of 2 videos",
     ]
 
 

@@ -186,12 +186,16 @@ class Result:
     def _scored(self, which: str) -> str:
         """On how many frames and videos a set's scores rest, and, in short, which these are and what is scored there.
 
-        Which classes are left out is seen from those that have scores: earlier versions do not say it.
+        Which classes are left out is seen from those that have scores: earlier versions do not say it. That a mask was
+        mended is seen from the number of each class's true pixels.
         """
         scores = self.metrics.get(which)
         if scores is None:
             return "nothing"
-        counts = {part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")}
+        counts: dict[str, Any] = {
+            part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")
+        }
+        counts["pixels"] = [sum(row) for row in scores.get("confusion") or ()]
         frames, videos = scores["overall"]["frames"], len(scores["videos"])
         left_out = [one["name"] for one in self.data.get("classes", []) if one["name"] not in scores["classes"]]
         without = f" without {listed(left_out)}" if left_out else ""
