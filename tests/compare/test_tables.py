@@ -389,6 +389,25 @@ def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path
     }
 
 
+def test_a_size_of_stored_frames_that_nobody_chose_is_told_as_what_it_is(tmp_path: Path, write_run: Write) -> None:
+    """A method with smaller crops has larger ones, and so sharper views in every stage, unless all frames are small."""
+
+    def method(*crops: float) -> dict:
+        return {"method": {"name": "m"} | {f"stage-{n}": {"augment": {"crop": [c, 1]}} for n, c in enumerate(crops)}}
+
+    def seen(side: int) -> dict:
+        view = {"rect": [0, 0, side, 2 * side]}
+        video = {"case": "c0", "split": "train", "frames": 22, "excluded": [], "sha256": "a", "view": view}
+        return {"videos": {"v1": video}}
+
+    for labelling, side in (("every-10", 512), ("every-20", 80)):
+        write_run(f"{side}__{labelling}__plain__seed-0", {"test": scores(0.5)}, config=method(0.5), data=seen(side))
+        settings = method(0.5, 0.3)
+        write_run(f"{side}__{labelling}__small__seed-0", {"test": scores(0.5)}, config=settings, data=seen(side))
+    found = {board.dataset: [*board.differences.values()] for board in read_results(tmp_path).boards}
+    assert found == {"512": ["not comparable with plain: size of stored frames 143 instead of 86"], "80": []}
+
+
 def test_thinned_video_counts_by_the_frames_that_take_part(tmp_path: Path, write_run: Write) -> None:
     video = {"case": "c0", "split": "train", "frames": 22, "excluded": [3, 4], "sha256": "a", "view": None}
     thinned = video | {"take_every": 4, "masked": [1]}
