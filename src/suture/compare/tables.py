@@ -147,7 +147,7 @@ def best_rows(group: Group, column: Column) -> list[Row]:
 
 
 def class_columns(board: Board, which: str) -> list[Column]:
-    """A column for each class that the set shows, in the order of the dataset's table."""
+    """A column for each class that the set shows, or a run predicts there, in the order of the dataset's table."""
     names = _distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
     columns = [Column(which, Where("classes", name), CLASS_SCORE) for name in names]
     return [column for column in columns if any(_values(row, column) for row in board.rows)]
