@@ -1,5 +1,6 @@
 """The small files of runs, for keeping."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from by_hand import scores
 from suture.compare.collect import collect
 from suture.compare.compare import write_tables
 from suture.compare.queue import is_finished
+from suture.compare.results import read_results
 from suture.errors import UserError
 from suture.files import read_yaml, write_json, write_text
 
@@ -47,6 +49,18 @@ def test_what_is_kept_gives_the_same_tables(tmp_path: Path, write_run: Write) ->
     assert not any("ada" in path.read_text() for path in kept.rglob("*") if path.is_file())
     before = {path.name: path.read_bytes() for path in write_tables(tmp_path)}
     assert {path.name: path.read_bytes() for path in write_tables(kept)} == before
+
+
+def test_a_run_that_was_made_anew_leaves_no_stage_of_before(tmp_path: Path, write_run: Write) -> None:
+    """Else the tables of what is kept would count its steps too."""
+    name, done = "d__every-10__mine__seed-0", {"steps": 50, "batch": 8, "seconds": 1.0}
+    folder = write_run(name, {"test": scores(0.5)}, stages={"pretrain": done, "finetune": done})
+    collect(tmp_path, tmp_path / "kept")
+    shutil.rmtree(folder)
+    write_run(name, {"test": scores(0.5)}, stages={"train": done})
+    collect(tmp_path, tmp_path / "kept")
+    (board,) = read_results(tmp_path / "kept").boards
+    assert list(board.runs[0].stages) == ["train"]
 
 
 @pytest.mark.parametrize("path", ["/home/ada/x.csv", "C:\\ada", "~/x", "\\\\host\\share"])

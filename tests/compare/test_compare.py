@@ -30,7 +30,7 @@ FILE = """
 format: 1
 preset: demo
 datasets:
-  made: {root: data, size: 32}
+  made: {root: data, size: 32, store_size: 48}
 labelling: {every: 4}
 methods: [supervised, pgvcl]
 seeds: [0, 1]

@@ -296,6 +296,18 @@ def test_seeds_of_one_row_with_other_settings_of_the_method_are_marked(tmp_path:
     )
 
 
+def test_a_row_whose_seeds_have_other_settings_is_not_the_best(tmp_path: Path, write_run: Write) -> None:
+    """Its mark says that it cannot be compared: a bold number beside it would say the opposite."""
+    for seed in range(3):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)})
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+        mixed = {"name": "stitch", "train": {"confidence": 0.9 if seed else 0.98}}
+        write_run(f"d__every-10__mixed__seed-{seed}", {"test": scores(0.9)}, config={"method": mixed})
+    (board,) = read_results(tmp_path).boards
+    assert {row.title: row.mark for row in board.rows} == {"mixed": "†", "pgvcl": "", "supervised": ""}
+    assert [row[0].text for row in score_table(board).groups[0] if row[3].bold] == ["pgvcl"]
+
+
 def test_an_output_stride_that_nobody_chose_is_told_in_words(tmp_path: Path, write_run: Write) -> None:
     """Of an architecture that has a usual one, it is that one."""
 
@@ -367,15 +379,16 @@ def test_a_mark_of_some_seeds_stands_beside_these(tmp_path: Path, write_run: Wri
 def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> None:
     """Masks may be taken away, added or mended between two runs; in the split alone none of it shows."""
 
-    def of(frames: dict[str, int], tools: int) -> dict:
+    def of(frames: dict[str, int], tools: int, outline: int = 9) -> dict:
         whole = scores(0.5, videos=dict.fromkeys(frames, 0.5)) | {"classes": {"tool": {"iou": 0.5, "frames": tools}}}
+        whole["confusion"] = [[outline, 0], [0, 0]]
         whole["overall"] |= {"frames": sum(frames.values())}
         for name, count in frames.items():
             whole["videos"][name] |= {"frames": count}
         return whole
 
     every, fewer = of({"seq2": 100, "seq4": 122}, 30), of({"seq2": 40}, 30)
-    mended = of({"seq2": 100, "seq4": 122}, 31)
+    mended, redrawn = of({"seq2": 100, "seq4": 122}, 31), of({"seq2": 100, "seq4": 122}, 30, outline=10)
     completion = of({"seq1": 50}, 5)
     for method, metrics in {
         "supervised": [{"test": every}, {"test": every}],
@@ -383,18 +396,20 @@ def test_other_scored_frames_are_marked(tmp_path: Path, write_run: Write) -> Non
         "fewer": [{"test": every}, {"test": fewer}],
         "mended": [{"test": mended}, {"test": mended}],
         "more": [{"test": every, "completion": completion}] * 2,
+        "redrawn": [{"test": redrawn}, {"test": redrawn}],
     }.items():
         for seed, of_seed in enumerate(metrics):
             write_run(f"d__every-10__{method}__seed-{seed}", of_seed)
     # Of another labelling, other frames are left for completion.
     write_run("d__every-20__supervised__seed-0", {"test": every, "completion": completion}, labelled=1)
     (board,) = read_results(tmp_path).boards
-    assert [row.title for row in board.rows if row.mark] == ["fewer", "mended", "more"]
+    assert [row.title for row in board.rows if row.mark] == ["fewer", "mended", "more", "redrawn"]
     found = [re.sub(r" \([0-9a-f]{8}\)", "", text.partition(": ")[2]) for text in board.differences.values()]
     assert found == [
         "in seed 1 test on 40 frames of 1 video instead of 222 frames of 2 videos",
         "test on 222 frames of 2 videos instead of 222 frames of 2 videos",
         "completion on 50 frames of 1 video instead of nothing",
+        "test on 222 frames of 2 videos instead of 222 frames of 2 videos",
     ]
 
 
@@ -427,6 +442,25 @@ def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path
         "precise": "precision 32 and bf16 instead of 32",
         "stored": "size of stored frames 128 instead of automatic",
     }
+
+
+def test_a_size_of_stored_frames_that_nobody_chose_is_told_as_what_it_is(tmp_path: Path, write_run: Write) -> None:
+    """A method with smaller crops has larger ones, and so sharper views in every stage, unless all frames are small."""
+
+    def method(*crops: float) -> dict:
+        return {"method": {"name": "m"} | {f"stage-{n}": {"augment": {"crop": [c, 1]}} for n, c in enumerate(crops)}}
+
+    def seen(side: int) -> dict:
+        view = {"rect": [0, 0, side, 2 * side]}
+        video = {"case": "c0", "split": "train", "frames": 22, "excluded": [], "sha256": "a", "view": view}
+        return {"videos": {"v1": video}}
+
+    for labelling, side in (("every-10", 512), ("every-20", 80)):
+        write_run(f"{side}__{labelling}__plain__seed-0", {"test": scores(0.5)}, config=method(0.5), data=seen(side))
+        settings = method(0.5, 0.3)
+        write_run(f"{side}__{labelling}__small__seed-0", {"test": scores(0.5)}, config=settings, data=seen(side))
+    found = {board.dataset: [*board.differences.values()] for board in read_results(tmp_path).boards}
+    assert found == {"512": ["not comparable with plain: size of stored frames 143 instead of 86"], "80": []}
 
 
 def test_thinned_video_counts_by_the_frames_that_take_part(tmp_path: Path, write_run: Write) -> None:
@@ -463,6 +497,16 @@ def test_paired_differences_seed_by_seed(tmp_path: Path, write_run: Write) -> No
             "2 of 2",
         ]
     ]
+
+
+def test_a_difference_to_a_reference_whose_seeds_differ_is_marked(tmp_path: Path, write_run: Write) -> None:
+    for seed in (0, 1):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5)}, size=128 if seed else 64)
+        write_run(f"d__every-10__pgvcl__seed-{seed}", {"test": scores(0.6)}, stages=THREE_STAGES)
+    table = paired_table(read_results(tmp_path).boards[0])
+    assert table is not None
+    assert texts(table.groups[0])[0][0] == "pgvcl − supervised†"
+    assert table.notes[-1].startswith("† not comparable")
 
 
 def test_the_proposed_method_is_held_against_each_other_over_all_labellings(tmp_path: Path, write_run: Write) -> None:

@@ -10,6 +10,13 @@ from torch.nn import functional as F
 from suture.models.inference import probabilities
 
 
+class Columns(nn.Module):
+    """A segmenter whose logits are the first channel and its negative."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat([images[:, :1], -images[:, :1]], 1)
+
+
 class Watched(nn.Module):
     """A segmenter of its own kind: what it says depends on the pixel, its place and the image's size."""
 
@@ -68,6 +75,16 @@ def test_scales_are_averaged_at_the_images_size(images: Tensor) -> None:
             logits = F.interpolate(logits, (12, 16), mode="bilinear", align_corners=False)
             expected += (logits.flip(-1) if mirrored else logits).softmax(1) / 6
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize(("side", "scale"), [(50, 0.75), (256, 0.7), (33, 1.5)])
+def test_a_scale_that_does_not_divide_the_side_moves_nothing(side: int, scale: float, flip: bool) -> None:
+    """Every pixel says its own column: what comes back says the same there, to a tenth of a pixel."""
+    columns = torch.arange(side) + 0.5
+    found = probabilities(Columns(), (columns / side).expand(1, 3, side, side), flip=flip, scales=(scale,))
+    said = (found[0, 0] / found[0, 1]).log() * side / 2
+    torch.testing.assert_close(said[side // 2, 3:-3], columns[3:-3], atol=0.1, rtol=0)
 
 
 @pytest.mark.parametrize("options", [{}, {"flip": True}, {"scales": (0.75, 1.25)}, {"autocast": torch.bfloat16}])

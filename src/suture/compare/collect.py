@@ -34,14 +34,22 @@ def collect(folder: Path, out: Path, name: str = "*") -> list[str]:
         config = without_folders(read_yaml(run / "config.yaml"))
         _refuse_paths(run / "config.yaml", config)
         write_text(target / "config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        for path in (path for pattern in KEPT for path in sorted(run.glob(pattern))):
+        for path in _kept(target):
+            if not (run / path).exists():  # of a run of that name that was made anew
+                (target / path).unlink()
+        for path in _kept(run):
             if path.suffix == ".json":
-                _refuse_paths(path, read_json(path))
-            write_text(target / path.relative_to(run), path.read_text(encoding="utf-8"))
+                _refuse_paths(run / path, read_json(run / path))
+            write_text(target / path, (run / path).read_text(encoding="utf-8"))
     for file in (PLAN, TIMES):
         if (folder / file).exists():
             write_json(out / file, read_json(folder / file))
     return [run.name for run in finished]
+
+
+def _kept(run: Path) -> list[Path]:
+    """Which files of a run's folder are kept, in order."""
+    return [path.relative_to(run) for pattern in KEPT for path in sorted(run.glob(pattern))]
 
 
 def refuse_same(folder: Path, out: Path) -> None:

@@ -187,12 +187,16 @@ class Result:
     def _scored(self, which: str) -> str:
         """On how many frames and videos a set's scores rest, and, in short, which these are and what is scored there.
 
-        Which classes are left out is seen from those that have scores: earlier versions do not say it.
+        Which classes are left out is seen from those that have scores: earlier versions do not say it. That a mask was
+        mended is seen from the number of each class's true pixels.
         """
         scores = self.metrics.get(which)
         if scores is None:
             return "nothing"
-        counts = {part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")}
+        counts: dict[str, Any] = {
+            part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")
+        }
+        counts["pixels"] = [sum(row) for row in scores.get("confusion") or ()]
         frames, videos = scores["overall"]["frames"], len(scores["videos"])
         left_out = [one["name"] for one in self.data.get("classes", []) if one["name"] not in scores["classes"]]
         without = f" without {listed(left_out)}" if left_out else ""
@@ -237,6 +241,16 @@ class Row:
         there = len(self.runs)
         return self.title if there == self.planned else f"{self.title} ({there} of {self.planned} seeds)"
 
+    @cached_property
+    def unlike_seeds(self) -> list[str]:
+        """Where its seeds differ from the first of them."""
+        first, *others = self.runs
+        return [
+            f"in seed {run.place.seed} {line}"
+            for run in others
+            for line in (*differences(first, run), *_changed_settings(first, run)[:3])
+        ]
+
     @property
     def labelled(self) -> str:
         """The labelled share in percent, or the labelling's name."""
@@ -270,7 +284,7 @@ class Group:
     def peers(self) -> list[Row]:
         """The rows of which every seed can be compared with the group's reference: only among them is there a best."""
         first = self.reference.runs[0]
-        return [row for row in self.rows if not any(differences(first, run) for run in row.runs)]
+        return [row for row in self.rows if not differences(first, row.runs[0]) and not row.unlike_seeds]
 
 
 @dataclass
@@ -421,15 +435,12 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
                 run.place.seed: _differing(run, first.runs[0]) + differing(run.facts_of_labelling, labels)
                 for run in row.runs
             }
-            found = list(of_seeds[row.place.seed])
-            for run in row.runs[1:]:
-                settings = _changed_settings(row.runs[0], run)[:3]
-                of_seeds[run.place.seed] += settings
-                found += [f"in seed {run.place.seed} {line}" for line in (*differences(row.runs[0], run), *settings)]
+            found = of_seeds[row.place.seed] + row.unlike_seeds
             if found:
                 text = "; ".join(found)
                 row.mark = marks.setdefault(text, _symbol(len(marks)))
-                row.marked = frozenset(seed for seed, lines in of_seeds.items() if lines)
+                own = {run.place.seed for run in row.runs if _changed_settings(row.runs[0], run)}
+                row.marked = frozenset(own.union(seed for seed, lines in of_seeds.items() if lines))
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
 
 

@@ -147,7 +147,7 @@ def best_rows(group: Group, column: Column) -> list[Row]:
 
 
 def class_columns(board: Board, which: str) -> list[Column]:
-    """A column for each class that the set shows, in the order of the dataset's table."""
+    """A column for each class that the set shows, or a run predicts there, in the order of the dataset's table."""
     names = _distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
     columns = [Column(which, Where("classes", name), CLASS_SCORE) for name in names]
     return [column for column in columns if any(_values(row, column) for row in board.rows)]
@@ -182,7 +182,8 @@ def paired_table(board: Board) -> Table | None:
         rows = []
         for row in group.rows:
             if row is not group.reference:
-                cells = [Cell(f"{row.title} − {group.reference.title}", mark=row.mark), Cell(row.labelled)]
+                mark = _marks((row, group.reference))
+                cells = [Cell(f"{row.title} − {group.reference.title}", mark=mark), Cell(row.labelled)]
                 for which in board.sets:
                     cells += _paired_cells(group.reference, row, which, board.primary)
                     if which in resampled:
@@ -225,8 +226,7 @@ def pooled_table(board: Board) -> Table | None:
         pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
         if not pairs:
             continue
-        mark = ",".join(_distinct(row.mark for pair in pairs for row in pair if row.mark))
-        cells = [Cell(f"{board.proposed} − {other}", mark=mark)]
+        cells = [Cell(f"{board.proposed} − {other}", mark=_marks(itertools.chain(*pairs)))]
         for which, key in itertools.product(board.sets, keys):
             apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
             cells += [Cell(_with_t_interval(apart)), Cell(_wins(apart))]
@@ -426,6 +426,11 @@ def _meaning(keys: Iterable[str]) -> str:
     """What scores are."""
     meanings = {score.key: score.meaning for score in SCORES}
     return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in keys) + "."
+
+
+def _marks(rows: Iterable[Row]) -> str:
+    """Of all rows that a difference is made of."""
+    return ",".join(_distinct(row.mark for row in rows if row.mark))
 
 
 def _mark_notes(board: Board, groups: Iterable[Iterable[Iterable[Cell]]]) -> list[str]:

@@ -20,7 +20,9 @@ def probabilities(
     size = images.shape[-2:]
     total: Tensor | None = None
     for scale in scales:
-        scaled = images if scale == 1 else F.interpolate(images, scale_factor=scale, mode="bilinear", antialias=True)
+        # To a size, not by a factor: where that does not divide the side, the last part of a pixel would be cut off.
+        sides = [max(1, round(side * scale)) for side in size]
+        scaled = images if scale == 1 else F.interpolate(images, sides, mode="bilinear", antialias=True)
         for mirrored in (False, True) if flip else (False,):
             with torch.autocast(images.device.type, autocast, enabled=autocast is not None):
                 logits = segmenter(scaled.flip(-1) if mirrored else scaled).float()

@@ -1,8 +1,9 @@
 """What a run was given to learn with: two runs of which this differs do not say which method is better."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from suture.data.store import storage_size
 from suture.models.output_strides import OUTPUT_STRIDES
 
 UNSUPERVISED = ("contrast", "propagation")
@@ -24,7 +25,7 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "encoder": str(model["encoder"]),
         "output stride": _output_stride(model),
         "size": f"{height}×{width}",
-        "size of stored frames": str(config["data"].get("store_size") or "automatic"),
+        "size of stored frames": _stored(config, data, min(height, width)),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
     }
 
@@ -82,6 +83,27 @@ def images_of_a_step(stage: Mapping[str, Any]) -> int:
     """
     images: int = stage["batch"] + stage.get("unlabelled_batch", 0)
     return images
+
+
+def _stored(config: Mapping[str, Any], data: Mapping[str, Any], side: int) -> str:
+    """The short side of the largest training frames as stored: as asked for, else by the method's smallest crop; of
+    frames that are smaller, their own."""
+    asked, crops = config["data"].get("store_size"), list(_crops(config["method"]))
+    if not asked and not crops:
+        return "automatic"
+    views = (video["view"] for video in data.get("videos", {}).values() if video["split"] == "train" and video["view"])
+    native = max((min(view["rect"][2:]) for view in views), default=None)
+    stored = asked or storage_size(side, min(crops))
+    return str(stored if native is None else min(stored, native))
+
+
+def _crops(settings: Any) -> Iterator[float]:
+    """The smallest crop of every view in the settings of a method."""
+    for key, value in settings.items() if isinstance(settings, Mapping) else ():
+        if key == "crop":
+            yield value[0]
+        else:
+            yield from _crops(value)
 
 
 def _output_stride(model: Mapping[str, Any]) -> str:
