@@ -33,7 +33,9 @@ def scores(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
         if len(classes) > 1:  # what one class decides, and what the others say
             rest = {name: np.mean([classes[other] for other in classes if other != name]) for name in classes}
             rows += [(f"mIoU without {name}", float(value)) for name, value in rest.items()]
-        rows += [(f"mIoU of {name}", row["miou"]) for name, row in found["videos"].items()]
+        # Per frame too: over a whole video, a class that it lacks counts as 0 in runs that predict a pixel of it.
+        for key in ("miou", "miou_frames"):
+            rows += [(f"{TITLES[key]} of {name}", row[key]) for name, row in found["videos"].items()]
         for name, value in rows:
             if value is not None:
                 yield f"{SETS[which].title}, {name}", 100 * value
