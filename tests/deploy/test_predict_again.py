@@ -2,6 +2,7 @@
 
 import io
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import cv2
 import pytest
-from predict_files import picture, write_images, write_video
+from predict_files import picture, wait, write_images, write_video
 from rich.console import Console
 
 from suture.cli import main
@@ -103,6 +104,28 @@ def test_other_results_are_only_written_over_by_force(model: Path, cpu: Predicto
     assert contents(tmp_path / "out") == before
     predict(cpu, [given], tmp_path / "out", force=True, console=Console(quiet=True))
     assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
+
+
+@pytest.mark.parametrize("changed", [[], ["--view", "none"], ["--force"]])
+def test_two_at_once_do_not_write_into_one_folder(model: Path, tmp_path: Path, changed: list[str]) -> None:
+    """The second would delete what the first is writing, or mix masks of its own among it."""
+    given, out = write_video(tmp_path / "case.mp4", 400), tmp_path / "out"
+    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(out), "--no-overlay"]
+    before = out / "case/.lock"  # there before the journal, which says the settings
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+        wait(before.exists)
+        os.kill(first.pid, signal.SIGSTOP)
+        second = subprocess.run([*command, *changed], capture_output=True, text=True)
+        os.kill(first.pid, signal.SIGCONT)
+        _, said = first.communicate()
+    assert second.returncode == 2
+    assert second.stderr == (
+        f"error: {out}/case is in use by process {first.pid} on {platform.node()}: wait for it, or choose another "
+        "folder.\n"
+    )
+    assert first.returncode == 0, said
+    assert set(os.listdir(out / "case")) == {"masks", "frames.csv", "prediction.json"}
+    assert len(os.listdir(out / "case/masks")) == 400
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -209,7 +232,7 @@ def test_an_interrupt_ends_it_at_once(model: Path, tmp_path: Path, environment: 
     assert process.returncode == 130
     assert said.endswith(f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}\n")
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
-    assert left == {"masks", ".journal.jsonl"}  # nothing half-written, and what is done is known
+    assert left == {"masks", ".journal.jsonl", ".lock"}  # nothing half-written, and what is done is known
 
 
 @pytest.fixture
