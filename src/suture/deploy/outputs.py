@@ -82,7 +82,8 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence
 
 
 def _cell(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
+    """Six digits of what is less than 1; a time of hours has as many after the point."""
+    return f"{value:.{6 if value < 1 else 12}g}" if isinstance(value, float) else value
 
 
 def count_pixels(mask: np.ndarray) -> np.ndarray:
