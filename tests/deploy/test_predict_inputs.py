@@ -65,6 +65,17 @@ def write_flat(folder: Path, *videos: str) -> Path:
     return folder
 
 
+def test_a_folder_keeps_the_points_of_its_name(tmp_path: Path) -> None:
+    """Given one after the other, the operations of two days would have had the same name."""
+    for name in ("2024.05.01", "2024.05.02"):
+        write_images(tmp_path / name, 2)
+        assert names(find_clips([tmp_path / name])) == [name]
+    assert names(find_clips([tmp_path])) == ["2024.05.01", "2024.05.02"]
+    write_video(tmp_path / "2024.05.02.mp4")
+    assert names(find_clips([tmp_path / "2024.05.02.mp4"])) == ["2024.05.02"]
+    assert set(names(find_clips([tmp_path]))) == {"2024.05.01", "2024_05_02", "2024_05_02_mp4"}
+
+
 def test_names_tell_the_videos_of_one_folder_apart_as_in_a_dataset(tmp_path: Path, tree: Path) -> None:
     flat = write_flat(tmp_path / "flat", "caseA", "caseB")
     cv2.imwrite(str(flat / "still.png"), picture(0))

@@ -311,12 +311,14 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
 def _named(clips: list[Clip]) -> list[Clip]:
     """Each clip with the shortest end of its path that no other has, `_` between the folders."""
     paths = [Path(os.path.abspath(clip.path)) for clip in clips]
+    # A folder has no suffix, whatever follows a point in its name.
+    plain = [path if len(clip.images) > 1 else path.with_suffix("") for clip, path in zip(clips, paths, strict=True)]
     # Some file systems do not tell A from a. Of a.mp4 and a.avi side by side, the suffix tells.
-    beside = Counter(str(path.with_suffix("")).casefold() for path in paths)
+    beside = Counter(str(path).casefold() for path in plain)
     parts = []
-    for path in paths:
-        alone = beside[str(path.with_suffix("")).casefold()] == 1
-        parts.append([*path.parts[1:-1], path.stem if alone else path.name.replace(".", "_")])
+    for path, short in zip(paths, plain, strict=True):
+        alone = beside[str(short).casefold()] == 1
+        parts.append([*path.parts[1:-1], short.name if alone else path.name.replace(".", "_")])
     lengths = [1] * len(clips)
     while True:
         names = ["_".join(some[-length:]) for some, length in zip(parts, lengths, strict=True)]
