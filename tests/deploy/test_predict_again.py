@@ -3,6 +3,7 @@
 import io
 import os
 import platform
+import resource
 import shlex
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import numpy as np
 import pytest
 from predict_files import picture, wait, write_images, write_video
 from rich.console import Console
@@ -173,6 +175,23 @@ def test_a_full_disk_is_one_sentence(cpu: Predictor, tmp_path: Path, monkeypatch
     monkeypatch.setattr(clipfiles, "write_mask", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
         go(cpu, write_images(tmp_path / "frames"), tmp_path / "out")
+
+
+def test_a_picture_that_finds_no_room_ends_it_with_the_reason(cpu: Predictor, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), np.uint8)
+    (tmp_path / "frames").mkdir()
+    cv2.imwrite(str(tmp_path / "frames/0.png"), noise)
+    cv2.imwrite(str(tmp_path / "frames/1.png"), noise)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(
+            UserError, match=r"out/frames cannot be written \(File too large\): .* start again to go on"
+        ):
+            go(cpu, tmp_path / "frames", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [path for path in (tmp_path / "out/frames").rglob("*") if path.suffix == ".jpg"]
 
 
 def test_a_place_that_cannot_be_written_to_is_one_sentence(
