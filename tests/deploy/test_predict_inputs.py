@@ -76,6 +76,16 @@ def test_a_folder_keeps_the_points_of_its_name(tmp_path: Path) -> None:
     assert set(names(find_clips([tmp_path]))) == {"2024.05.01", "2024_05_02", "2024_05_02_mp4"}
 
 
+def test_two_images_of_one_name_are_told_apart_by_a_glob(tmp_path: Path) -> None:
+    """As of a dataset whose masks are told by their suffix: `dataset.yaml` is not read here, and cannot mend it."""
+    for suffix in (".jpg", ".png"):
+        write_images(tmp_path / "case", 2, suffix=suffix)
+    with pytest.raises(UserError, match=r"frame0.jpg and frame0.png, .* the same name: give .* '.*/case/\*.png'"):
+        find_clips([tmp_path])
+    (clip,) = find_clips([f"{tmp_path}/case/*.jpg"])
+    assert [image.name for image in clip.images] == ["frame0.jpg", "frame1.jpg"]
+
+
 def test_names_tell_the_videos_of_one_folder_apart_as_in_a_dataset(tmp_path: Path, tree: Path) -> None:
     flat = write_flat(tmp_path / "flat", "caseA", "caseB")
     cv2.imwrite(str(flat / "still.png"), picture(0))

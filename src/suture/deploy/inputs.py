@@ -19,7 +19,7 @@ from suture.data.images import IMAGE_SUFFIXES, read_image
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view, view_frames
-from suture.data.walk import before_number, images_of, masks_beside, natural, walk
+from suture.data.walk import before_number, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 from suture.files import suffix_of
@@ -251,7 +251,14 @@ def find_clips(
     for folder, files in images.items():
         in_folder = sorted({file.name for file in files}, key=natural)
         named: dict[str, list[Path]] = {}
-        for stem, name in images_of(folder, in_folder).items():
+        stems: dict[str, str] = {}
+        for name in in_folder:
+            stem, suffix = os.path.splitext(name)
+            if (other := stems.setdefault(stem, name)) != name:
+                raise UserError(
+                    f"{folder} holds both {other} and {name}, whose masks would have the same name: give one kind "
+                    f"alone, such as '{folder}/*{suffix}'."
+                )
             named.setdefault(before_number(stem) if videos_by == "name" else "", []).append(folder / name)
         clips += [Clip(folder / name if len(paths) > 1 else paths[0], paths) for name, paths in named.items()]
     return _named(_each_once(clips))
