@@ -291,3 +291,16 @@ def test_no_frame_at_all(cpu: Predictor, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none of its 2 frames can be used; the first: .*frame0.png"):
         predict(cpu, [folder], tmp_path / "out", console=Console(quiet=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cameras_12_bits_in_images_of_16_are_refused(cpu: Predictor, tmp_path: Path) -> None:
+    """They are read as black: masks of nothing would be told as those of the scene."""
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for index in range(3):
+        cv2.imwrite(str(frames / f"{index}.png"), picture(index).astype(np.uint16) * 16)
+    with pytest.raises(UserError, match=r"frames: found 16-bit images with no value above 3\d+, .* divided by 16\."):
+        predict(cpu, [frames], tmp_path / "out", console=Console(quiet=True))
+    assert not (tmp_path / "out").exists()
+    cv2.imwrite(str(frames / "1.png"), picture(1).astype(np.uint16) * 257)  # true 16 bits, the others are dark
+    assert predict(cpu, [frames], tmp_path / "out", console=Console(quiet=True)).frames == 3

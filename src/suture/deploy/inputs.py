@@ -15,7 +15,7 @@ import numpy as np
 
 from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import Video, VideosBy
-from suture.data.images import IMAGE_SUFFIXES, read_image
+from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, largest_of_16_bits, read_image
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view, view_frames
@@ -147,6 +147,22 @@ class Clip:
         except UserError as error:
             # What is written down names files, not their folders, which can name a patient.
             return index, None, str(error).replace(str(path), path.name)
+
+    def refuse_few_bits(self) -> None:
+        """Refuse images that are read as black though they show something: a camera's 10 or 12 bits saved as 16."""
+        largest = 0
+        for place in view_frames(len(self.images)):
+            pixels = self.read(place).pixels
+            black = isinstance(pixels, np.ndarray) and pixels.max() < FEW_BITS >> 8
+            top = largest_of_16_bits(self.images[place]) if black else None
+            if top is None:  # single ones of others may be black indeed
+                return
+            largest = max(largest, top)
+        if 255 < largest < FEW_BITS:
+            raise UserError(
+                f"{self.path}: found 16-bit images with no value above {largest}, which are read as black, since 65535 "
+                f"is white: save them with 8 bits, their values divided by {2 ** (largest.bit_length() - 8)}."
+            )
 
     def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
         """The part of the frames that shows the scene: found where the setting is `auto`, or is for another size."""
