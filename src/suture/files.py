@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import platform
 import re
 import uuid
 from collections.abc import Callable, Hashable, Iterator
@@ -19,6 +20,7 @@ except ImportError:  # PyYAML was built without libyaml
 
 from suture.errors import UserError
 
+LOCK = ".lock"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
 _DEEPEST = 50
 """Lists and mappings within each other; what Suture reads has six at most, and thousands would end the process."""
@@ -58,6 +60,33 @@ def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
             waiting()
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second process off a folder; a killed one leaves no lock, a refused one no folder that it made."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+") as file:
+        try:
+            # Not flock: loader processes would inherit it, and hold it for a while after their parent was killed.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+            with suppress(OSError):  # another has begun there, or NFS still holds the lock's file
+                if [path.name for path in folder.iterdir()] == [LOCK]:  # nothing came of it
+                    (folder / LOCK).unlink()
+                    for place in made:
+                        place.rmdir()
 
 
 def suffix_of(path: str | Path) -> str:

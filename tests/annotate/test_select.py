@@ -150,8 +150,9 @@ def test_a_broken_frame_leaves_nothing_behind(dataset: Dataset, tmp_path: Path) 
 def test_a_file_in_the_way_is_named(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "out"):
-        with pytest.raises(UserError, match="file"):
+        with pytest.raises(UserError, match="file") as caught:
             select_frames(dataset, out, budget=5, progress=False)
+        assert "/." not in str(caught.value), "nobody knows the temporary folder"
 
 
 @pytest.mark.parametrize(

@@ -227,14 +227,14 @@ def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch
         export_run(finished, exported.path)
     card = exported.path.parent / "sub" / "other.card.md"
     card.parent.mkdir()
-    card.write_text("somebody else's")
+    card.write_bytes(theirs := "somebody else's café".encode("latin-1"))
     with pytest.raises(UserError, match=r"other.card.md is there already"):
         export_run(finished, card.with_name("other.onnx"))
     monkeypatch.setattr(export, "_agreement", lambda *_: 0.99)
     monkeypatch.setattr(export, "to_onnx", lambda *_: b"")
     with pytest.raises(UserError, match=r"was not written: its masks agree .* in 99.000% .* expected 99.9%"):
         export_run(finished, card.with_name("other.onnx"), force=True)
-    assert card.read_text() == "somebody else's"
+    assert card.read_bytes() == theirs
     assert [path.name for path in card.parent.iterdir()] == ["other.card.md"]
     monkeypatch.setattr(export, "_agreement", lambda *_: 1.0)
     export_run(finished, card.with_name("other.onnx"), force=True)

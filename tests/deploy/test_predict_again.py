@@ -2,6 +2,8 @@
 
 import io
 import os
+import platform
+import resource
 import shlex
 import shutil
 import signal
@@ -12,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import numpy as np
 import pytest
-from predict_files import picture, write_images, write_video
+from predict_files import picture, wait, write_images, write_video
 from rich.console import Console
 
 from suture.cli import main
@@ -105,6 +108,28 @@ def test_other_results_are_only_written_over_by_force(model: Path, cpu: Predicto
     assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
 
 
+@pytest.mark.parametrize("changed", [[], ["--view", "none"], ["--force"]])
+def test_two_at_once_do_not_write_into_one_folder(model: Path, tmp_path: Path, changed: list[str]) -> None:
+    """The second would delete what the first is writing, or mix masks of its own among it."""
+    given, out = write_video(tmp_path / "case.mp4", 400), tmp_path / "out"
+    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(out), "--no-overlay"]
+    before = out / "case/.lock"  # there before the journal, which says the settings
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+        wait(before.exists)
+        os.kill(first.pid, signal.SIGSTOP)
+        second = subprocess.run([*command, *changed], capture_output=True, text=True)
+        os.kill(first.pid, signal.SIGCONT)
+        _, said = first.communicate()
+    assert second.returncode == 2
+    assert second.stderr == (
+        f"error: {out}/case is in use by process {first.pid} on {platform.node()}: wait for it, or choose another "
+        "folder.\n"
+    )
+    assert first.returncode == 0, said
+    assert set(os.listdir(out / "case")) == {"masks", "frames.csv", "prediction.json"}
+    assert len(os.listdir(out / "case/masks")) == 400
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_nothing_is_written_among_files_of_others(cpu: Predictor, tmp_path: Path, force: bool) -> None:
     """The mask that somebody painted would be deleted by force, and any other file be mixed up with the results."""
@@ -150,6 +175,23 @@ def test_a_full_disk_is_one_sentence(cpu: Predictor, tmp_path: Path, monkeypatch
     monkeypatch.setattr(clipfiles, "write_mask", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
         go(cpu, write_images(tmp_path / "frames"), tmp_path / "out")
+
+
+def test_a_picture_that_finds_no_room_ends_it_with_the_reason(cpu: Predictor, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (200, 200, 3), np.uint8)
+    (tmp_path / "frames").mkdir()
+    cv2.imwrite(str(tmp_path / "frames/0.png"), noise)
+    cv2.imwrite(str(tmp_path / "frames/1.png"), noise)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(
+            UserError, match=r"out/frames cannot be written \(File too large\): .* start again to go on"
+        ):
+            go(cpu, tmp_path / "frames", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [path for path in (tmp_path / "out/frames").rglob("*") if path.suffix == ".jpg"]
 
 
 def test_a_place_that_cannot_be_written_to_is_one_sentence(
@@ -209,7 +251,7 @@ def test_an_interrupt_ends_it_at_once(model: Path, tmp_path: Path, environment: 
     assert process.returncode == 130
     assert said.endswith(f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}\n")
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
-    assert left == {"masks", ".journal.jsonl"}  # nothing half-written, and what is done is known
+    assert left == {"masks", ".journal.jsonl", ".lock"}  # nothing half-written, and what is done is known
 
 
 @pytest.fixture

@@ -65,6 +65,27 @@ def write_flat(folder: Path, *videos: str) -> Path:
     return folder
 
 
+def test_a_folder_keeps_the_points_of_its_name(tmp_path: Path) -> None:
+    """Given one after the other, the operations of two days would have had the same name."""
+    for name in ("2024.05.01", "2024.05.02"):
+        write_images(tmp_path / name, 2)
+        assert names(find_clips([tmp_path / name])) == [name]
+    assert names(find_clips([tmp_path])) == ["2024.05.01", "2024.05.02"]
+    write_video(tmp_path / "2024.05.02.mp4")
+    assert names(find_clips([tmp_path / "2024.05.02.mp4"])) == ["2024.05.02"]
+    assert set(names(find_clips([tmp_path]))) == {"2024.05.01", "2024_05_02", "2024_05_02_mp4"}
+
+
+def test_two_images_of_one_name_are_told_apart_by_a_glob(tmp_path: Path) -> None:
+    """As of a dataset whose masks are told by their suffix: `dataset.yaml` is not read here, and cannot mend it."""
+    for suffix in (".jpg", ".png"):
+        write_images(tmp_path / "case", 2, suffix=suffix)
+    with pytest.raises(UserError, match=r"frame0.jpg and frame0.png, .* the same name: give .* '.*/case/\*.png'"):
+        find_clips([tmp_path])
+    (clip,) = find_clips([f"{tmp_path}/case/*.jpg"])
+    assert [image.name for image in clip.images] == ["frame0.jpg", "frame1.jpg"]
+
+
 def test_names_tell_the_videos_of_one_folder_apart_as_in_a_dataset(tmp_path: Path, tree: Path) -> None:
     flat = write_flat(tmp_path / "flat", "caseA", "caseB")
     cv2.imwrite(str(flat / "still.png"), picture(0))
@@ -270,3 +291,16 @@ def test_no_frame_at_all(cpu: Predictor, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none of its 2 frames can be used; the first: .*frame0.png"):
         predict(cpu, [folder], tmp_path / "out", console=Console(quiet=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cameras_12_bits_in_images_of_16_are_refused(cpu: Predictor, tmp_path: Path) -> None:
+    """They are read as black: masks of nothing would be told as those of the scene."""
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for index in range(3):
+        cv2.imwrite(str(frames / f"{index}.png"), picture(index).astype(np.uint16) * 16)
+    with pytest.raises(UserError, match=r"frames: found 16-bit images with no value above 3\d+, .* divided by 16\."):
+        predict(cpu, [frames], tmp_path / "out", console=Console(quiet=True))
+    assert not (tmp_path / "out").exists()
+    cv2.imwrite(str(frames / "1.png"), picture(1).astype(np.uint16) * 257)  # true 16 bits, the others are dark
+    assert predict(cpu, [frames], tmp_path / "out", console=Console(quiet=True)).frames == 3

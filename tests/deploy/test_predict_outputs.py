@@ -86,6 +86,18 @@ def test_a_variable_frame_rate_is_kept(cpu: Predictor, tmp_path: Path, suffix: s
     np.testing.assert_allclose(times, np.array(STAMPS) / 1000, atol=1e-6)
 
 
+def test_the_times_of_a_long_operation_are_told_to_the_millisecond(cpu: Predictor, tmp_path: Path) -> None:
+    stamps = [10_000_000 + 33 * frame for frame in range(4)]
+    write_video(tmp_path / "case.mkv", 4, stamps=stamps)
+    run(cpu, [tmp_path / "case.mkv"], tmp_path / "out", masks="none", overlay=False)
+    assert [row["time"] for row in rows(tmp_path / "out/case/frames.csv")] == [
+        "10000",
+        "10000.033",
+        "10000.066",
+        "10000.099",
+    ]
+
+
 @pytest.mark.parametrize("size", [(48, 40), (130, 66)])
 def test_masks_as_one_video_are_lossless(cpu: Predictor, tmp_path: Path, size: tuple[int, int]) -> None:
     path = write_video(tmp_path / "case.mp4", size=size)

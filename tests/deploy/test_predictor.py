@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,8 +152,10 @@ def test_smoothing_carries_over_where_nothing_moves_and_only_there() -> None:
     ],
 )
 def test_other_arrays_are_told_apart(cpu: Predictor, frame: np.ndarray, found: str) -> None:
-    with pytest.raises(UserError, match=f"A frame is {found}, expected RGB, uint8"):
-        cpu([frame])  # type: ignore[arg-type]
+    given: tuple[Any, Any] = frame, [frame]
+    for frames in given:
+        with pytest.raises(UserError, match=f"A frame is {found}, expected RGB, uint8"):
+            cpu(frames)
 
 
 def test_what_is_no_model(tmp_path: Path, model: Path) -> None:

@@ -234,7 +234,7 @@ def test_a_full_disk_there_is_told_here(
     given = write_video(tmp_path / "case.mp4", 80, (240, 180))
     with pytest.raises(UserError, match=r"case cannot be written \(File too large\): .*, and start again to go on"):
         predict(fresh, [given], tmp_path / "out", console=Console(file=io.StringIO()))
-    assert {path.name for path in (tmp_path / "out/case").iterdir()} == {"masks", ".journal.jsonl"}
+    assert {path.name for path in (tmp_path / "out/case").iterdir()} == {"masks", ".journal.jsonl", ".lock"}
 
 
 def test_a_batch_is_answered_when_its_memory_is_free() -> None:
@@ -315,9 +315,9 @@ def test_nothing_stays_behind(model: Path, gpu: Predictor, tmp_path: Path, how: 
     assert process.wait(60) == (130 if how == signal.SIGINT else -how)
     wait(lambda: not any(other.is_running() and other.status() != psutil.STATUS_ZOMBIE for other in others))
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
-    assert left == {"masks", ".journal.jsonl"}
-    run(gpu, given, tmp_path / "out")
-    run(gpu, given, tmp_path / "whole")
+    assert left == {"masks", ".journal.jsonl", ".lock"}
+    for out in ("out", "whole"):
+        predict(gpu, [given], tmp_path / out, batch=4, console=Console(file=io.StringIO()))
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 

@@ -132,7 +132,7 @@ def _filling(out: Path) -> Iterator[Path]:
                 os.replace(file, out / file.name)
     except OSError as error:
         raise UserError(
-            f"{out} cannot be written ({error}): choose a folder with room that you may write to."
+            f"{out} cannot be written ({error.strerror or error}): choose a folder with room that you may write to."
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -14,6 +14,7 @@ from suture.data import mends
 from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
+from suture.data.images import FEW_BITS
 from suture.data.protocols import protocol_named
 from suture.data.sources.folder import guess
 from suture.data.view import View
@@ -28,8 +29,6 @@ _PLACES = 50
 _NAMED = 6
 """Classes, or endings of names, that a sentence names."""
 
-FEW_BITS = 2**13
-"""Where all values of an image of 16 bits lie below this, a camera's 10 or 12 bits were saved as they are."""
 STILL = 0.25
 """Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
 FROZEN_FRAMES = 5

@@ -15,6 +15,8 @@ from suture.errors import UserError
 
 MAX_PIXELS = 256 * 1024 * 1024
 """A header that promises more is a damaged or hostile file, not a frame of a surgery."""
+FEW_BITS = 2**13
+"""Where all values of an image of 16 bits lie below this, a camera's 10 or 12 bits were saved as they are."""
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
 _JPEG_END = b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")

@@ -96,5 +96,5 @@ def refuse_export(
 
 def refuse_to_replace(path: Path, content: str | None, force: bool) -> None:
     """Write over another file only by force; the same content is no other."""
-    if path.exists() and not force and (content is None or path.read_text(encoding="utf-8") != content):
+    if path.exists() and not force and (content is None or path.read_bytes() != content.encode()):
         raise UserError(f"{path} is there already: give an --output in another folder, or --force to write over it.")

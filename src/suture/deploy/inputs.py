@@ -15,11 +15,11 @@ import numpy as np
 
 from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import Video, VideosBy
-from suture.data.images import IMAGE_SUFFIXES, read_image
+from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, largest_of_16_bits, read_image
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view, view_frames
-from suture.data.walk import before_number, images_of, masks_beside, natural, walk
+from suture.data.walk import before_number, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 from suture.files import suffix_of
@@ -148,6 +148,22 @@ class Clip:
             # What is written down names files, not their folders, which can name a patient.
             return index, None, str(error).replace(str(path), path.name)
 
+    def refuse_few_bits(self) -> None:
+        """Refuse images that are read as black though they show something: a camera's 10 or 12 bits saved as 16."""
+        largest = 0
+        for place in view_frames(len(self.images)):
+            pixels = self.read(place).pixels
+            black = isinstance(pixels, np.ndarray) and pixels.max() < FEW_BITS >> 8
+            top = largest_of_16_bits(self.images[place]) if black else None
+            if top is None:  # single ones of others may be black indeed
+                return
+            largest = max(largest, top)
+        if 255 < largest < FEW_BITS:
+            raise UserError(
+                f"{self.path}: found 16-bit images with no value above {largest}, which are read as black, since 65535 "
+                f"is white: save them with 8 bits, their values divided by {2 ** (largest.bit_length() - 8)}."
+            )
+
     def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
         """The part of the frames that shows the scene: found where the setting is `auto`, or is for another size."""
         if setting != "auto" and setting.size is None:
@@ -251,7 +267,14 @@ def find_clips(
     for folder, files in images.items():
         in_folder = sorted({file.name for file in files}, key=natural)
         named: dict[str, list[Path]] = {}
-        for stem, name in images_of(folder, in_folder).items():
+        stems: dict[str, str] = {}
+        for name in in_folder:
+            stem, suffix = os.path.splitext(name)
+            if (other := stems.setdefault(stem, name)) != name:
+                raise UserError(
+                    f"{folder} holds both {other} and {name}, whose masks would have the same name: give one kind "
+                    f"alone, such as '{folder}/*{suffix}'."
+                )
             named.setdefault(before_number(stem) if videos_by == "name" else "", []).append(folder / name)
         clips += [Clip(folder / name if len(paths) > 1 else paths[0], paths) for name, paths in named.items()]
     return _named(_each_once(clips))
@@ -311,12 +334,14 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
 def _named(clips: list[Clip]) -> list[Clip]:
     """Each clip with the shortest end of its path that no other has, `_` between the folders."""
     paths = [Path(os.path.abspath(clip.path)) for clip in clips]
+    # A folder has no suffix, whatever follows a point in its name.
+    plain = [path if len(clip.images) > 1 else path.with_suffix("") for clip, path in zip(clips, paths, strict=True)]
     # Some file systems do not tell A from a. Of a.mp4 and a.avi side by side, the suffix tells.
-    beside = Counter(str(path.with_suffix("")).casefold() for path in paths)
+    beside = Counter(str(path).casefold() for path in plain)
     parts = []
-    for path in paths:
-        alone = beside[str(path.with_suffix("")).casefold()] == 1
-        parts.append([*path.parts[1:-1], path.stem if alone else path.name.replace(".", "_")])
+    for path, short in zip(paths, plain, strict=True):
+        alone = beside[str(short).casefold()] == 1
+        parts.append([*path.parts[1:-1], short.name if alone else path.name.replace(".", "_")])
     lengths = [1] * len(clips)
     while True:
         names = ["_".join(some[-length:]) for some, length in zip(parts, lengths, strict=True)]

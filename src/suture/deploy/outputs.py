@@ -14,7 +14,6 @@ import numpy as np
 from PIL import Image
 
 from suture.data.classes import IGNORE, ClassTable
-from suture.errors import UserError
 from suture.files import replacing
 
 Masks = Literal["png", "video", "none"]
@@ -52,9 +51,10 @@ def read_written_mask(path: Path) -> np.ndarray | None:
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
     """An RGB picture as JPEG."""
+    # Not imwrite, which does not say why it cannot write.
+    _, data = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 92])
     with replacing(path) as temporary:
-        if not cv2.imwrite(str(temporary), cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 92]):
-            raise UserError(f"{path} cannot be written: is the disk full?")
+        temporary.write_bytes(data.tobytes())
 
 
 def table_columns(classes: ClassTable) -> list[str]:
@@ -82,7 +82,8 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence
 
 
 def _cell(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
+    """Six digits of what is less than 1; a time of hours has as many after the point."""
+    return f"{value:.{6 if value < 1 else 12}g}" if isinstance(value, float) else value
 
 
 def count_pixels(mask: np.ndarray) -> np.ndarray:

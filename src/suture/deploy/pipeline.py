@@ -131,6 +131,7 @@ class Job:
 
     def run(self, progress: Callable[[int], None]) -> Outcome:
         """Do it; `progress` is called with the number of frames done."""
+        self.clip.refuse_few_bits()
         remove_leftovers(self.folder)
         self.known = {i: row for i, row in self.journal.read(self.made_of).items() if self._is_there(i, row)}
         self.rows = rows = dict(self.known)

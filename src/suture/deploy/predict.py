@@ -28,6 +28,7 @@ from suture.deploy.inputs import Clip, find_clips, shared_out
 from suture.deploy.pipeline import Job
 from suture.deploy.predictor import Predictor
 from suture.errors import UserError
+from suture.files import LOCK, alone_in
 from suture.records import PredictionRecord, read_record
 from suture.words import listed, number, time_left
 
@@ -91,7 +92,8 @@ def predict(
     for job in own if force else jobs:  # by force, another process may be about to write its own anew
         _refuse_to_replace(job, force)
     for job in own if force else ():
-        _remove_results(job)
+        with alone_in(job.folder):
+            _remove_results(job)
     with _one_core_each(predictor.side_by_side and not settings.smooth):
         summary = _run(own, console, tell=len(clips) > 1)
     summary = sum(_gathered(summary), Summary())
@@ -146,9 +148,11 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
                 _say(console, waste)
                 told.add(waste)
             title = f"{job.clip.name} ({count} of {len(jobs)})" if len(jobs) > 1 else job.clip.name
-            with _progress(title, len(job.clip), console) as progress:
+            with alone_in(job.folder), _progress(title, len(job.clip), console) as progress:
+                _refuse_to_replace(job, force=False)  # another process may have begun since it was asked
                 began = time.perf_counter()
                 outcome = job.run(progress)
+                (job.folder / LOCK).unlink(missing_ok=True)
         except UserError as error:
             summary.problems.append(str(error))
             if tell:

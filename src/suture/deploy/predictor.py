@@ -155,7 +155,7 @@ class Predictor:
         On a GPU, where every length of a batch is recorded anew, the last frame is repeated to fill this one. Frames
         and results are put into `place`, if one is given. Only a GPU takes planes, all read by the same colours.
         """
-        several: list[Any] = [frames] if isinstance(frames, np.ndarray) and frames.ndim == 3 else list(frames)
+        several: list[Any] = [frames] if isinstance(frames, np.ndarray) and frames.ndim < 4 else list(frames)
         colours = several[0].colours if several and isinstance(several[0], Planes) else None
         if colours is None:
             _refuse_other_than_rgb(several)

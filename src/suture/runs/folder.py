@@ -1,12 +1,9 @@
 """The folder of a run: the single truth about it. Who may write there, and what may not change when it goes on."""
 
-import fcntl
 import json
-import os
-import platform
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +14,7 @@ from suture.data.dataset import Dataset
 from suture.data.walk import holds_files
 from suture.deploy.inputs import training_view
 from suture.errors import UserError
-from suture.files import check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
+from suture.files import alone_in, check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
 from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import STARTS, Config, differences, parse_config, relocated
 from suture.words import number
@@ -87,31 +84,9 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process off this folder; a killed one leaves no lock, a refused one no folder that it made."""
-        made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("a+") as file:
-            try:
-                # Not flock: loader processes would inherit it, and hold it for a while after their parent was killed.
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise UserError(
-                    f"{self.folder} is in use by {holder}: wait for it, or choose another folder."
-                ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()}")
-            file.flush()
-            try:
-                yield
-            finally:
-                file.truncate(0)
-                with suppress(OSError):  # another run has begun there, or NFS still holds the lock's file
-                    if [path.name for path in self.folder.iterdir()] == [".lock"]:  # nothing came of it
-                        (self.folder / ".lock").unlink()
-                        for folder in made:
-                            folder.rmdir()
+        """Keep a second process off this folder."""
+        with alone_in(self.folder):
+            yield
 
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
