@@ -53,10 +53,15 @@ class Run:
         return read_record(path, MetricsRecord) if path.exists() else None
 
     @property
+    def has_data(self) -> bool:
+        """Whether it has recorded what it learns from."""
+        return (self.folder / "data.json").exists()
+
+    @property
     def data(self) -> dict[str, Any]:
         """What a run that was begun learns from."""
         path = self.folder / "data.json"
-        if not path.exists():
+        if not self.has_data:
             raise UserError(
                 f"{self.folder} has no data.json, which says what the run has learnt from: put it back; without it the "
                 "run cannot be scored."
@@ -156,7 +161,7 @@ class Run:
                 )
 
     def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
-        if not (self.folder / "data.json").exists():
+        if not self.has_data:
             return
         free = {"protocol"} if self._scoring_is_open(config) else set[str]()
         if changed := _changed_data(_without(self.data, free), _without(data, free)):

@@ -90,7 +90,8 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.refuse_other_config(config))
-        opened = processes.first_then_all(lambda: open_data(config, run.data if run.begun else None))
+        known = processes.first_only(lambda: run.data if run.begun and run.has_data else None)
+        opened = processes.first_then_all(lambda: open_data(config, known))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
         finished = processes.agreed(run.finished)
@@ -101,7 +102,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
             if isinstance(stage, Stage):
                 stage.refuse(segmenter)
         terminal = _console(console, processes)
-        data = processes.first_only(lambda: _record(run, config, opened, segmenter, terminal))
+        data = processes.first_only(lambda: _record(known, config, opened, segmenter, terminal))
         session = Session(run, config, opened, data, processes, terminal)
         if finished:
             # Nothing is written: its papers are to tell of the machine that it was trained on.
@@ -124,12 +125,14 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         return evaluate(session, job.segmenter) if kept is None else kept
 
 
-def _record(run: Run, config: Config, opened: Opened, start: Segmenter, console: Console) -> dict[str, Any]:
+def _record(
+    known: Mapping[str, Any] | None, config: Config, opened: Opened, start: Segmenter, console: Console
+) -> dict[str, Any]:
     """What the run learns from. What its validation is not asked for is decided once, before the first stage."""
     dataset = opened.dataset
     found = data_record(dataset, opened.labelling, config, start)
-    if run.begun and (run.folder / "data.json").exists():
-        return found | {key: said for key, said in run.data.items() if key == "unlearnt"}
+    if known is not None:
+        return found | {key: said for key, said in known.items() if key == "unlearnt"}
     if not config.data.validation:
         return found
     masks = sum(len(video.with_mask) for video in dataset.split("train"))
