@@ -440,7 +440,7 @@ def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path
     (board,) = read_results(tmp_path).boards
     assert {row.title: board.differences[row.mark].partition(": ")[2] for row in board.rows if row.mark} == {
         "precise": "precision 32 and bf16 instead of 32",
-        "stored": "size of stored frames 128 instead of automatic",
+        "stored": "data.store_size 128 instead of automatic",
     }
 
 
@@ -460,7 +460,7 @@ def test_a_size_of_stored_frames_that_nobody_chose_is_told_as_what_it_is(tmp_pat
         settings = method(0.5, 0.3)
         write_run(f"{side}__{labelling}__small__seed-0", {"test": scores(0.5)}, config=settings, data=seen(side))
     found = {board.dataset: [*board.differences.values()] for board in read_results(tmp_path).boards}
-    assert found == {"512": ["not comparable with plain: size of stored frames 143 instead of 86"], "80": []}
+    assert found == {"512": ["not comparable with plain: data.store_size 143 instead of 86"], "80": []}
 
 
 def test_thinned_video_counts_by_the_frames_that_take_part(tmp_path: Path, write_run: Write) -> None:

@@ -25,7 +25,7 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "encoder": str(model["encoder"]),
         "output stride": _output_stride(model),
         "size": f"{height}×{width}",
-        "size of stored frames": _stored(config, data, min(height, width)),
+        "data.store_size": _stored(config, data, min(height, width)),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
     }
 
