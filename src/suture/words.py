@@ -18,6 +18,10 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+NAMED = 6
+"""Classes, videos and the like that a sentence names of many."""
+
+
 def listed(names: Sequence[str], most: int | None = None) -> str:
     """Names in a row; of more than `most` the first ones, and how many are left.
 

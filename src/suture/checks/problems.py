@@ -14,21 +14,18 @@ from suture.data import mends
 from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
-from suture.data.images import FEW_BITS
+from suture.data.images import divisor_of_few_bits
 from suture.data.protocols import protocol_named
 from suture.data.sources.folder import guess
 from suture.data.view import View
 from suture.data.walk import holds_files, mask_suffixes
 from suture.errors import UserError
-from suture.words import listed, number
+from suture.words import NAMED, listed, number
 
 Severity = Literal["fatal", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
 _PLACES = 50
 """Places that a problem names; its count says how many there are."""
-_NAMED = 6
-"""Classes, or endings of names, that a sentence names."""
-
 STILL = 0.25
 """Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
 FROZEN_FRAMES = 5
@@ -117,7 +114,7 @@ class Evidence:
         found = {}
         for video, frames in self.facts.items():
             tops = [-1 if frame.largest is None else frame.largest for frame in frames if frame.size]
-            if min(tops, default=-1) >= 0 and 255 < max(tops) < FEW_BITS:  # single frames may be black indeed
+            if min(tops, default=-1) >= 0 and divisor_of_few_bits(max(tops)):  # single frames may be black indeed
                 found[video] = max(tops)
         return found
 
@@ -223,7 +220,7 @@ def guessed_cases(evidence: Evidence) -> Iterator[Problem]:
         f"{number(count, 'video')} joined to {number(len(cases), 'case')} by a guess, from folders and names: a case "
         "is one operation, and is in one split as a whole"
     )
-    places = [f"{case} ({listed(videos, _NAMED)})" for case, videos in cases.items()]
+    places = [f"{case} ({listed(videos, NAMED)})" for case, videos in cases.items()]
     mend = (
         "take the mark `# guess` off under `cases` in dataset.yaml if it is right; else list there the videos of each "
         "operation, also of one that is a single video, and name the new cases under `split`"
@@ -344,7 +341,7 @@ def unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
         # What stands behind a frame's name is left out only where it is the same in all: others may be of other kinds.
         ends = Counter(end for name in names for end in [*mask_suffixes(os.path.splitext(name)[0])][-1:])
         what, mend = f"{what}, and none with one", mends.NAME
-        if 1 < len(ends) <= _NAMED:
+        if 1 < len(ends) <= NAMED:
             what += f"; names end in {listed([f'{end} ({count:,})' for end, count in ends.items()])}"
             mend = f"{mends.ENDS}, or {mend}"
         yield from evidence.problem("no-mask-fits", "fatal", what, names, mend)
@@ -390,7 +387,7 @@ def names_alike(evidence: Evidence) -> Iterator[Problem]:
     for first, *others in alike_but_for_capitals(evidence.dataset.classes.names):
         what = f"{number(1 + len(others), 'class', 'classes')} whose names differ in capitals only: "
         mend = f"if they are one, write `merge: {first}` in dataset.yaml into the line of {listed(others)}"
-        yield Problem("class-alike", "warning", 1 + len(others), what + listed([first, *others], _NAMED), (), mend)
+        yield Problem("class-alike", "warning", 1 + len(others), what + listed([first, *others], NAMED), (), mend)
 
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
@@ -572,7 +569,7 @@ def nothing_to_learn(shown: Sequence[str]) -> Problem | None:
 def _of_classes(code: str, severity: Severity, names: Sequence[str], where: str, mend: str) -> Iterator[Problem]:
     """A problem of these classes, if there are any; they have no place to look at."""
     if names:
-        what = f"{number(len(names), 'class', 'classes')} {where}: {listed(names, _NAMED)}"
+        what = f"{number(len(names), 'class', 'classes')} {where}: {listed(names, NAMED)}"
         yield Problem(code, severity, len(names), what, (), mend)
 
 
@@ -611,7 +608,7 @@ def few_bits(evidence: Evidence) -> Iterator[Problem]:
         videos, largest = number(len(found), "video"), max(found.values())
         what = f"{videos} of 16-bit images with no value above {largest}: read as black, since 65535 is white"
         places = [evidence.place(evidence.facts[video][0]) for video in found]
-        mend = f"save the frames with 8 bits: divide their values by {2 ** (largest.bit_length() - 8)}"
+        mend = f"save the frames with 8 bits: divide their values by {divisor_of_few_bits(largest)}"
         yield from evidence.problem("few-bits", "fatal", what, places, mend)
 
 

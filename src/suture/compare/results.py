@@ -242,13 +242,19 @@ class Row:
         return self.title if there == self.planned else f"{self.title} ({there} of {self.planned} seeds)"
 
     @cached_property
+    def other_settings(self) -> dict[int, list[str]]:
+        """Where settings of the method are not those of the first seed, by the seed."""
+        first, *others = self.runs
+        return {run.place.seed: found for run in others if (found := _changed_settings(first, run))}
+
+    @cached_property
     def unlike_seeds(self) -> list[str]:
         """Where its seeds differ from the first of them."""
         first, *others = self.runs
         return [
             f"in seed {run.place.seed} {line}"
             for run in others
-            for line in (*differences(first, run), *_changed_settings(first, run)[:3])
+            for line in (*differences(first, run), *self.other_settings.get(run.place.seed, ())[:3])
         ]
 
     @property
@@ -439,8 +445,8 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
             if found:
                 text = "; ".join(found)
                 row.mark = marks.setdefault(text, _symbol(len(marks)))
-                own = {run.place.seed for run in row.runs if _changed_settings(row.runs[0], run)}
-                row.marked = frozenset(own.union(seed for seed, lines in of_seeds.items() if lines))
+                unlike = (seed for seed, lines in of_seeds.items() if lines)
+                row.marked = frozenset({*unlike, *row.other_settings})
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
 
 

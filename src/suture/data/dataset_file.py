@@ -27,7 +27,7 @@ from suture.data.walk import STAR
 from suture.errors import UserError
 from suture.files import SafeLoader, check_format, read_yaml
 from suture.settings import Settings
-from suture.words import listed, reason
+from suture.words import NAMED, listed, reason
 
 FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"
@@ -38,8 +38,6 @@ Place = tuple[str | int, ...]
 _GUESS = re.compile(r"[:\s]*#\s*guess")
 SEVERAL = "of several operations?"
 """How the question of a draft ends whether images of one folder are several videos."""
-_NAMED = 6
-"""Classes that a sentence names."""
 _ASKED = re.compile(rf"(?m)^# question: are (.+) {re.escape(SEVERAL)}")
 T = TypeVar("T", bound=BaseModel)
 
@@ -237,7 +235,7 @@ class DatasetFile(Settings):
                 raise UserError(f"{where} is merged into {target.name}, which is itself merged or ignored.")
 
         if lacking := [entry.name for entry in self.classes if from_images and not entry.is_in_images]:
-            which = f"class {lacking[0]} has" if len(lacking) == 1 else f"classes {listed(lacking, _NAMED)} have"
+            which = f"class {lacking[0]} has" if len(lacking) == 1 else f"classes {listed(lacking, NAMED)} have"
             raise UserError(
                 f"{path}: the {which} no value for masks that are images: write under classes the id or the colour "
                 "[r, g, b] in them, as `value: 1`, beside a label as `value: [1, LABEL]`; a class that no image shows "

@@ -55,6 +55,15 @@ def largest_of_16_bits(path: Path) -> int | None:
     return int(pixels.max()) if pixels is not None and pixels.dtype == np.uint16 else None
 
 
+def divisor_of_few_bits(largest: int) -> int | None:
+    """By what the values of images of 16 bits were to be divided if they are a camera's 10 or 12 bits; None of others.
+
+    >>> divisor_of_few_bits(4095), divisor_of_few_bits(200), divisor_of_few_bits(60000)
+    (16, None, None)
+    """
+    return 2 ** (largest.bit_length() - 8) if 255 < largest < FEW_BITS else None
+
+
 def _is_cut_jpeg(path: Path) -> bool:
     """Whether a JPEG lacks its end: decoders fill the rest with grey and go on."""
     with path.open("rb") as file:

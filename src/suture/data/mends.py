@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from suture.words import listed, number
+from suture.words import NAMED, listed, number
 
 NAME = (
     "name each mask as its frame (VIDEO__frame_000120.png for frame 120, or the frame's own name in a folder VIDEO), "
@@ -48,9 +48,6 @@ ONE_CLASS = (
     "`ignore: true`, and what `unpainted`, `annotated` and `view` say of their pixels"
 )
 
-_NAMED = 6
-"""Labels that a sentence names."""
-
 
 def length(video: str, frames: int) -> str:
     """How many frames a video has, and how they are counted.
@@ -68,7 +65,7 @@ def by_id(labels: Sequence[str]) -> str:
     "1 label taken for a class because the id in COCO is that class's value in mask images: grasper (id 1) as liver"
     """
     where = "taken for a class because the id in COCO is that class's value in mask images"
-    return f"{number(len(labels), 'label')} {where}: {listed(labels, _NAMED)}"
+    return f"{number(len(labels), 'label')} {where}: {listed(labels, NAMED)}"
 
 
 def other_size(video: str, index: int, found: tuple[int, int], first: tuple[int, int]) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from suture.data.images import IMAGE_SUFFIXES
@@ -104,16 +104,23 @@ def holds_files(place: Path) -> bool:
     return place.is_file() or (place.is_dir() and any(files for _, _, files in walk(place)))
 
 
-def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str]:
-    """The image files of a folder in natural order: name without suffix → name."""
+def _one_per_name(suffix: str) -> str:
+    """What is expected of the images of a dataset, and how to say that those with this suffix are masks."""
+    return (
+        "expected one image per name: keep frames and masks in folders of their own, or say which are masks in "
+        f'dataset.yaml, such as `masks: "{STAR}{suffix}"`.'
+    )
+
+
+def images_of(
+    folder: Path, files: Iterable[str] | None = None, mend: Callable[[str], str] = _one_per_name
+) -> dict[str, str]:
+    """The image files of a folder in natural order: name without suffix → name; `mend` says what to do about two of one
+    name, by the suffix of the second."""
     found: dict[str, str] = {}
     for stem, name in _images(listing(folder)[1] if files is None else files):
         if found.setdefault(stem, name) != name:
-            raise UserError(
-                f"{folder} holds both {found[stem]} and {name}, expected one image per name: "
-                "keep frames and masks in folders of their own, or say which are masks in dataset.yaml, "
-                f'such as `masks: "{STAR}{os.path.splitext(name)[1]}"`.'
-            )
+            raise UserError(f"{folder} holds both {found[stem]} and {name}, {mend(os.path.splitext(name)[1])}")
     return found
 
 

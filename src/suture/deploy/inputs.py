@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +15,11 @@ import numpy as np
 
 from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import Video, VideosBy
-from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, largest_of_16_bits, read_image
+from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, divisor_of_few_bits, largest_of_16_bits, read_image
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view, view_frames
-from suture.data.walk import before_number, masks_beside, natural, walk
+from suture.data.walk import before_number, images_of, masks_beside, natural, walk
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 from suture.files import suffix_of
@@ -158,10 +158,10 @@ class Clip:
             if top is None:  # single ones of others may be black indeed
                 return
             largest = max(largest, top)
-        if 255 < largest < FEW_BITS:
+        if divisor := divisor_of_few_bits(largest):
             raise UserError(
                 f"{self.path}: found 16-bit images with no value above {largest}, which are read as black, since 65535 "
-                f"is white: save them with 8 bits, their values divided by {2 ** (largest.bit_length() - 8)}."
+                f"is white: save them with 8 bits, their values divided by {divisor}."
             )
 
     def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
@@ -267,14 +267,7 @@ def find_clips(
     for folder, files in images.items():
         in_folder = sorted({file.name for file in files}, key=natural)
         named: dict[str, list[Path]] = {}
-        stems: dict[str, str] = {}
-        for name in in_folder:
-            stem, suffix = os.path.splitext(name)
-            if (other := stems.setdefault(stem, name)) != name:
-                raise UserError(
-                    f"{folder} holds both {other} and {name}, whose masks would have the same name: give one kind "
-                    f"alone, such as '{folder}/*{suffix}'."
-                )
+        for stem, name in images_of(folder, in_folder, partial(_one_kind, folder)).items():
             named.setdefault(before_number(stem) if videos_by == "name" else "", []).append(folder / name)
         clips += [Clip(folder / name if len(paths) > 1 else paths[0], paths) for name, paths in named.items()]
     return _named(_each_once(clips))
@@ -329,6 +322,10 @@ def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
         masks = {mask for of_frame in masks_beside(files).values() for mask in of_frame.values()}
         kinds = VIDEO_SUFFIXES | IMAGE_SUFFIXES
         yield from (inside / name for name in files if name not in masks and suffix_of(name) in kinds)
+
+
+def _one_kind(folder: Path, suffix: str) -> str:
+    return f"whose masks would have the same name: give one kind alone, such as '{folder}/*{suffix}'."
 
 
 def _named(clips: list[Clip]) -> list[Clip]:

@@ -37,11 +37,9 @@ from suture.runs.failures import lost_loader
 from suture.runs.processes import Processes
 from suture.runs.session import Session
 from suture.runs.signals import ended_by
-from suture.words import listed
+from suture.words import NAMED, listed
 
 AnyStage = Stage | PseudoLabels
-_NAMED = 6
-"""Classes that a sentence names."""
 
 
 def starting_segmenter(config: Config, classes: int, processes: Processes) -> Segmenter:
@@ -118,7 +116,7 @@ def look_at_labels(session: Session, stages: Sequence[AnyStage]) -> None:
         return
     they = "they" if len(unseen) > 1 else "it"
     session.console.print(
-        f"No labelled frame shows {listed(unseen, _NAMED)}: {they} cannot be learnt.",
+        f"No labelled frame shows {listed(unseen, NAMED)}: {they} cannot be learnt.",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +87,9 @@ class Run:
         """The finished model's network."""
         return self.model().segmenter
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep a second process off this folder."""
-        with alone_in(self.folder):
-            yield
+        return alone_in(self.folder)
 
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
         """Write down config, data and machine before anything starts; refuse to go on if config or data changed.

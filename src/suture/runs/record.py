@@ -18,7 +18,7 @@ from suture.data.labelling import Labelling
 from suture.errors import UserError
 from suture.models.weight_files import is_file
 from suture.runs.config import Config, ModelSettings
-from suture.words import listed
+from suture.words import NAMED, listed
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +35,6 @@ PACKAGES = (
     "opencv-python-headless",
     "av",
 )
-_NAMED = 6
-"""Cases or videos that a sentence names."""
 RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
 """The environment variable in which `suture compare` tells a run how many at most share its device."""
 
@@ -121,7 +119,7 @@ def as_met(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) ->
         "The split has changed since the training, and the run is scored by its own": moved,
         "Joined to other cases since the training, and scored where the run had those": joined,
     }
-    notes = [f"{what}: {listed(list(dict.fromkeys(which)), _NAMED)}." for what, which in told.items() if which]
+    notes = [f"{what}: {listed(list(dict.fromkeys(which)), NAMED)}." for what, which in told.items() if which]
     return replace(dataset, videos=videos, notes=[*dataset.notes, *notes])
 
 
