@@ -66,6 +66,10 @@ SIXTH = {
     "`cutmix` 0.5 → 1": "cutmix: 0.5 → 1.0",
     "every 10th frame labelled → every 20th": "data.labelling.every: 10 → 20",
 }
+SEVENTH = {
+    "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
+    "`ema` 0 → 0.996": "ema: 0.0 → 0.996",
+}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,7 @@ SIXTH = {
         ("## Fourth screen", "vocalfolds-recipe-trust", "stitch", FOURTH),
         ("## Fifth screen", "vocalfolds-recipe-views", "stitch", FIFTH),
         ("## Sixth screen", "vocalfolds-recipe-tilt", "stitch", SIXTH),
+        ("## Seventh screen", "vocalfolds-recipe-hard", "stitch", SEVENTH),
     ],
 )
 def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, method: str, said: dict[str, str]) -> None:

@@ -83,6 +83,7 @@ NAMES = {
     "PGV-CL at its paper's 140 epochs": "pgvcl-140",
     "PixPro": "pixpro",
     "DMT": "dmt",
+    "UA-MT": "uamt",
     "UniMatch V2": "unimatch",
     "all 314 labels, plain training": "all-labels",
     "all 314 labels, augmented as strong": "all-labels-strong",
