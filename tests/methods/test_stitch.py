@@ -54,6 +54,7 @@ PARTS = [
     *({name: 0} for name in ("consistency", "propagate", "confidence", "ema", "restyle", "cutmix", "rare")),
     {"augment": {"tilt": 0}, "strong": {"tilt": 0, "color": "mild"}},
     {"hard_from": 1},
+    {"paste": 1, "frozen_norms": True},
 ]
 
 

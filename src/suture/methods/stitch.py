@@ -155,6 +155,8 @@ class Stitch(SemiSupervised):
     def begin(self, job: Job) -> None:
         super().begin(job)
         self.average.eval()
+        if self.settings.frozen_norms:
+            self.segmenter.freeze_norms()
 
     # Which frames, and what is seen of them
 

@@ -33,8 +33,11 @@ from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
-from suture.methods.stage import OptimizerSettings, Part, Stage, Total, TrainingSettings, all_gather
+from suture.methods.stage import Job, OptimizerSettings, Part, Stage, Total, TrainingSettings, all_gather
 from suture.settings import Settings
+
+NOTHING = -1
+"""No class is pasted."""
 
 
 class StrongSettings(TrainingSettings):
@@ -53,10 +56,14 @@ class StrongSettings(TrainingSettings):
     """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
+    paste: float = Field(0, ge=0, le=1)
+    """The share of labelled views that get all pixels of one class that another frame shows, every class alike."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
     """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
+    frozen_norms: bool = False
+    """The encoder's batch norms keep the statistics that it came with, instead of taking those of the views."""
 
 
 @method("strong")
@@ -80,6 +87,8 @@ class StrongBatch(NamedTuple):
     """B: whose colour statistics each view takes, as a place in the batch of all processes; mostly its own."""
     boxes: Tensor
     """B 4: where it gets a patch of another frame."""
+    pasted: Tensor
+    """B: the class whose pixels it gets of another frame, or `NOTHING`."""
 
 
 class StrongViews:
@@ -111,7 +120,7 @@ class StrongViews:
     def draw(self, part: Part) -> StrongBatch:
         s = self.settings
         numbers = [self.turn(part.step, place)[0] for place in part.all]
-        own, draws, donors, boxes = [], [], [], []
+        own, draws, donors, boxes, pasted = [], [], [], [], []
         for place in part.own:
             number, shown = self.turn(part.step, place)
             rng = self.stage.rng(part.step, place)
@@ -127,11 +136,15 @@ class StrongViews:
             draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
             boxes.append(draw_patch(rng, s.cutmix))
+            before = numbers[place - part.all.start - 1]  # whom `cut_mix` takes from
+            offered = self.frames.shows(before) if rng.random() < s.paste else []
+            pasted.append(int(rng.choice(offered)) if offered else NOTHING)
         return StrongBatch(
             self.frames.collate(own, draws),
             layer(draws, [self.frames.in_view(n) for n in own], [self.frames.image(n) for n in own]),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
+            torch.tensor(pasted),
         )
 
     def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
@@ -139,8 +152,11 @@ class StrongViews:
         size, rank = self.stage.job.size, self.stage.job.rank
         inside = nearest(batch.in_view, batch.views.flip, size) != IGNORE
         images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
-        patched = in_boxes(batch.boxes, size)
-        return cut_mix(images, patched, rank), cut_mix(render_labels(batch.views, size), patched, rank)
+        labels, patched = render_labels(batch.views, size), in_boxes(batch.boxes, size)
+        if self.settings.paste:
+            others = cut_mix(labels, torch.ones_like(patched), rank)
+            patched = patched | (others == batch.pasted[:, None, None])
+        return cut_mix(images, patched, rank), cut_mix(labels, patched, rank)
 
 
 class Strong(Stage):
@@ -152,6 +168,11 @@ class Strong(Stage):
     def prepare(self) -> int:
         self.views = StrongViews(self, self.settings)
         return len(self.job.frames.labelled)
+
+    def begin(self, job: Job) -> None:
+        super().begin(job)
+        if self.settings.frozen_norms:
+            self.segmenter.freeze_norms()
 
     def draw(self, part: Part) -> StrongBatch:
         return self.views.draw(part)
