@@ -376,6 +376,28 @@ def test_what_no_unfinished_run_needs_is_not_missed(begun: Path, tmp_path: Path)
         compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
 
 
+def test_frames_that_methods_store_in_several_sizes_are_told_before_anything_starts(
+    begun: Path, tmp_path: Path
+) -> None:
+    """Not where one size is stated."""
+    shutil.rmtree(tmp_path / "runs")
+
+    def said(stored: str) -> str:
+        text = FILE.replace("[supervised, pgvcl]", "[supervised, strong, pgvcl]").replace("store_size: 48", stored)
+        begun.write_text(text.replace("size: 32", "size: 64"))
+        console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+        outcome = compare(begun, tmp_path / "out", devices="cpu", minutes=0, console=console)
+        assert len(outcome.left) == 6
+        return console.export_text()
+
+    assert said("store_size: null").startswith(
+        "made: frames are stored with a short side of 86 (supervised, strong) and 143 (pgvcl), where they are not "
+        "smaller themselves; the tables mark such rows as not comparable: to compare them, state one data.store_size "
+        "for all.\n"
+    )
+    assert "stored" not in said("store_size: 48")
+
+
 def test_a_model_that_a_method_refuses_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:
     """The others start; where there are none, nothing does."""
     sweep = "sweep: {model.architecture: [deeplabv3plus, fpn, unet]}\n"
