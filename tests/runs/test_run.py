@@ -414,6 +414,21 @@ def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) 
     assert json.loads(before).keys() == {"val", "test", "completion"}
 
 
+def test_scores_say_in_which_precision_they_were_made(finished: Path, tmp_path: Path) -> None:
+    """Whatever the training's was, which config and environment go on to tell of."""
+    run = shutil.copytree(finished, tmp_path / "run")
+
+    def told() -> tuple[set[str], str, str]:
+        scored = {one["precision"] for one in json.loads((run / "metrics.json").read_text()).values()}
+        facts = Result.read(run).facts
+        return scored, facts["precision"], facts["precision at evaluation"]
+
+    assert told() == ({"32"}, "32", "that of the training")
+    evaluate_run(run, ["compute.precision=bf16"], Console(quiet=True))
+    assert told() == ({"bf16"}, "32", "bf16")
+    assert (run / "environment.json").read_text() == (finished / "environment.json").read_text()
+
+
 def test_evaluating_with_other_settings(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     settings = ["evaluation.splits=[test]", "evaluation.completion=false", "evaluation.flip=true", "evaluation.batch=3"]
