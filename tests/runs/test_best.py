@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import cv2
+import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,8 @@ from safetensors.torch import load_file
 
 from suture.errors import UserError
 from suture.files import read_json
+from suture.methods.stage import Stage
+from suture.runs.best import Best
 from suture.runs.config import Config
 from suture.runs.run import train
 from suture.runs.session import Session
@@ -87,3 +90,51 @@ def test_without_validation_videos_there_is_no_best(supervised: Make, tmp_path: 
         pytest.raises(UserError, match=r"method.train.best_every is set, but there are no validation videos"),
     ):
         train(config, tmp_path / "run", QUIET)
+
+
+@pytest.mark.parametrize("step", [4, 6])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (
+            "ignored",
+            r"The validation masks of .*data no longer show a class that is learnt and scored, .*: put them back",
+        ),
+        ("cut off", r"case03__frame_0000.*\.png does not decode .* Found while method\.train\.best_every was choosing"),
+        (
+            "gone",
+            r"case03__frame_0000.*\.png is not an image that can be read .*: mend it, then start the same command",
+        ),
+    ],
+)
+def test_masks_that_are_spoilt_during_the_training_cost_no_more_than_a_step(
+    how: str, told: str, step: int, dataset: Path, supervised: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a look in between, or after the last step; put back as they were, the run ends as if nothing had been."""
+    data = shutil.copytree(dataset, tmp_path / "data")
+    config = supervised(f"data.root={data}", "method.train.best_every=2", "method.train.steps=6")
+    train(config, tmp_path / "whole", QUIET)
+    look = Best._look
+
+    def spoil(self: Best, trainer: L.Trainer, stage: Stage) -> None:
+        for mask in (data / "masks").glob("case03__*") if trainer.global_step == step else ():
+            if how == "ignored":
+                cv2.imwrite(str(mask), np.full((64, 64), 255, np.uint8))
+            elif how == "cut off":
+                mask.write_bytes(mask.read_bytes()[:100])
+            else:
+                mask.unlink()
+        look(self, trainer, stage)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Best, "_look", spoil)
+        with pytest.raises(UserError, match=told):
+            train(config, tmp_path / "run", QUIET)
+    kept = torch.load(tmp_path / "run/stages/1-train/last.ckpt", weights_only=True)["global_step"]
+    assert kept == {4: 4, 6: 5}[step]
+    shutil.copytree(dataset / "masks", data / "masks", dirs_exist_ok=True)
+    train(config, tmp_path / "run", QUIET)
+    whole, again = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "run"))
+    assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
+    best = [read_json(tmp_path / name / "stages/1-train/best.json") for name in ("whole", "run")]
+    assert best[0] == best[1]

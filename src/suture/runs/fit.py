@@ -204,7 +204,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     """Train a stage to its end with Lightning, from its last checkpoint if there is one."""
     processes, compute = session.processes, session.config.compute
     checkpoint = folder / "last.ckpt"
-    saving = Checkpoint(checkpoint, compute.checkpoint_every, processes.largest if processes.world > 1 else None)
+    agree = processes.largest if processes.world > 1 else None
+    saving = Checkpoint(checkpoint, compute.checkpoint_every, agree, stage.settings.best_every)
     processes.first_only(lambda: folder.mkdir(parents=True, exist_ok=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -216,8 +217,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         accumulate_grad_batches=stage.settings.accumulate,
         gradient_clip_val=stage.settings.optimizer.clip,
         callbacks=[
+            saving,  # first, so that a look that fails costs no step
             *([best] if best else []),
-            saving,
             Curve(folder / "metrics.csv", compute.log_every, checkpoint),
             Bar(title, session.console),
         ],
@@ -299,7 +300,24 @@ def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
         return None
     opened = session.opened
     frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
-    return Best(folder, every, lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"])
+    go_on = "then start the same command again to go on"
+
+    def score(segmenter: Segmenter) -> float:
+        """What is wrong with the masks came after the start, which has looked at them."""
+        try:
+            value: float | None = session.score(segmenter, "val", frames)["primary"]["value"]
+        except UserError as error:
+            raise UserError(
+                f"{error} Found while {stage.key}.best_every was choosing weights: mend it, {go_on}."
+            ) from error
+        if value is None:
+            raise UserError(
+                f"The validation masks of {opened.dataset.root} no longer show a class that is learnt and scored, by "
+                f"which {stage.key}.best_every chooses weights: put them back as they were, {go_on}."
+            )
+        return value
+
+    return Best(folder, every, score)
 
 
 def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:
