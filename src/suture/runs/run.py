@@ -187,6 +187,7 @@ def evaluate_run(
         opened = processes.first_then_all(lambda: open_data_of(data, config))
         session = Session(run, config, opened, data, processes, _console(console, processes))
         _refuse_other_classes(session, model.names)
+        processes.first_only(lambda: _refuse_wrong_scored(opened, config))
         _say(_notes(opened.dataset), session.console)
         keep = config.evaluation == own.evaluation
         if not keep:
@@ -323,7 +324,7 @@ def _choosing(stages: Sequence[AnyStage]) -> str | None:
     return next((stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every), None)
 
 
-def _refuse_wrong_scored(opened: Opened, config: Config, stages: Sequence[AnyStage]) -> None:
+def _refuse_wrong_scored(opened: Opened, config: Config, stages: Sequence[AnyStage] = ()) -> None:
     """Rules or sizes that nothing can be scored by, and masks that nothing can be scored on, or weights chosen by."""
     settings = config.evaluation
     refuse_scales(settings.scales, "evaluation.scales")
