@@ -154,6 +154,8 @@ class BestRecord(BaseModel):
 
     step: StrictInt
     score: Number
+    masks: StrictStr | None = None
+    """The fingerprint of the masks by which they were chosen; not said in earlier versions, nor in `done.json`."""
 
 
 class StageRecord(BaseModel):

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
@@ -92,46 +93,51 @@ def test_without_validation_videos_there_is_no_best(supervised: Make, tmp_path: 
         train(config, tmp_path / "run", QUIET)
 
 
-@pytest.mark.parametrize("step", [4, 6])
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [
-        (
-            "ignored",
-            r"The validation masks of .*data no longer show a class that is learnt and scored, .*: put them back",
-        ),
-        ("cut off", r"case03__frame_0000.*\.png does not decode .* Found while method\.train\.best_every was choosing"),
-        (
-            "gone",
-            r"case03__frame_0000.*\.png is not an image that can be read .*: mend it, then start the same command",
-        ),
-    ],
-)
-def test_masks_that_are_spoilt_during_the_training_cost_no_more_than_a_step(
-    how: str, told: str, step: int, dataset: Path, supervised: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("step", "kept"), [(2, 2), (4, 4), (6, 5)])
+@pytest.mark.parametrize("how", ["ignored", "cut off", "gone", "another"])
+def test_masks_that_are_changed_during_the_training_cost_no_more_than_a_step(
+    how: str,
+    step: int,
+    kept: int,
+    dataset: Path,
+    supervised: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At a look in between, or after the last step; put back as they were, the run ends as if nothing had been."""
+    """Before the first look, between two, or after the last step; put back, the run ends as if nothing had been."""
     data = shutil.copytree(dataset, tmp_path / "data")
     config = supervised(f"data.root={data}", "method.train.best_every=2", "method.train.steps=6")
     train(config, tmp_path / "whole", QUIET)
-    look = Best._look
+    look, masks = Best._look, sorted((data / "masks").glob("case03__*"))
 
     def spoil(self: Best, trainer: L.Trainer, stage: Stage) -> None:
-        for mask in (data / "masks").glob("case03__*") if trainer.global_step == step else ():
-            if how == "ignored":
-                cv2.imwrite(str(mask), np.full((64, 64), 255, np.uint8))
+        for mask in masks if trainer.global_step == step else ():
+            if how in ("ignored", "another"):
+                cv2.imwrite(str(mask), np.full((64, 64), 255 if how == "ignored" else 1, np.uint8))
             elif how == "cut off":
                 mask.write_bytes(mask.read_bytes()[:100])
             else:
                 mask.unlink()
         look(self, trainer, stage)
 
+    first = {
+        "ignored": "show no class any more that is learnt and scored: put them back as they were, then start the same",
+        "cut off": r"case03__frame_0000.*\.png does not decode .* Found where method\.train\.best_every chooses",
+        "gone": r"case03__frame_0000.*\.png cannot be read \(No such file.*: mend it, then start the same command",
+    }
+    later = "The validation masks by which method.train.best_every chooses weights were changed since it began to: put"
+    told = first.get(how, "") if step == 2 or how == "gone" else later
     with monkeypatch.context() as patches:
         patches.setattr(Best, "_look", spoil)
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=told) if told else nullcontext():
             train(config, tmp_path / "run", QUIET)
-    kept = torch.load(tmp_path / "run/stages/1-train/last.ckpt", weights_only=True)["global_step"]
-    assert kept == {4: 4, 6: 5}[step]
+    if not told:  # none was chosen by the masks of before
+        return
+    checkpoint = tmp_path / "run/stages/1-train/last.ckpt"
+    assert torch.load(checkpoint, weights_only=True)["global_step"] == kept
+    if told == later and how == "another":
+        with pytest.raises(UserError, match=later):
+            train(config, tmp_path / "run", QUIET)
     shutil.copytree(dataset / "masks", data / "masks", dirs_exist_ok=True)
     train(config, tmp_path / "run", QUIET)
     whole, again = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "run"))

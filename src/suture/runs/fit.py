@@ -3,6 +3,7 @@
 A stage is done when its `done.json` is there; an unfinished one goes on from its `last.ckpt`.
 """
 
+import hashlib
 import importlib
 import signal
 import time
@@ -18,6 +19,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.checks.check import as_check_says, refuse_nothing_to_learn
 from suture.data.dataset import WrongMask
+from suture.data.fingerprint import Fingerprints
 from suture.data.shots import stored_shots
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
@@ -300,24 +302,14 @@ def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
         return None
     opened = session.opened
     frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
-    go_on = "then start the same command again to go on"
-
-    def score(segmenter: Segmenter) -> float:
-        """What is wrong with the masks came after the start, which has looked at them."""
-        try:
-            value: float | None = session.score(segmenter, "val", frames)["primary"]["value"]
-        except UserError as error:
-            raise UserError(
-                f"{error} Found while {stage.key}.best_every was choosing weights: mend it, {go_on}."
-            ) from error
-        if value is None:
-            raise UserError(
-                f"The validation masks of {opened.dataset.root} no longer show a class that is learnt and scored, by "
-                f"which {stage.key}.best_every chooses weights: put them back as they were, {go_on}."
-            )
-        return value
-
-    return Best(folder, every, score)
+    masks = [opened.dataset[video].masks[index] for video, indices in frames.items() for index in indices]
+    prints = Fingerprints(session.config.data.cache)
+    return Best(
+        folder,
+        every,
+        score=lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"],
+        masks=lambda: hashlib.sha256("".join(prints.masks(masks)).encode()).hexdigest(),
+    )
 
 
 def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:
