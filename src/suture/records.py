@@ -126,6 +126,8 @@ class ScoresRecord(BaseModel):
     notes: list[StrictStr]
     left_out: list[StrictStr] = []
     """Not said in earlier versions."""
+    precision: StrictStr | None = None
+    """What the predictions were computed in; not said in earlier versions."""
     per_sequence: StrictBool
     primary: PrimaryRecord
     boundary_tolerance: Number
@@ -152,6 +154,8 @@ class BestRecord(BaseModel):
 
     step: StrictInt
     score: Number
+    masks: StrictStr | None = None
+    """The fingerprint of the masks by which they were chosen; not said in earlier versions, nor in `done.json`."""
 
 
 class StageRecord(BaseModel):

@@ -418,6 +418,22 @@ def test_forced_it_leaves_a_guess_marked_until_somebody_answers_it(tmp_path: Pat
         assert marks["view: auto"] == marks["- {name: 'no # guess', value: 1, color: [230, 159, 0]}"] == "kept"
 
 
+def test_a_key_whose_lines_are_all_answered_is_no_guess_any_more(tmp_path: Path) -> None:
+    """The user takes the marks off the cases, as `check` asks, and leaves that of the line above them."""
+    frames(tmp_path / "videos", "case1_1", "case1_2", "case2_1", "case2_2")
+    path = write_draft(tmp_path)
+    text = path.read_text()
+    assert "cases:  # guess: by names" in text
+    path.write_text(text.replace("case1_2]  # guess", "case1_2]"))
+    assert "cases:  # guess, kept\n  case1: [case1_1, case1_2]\n" in write_draft(tmp_path, force=True).read_text()
+    path.write_text(text.replace("]  # guess", "]"))
+    assert "cases:  # kept\n  case1: [case1_1, case1_2]\n" in write_draft(tmp_path, force=True).read_text()
+    path.write_text("cases: {one: [case1_1, case2_1], two: [case1_2]}  # guess")
+    for _ in range(2):
+        again = write_draft(tmp_path, force=True).read_text()
+        assert "cases:  # guess, kept\n  one: [case1_1, case2_1]  # guess, kept\n  two:" in again
+
+
 @pytest.mark.parametrize(
     "said", ["name: mine", "classes:\n- name: liver\n  value: 1", "{name: mine}  # guess", "format: 1"]
 )

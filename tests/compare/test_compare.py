@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ from suture.cli import main
 from suture.compare.collect import collect
 from suture.compare.compare import compare, listing, write_tables
 from suture.compare.plan import read_plan
+from suture.compare.queue import Queue
 from suture.compare.results import read_results
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
@@ -231,6 +233,46 @@ def test_each_run_is_kept_as_it_finishes(begun: Path, tmp_path: Path, monkeypatc
     assert console.export_text().count("not collected: ") == 3, "those of before, then each"
 
 
+ENDING = """
+import pathlib, shutil, signal, sys, time
+def end(*_):
+    if "seed-0" in sys.argv[6]:
+        shutil.copytree({like!r}, sys.argv[6])
+    sys.exit(143)
+signal.signal(signal.SIGTERM, end)
+pathlib.Path(sys.argv[6]).parents[1].joinpath("listening").open("a").write("here ")
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_run_that_finishes_while_it_is_stopped_is_kept(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    """Asked to end for want of time, or by Ctrl-C, it was just done; the other one was not."""
+    first = tmp_path / "runs" / "made__every-4__supervised__seed-0"
+    (tmp_path / "times.json").write_text(json.dumps({first.name: 0.001}))
+    script = Path(sys.executable)
+    script.write_text(script.read_text().splitlines()[0] + ENDING.format(like=str(first)))
+    listening = tmp_path / "listening"
+
+    def time_is_up(queue: Queue) -> None:
+        if listening.exists() and listening.read_text() == "here here ":
+            if interrupted:
+                raise KeyboardInterrupt
+            queue.ends = 0.0
+
+    monkeypatch.setattr(Queue, "_take_back", time_is_up)
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+    done, unfinished = (f"made__every-4__dmt__seed-{seed}" for seed in (0, 1))
+    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
+        outcome = compare(begun, tmp_path, "cpu", 2, 1, ["dmt"], tmp_path / "kept", console)
+        assert (outcome.finished, outcome.failed, outcome.left) == ([done], {}, [unfinished])
+    assert [path.parent.name for path in finished(tmp_path / "kept")] == [done, first.name]
+    assert f"{done}: mIoU 50.0, " in console.export_text()
+    assert json.loads((tmp_path / "times.json").read_text()).keys() == {first.name, done}
+
+
 def test_a_run_is_not_replaced_by_its_copy(begun: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     with pytest.raises(UserError, match="where the runs themselves are"):
@@ -332,6 +374,28 @@ def test_what_no_unfinished_run_needs_is_not_missed(begun: Path, tmp_path: Path)
     assert len(compare(begun, tmp_path, devices="cpu", only=["supervised"], console=console).finished) == 2
     with pytest.raises(UserError, match=r"data\.root leads to .*, but 2 runs to be trained need it"):
         compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
+
+
+def test_frames_that_methods_store_in_several_sizes_are_told_before_anything_starts(
+    begun: Path, tmp_path: Path
+) -> None:
+    """Not where one size is stated."""
+    shutil.rmtree(tmp_path / "runs")
+
+    def said(stored: str) -> str:
+        text = FILE.replace("[supervised, pgvcl]", "[supervised, strong, pgvcl]").replace("store_size: 48", stored)
+        begun.write_text(text.replace("size: 32", "size: 64"))
+        console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
+        outcome = compare(begun, tmp_path / "out", devices="cpu", minutes=0, console=console)
+        assert len(outcome.left) == 6
+        return console.export_text()
+
+    assert said("store_size: null").startswith(
+        "made: frames are stored with a short side of 86 (supervised, strong) and 143 (pgvcl), where they are not "
+        "smaller themselves; the tables mark such rows as not comparable: to compare them, state one data.store_size "
+        "for all.\n"
+    )
+    assert "stored" not in said("store_size: 48")
 
 
 def test_a_model_that_a_method_refuses_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:

@@ -122,7 +122,9 @@ def test_runs_are_asked_to_end_before_they_are_killed(tmp_path: Path, monkeypatc
     for handle in handles:
         assert handle.stdout is not None
         assert handle.stdout.readline() == b"ready\n"
-    running: Any = SimpleNamespace(running=[SimpleNamespace(handle=handle) for handle in handles])
-    queue.Queue._stop(running)
+    run = SimpleNamespace(name="unfinished")
+    running = [SimpleNamespace(handle=handle, run=run) for handle in handles]
+    state: Any = SimpleNamespace(running=running, out=tmp_path)
+    queue.Queue._stop(state)
     assert [handle.returncode for handle in handles] == [-9, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["listens"]

@@ -437,9 +437,12 @@ def test_another_precision_and_another_size_of_stored_frames_are_marked(tmp_path
     folder = write_run("d__every-10__precise__seed-0", {"test": scores(0.5)}, runs_at_a_time=(1, 1))
     starts = read_json(folder / "environment.json")["starts"]
     write_json(folder / "environment.json", {"starts": [starts[0], starts[1] | {"precision": "bf16"}]})
+    write_run("d__every-10__alike__seed-0", {"test": scores(0.5) | {"precision": "32"}})
+    write_run("d__every-10__scored__seed-0", {"test": scores(0.5) | {"precision": "bf16"}})
     (board,) = read_results(tmp_path).boards
     assert {row.title: board.differences[row.mark].partition(": ")[2] for row in board.rows if row.mark} == {
         "precise": "precision 32 and bf16 instead of 32",
+        "scored": "precision at evaluation bf16 instead of that of the training",
         "stored": "data.store_size 128 instead of automatic",
     }
 

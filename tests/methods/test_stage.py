@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from pydantic import ValidationError
 from torch import nn
 
@@ -234,6 +235,22 @@ def test_optimisers_by_name_with_a_faster_head(tiny_job: Build, kind: str, expec
     assert type(optimizer) is expected
     assert {group["name"]: group["lr"] for group in optimizer.param_groups} == {"backbone": 0.5, "classifier": 1.5}
     assert all(group["weight_decay"] == 0.2 for group in optimizer.param_groups)
+
+
+@pytest.mark.parametrize(
+    ("clip", "autocast", "fused"),
+    [(None, torch.bfloat16, True), (1.0, None, True), (1.0, torch.bfloat16, False), (1.0, torch.float16, False)],
+)
+def test_on_a_gpu_gradients_can_be_clipped(
+    tiny_job: Build, clip: float | None, autocast: torch.dtype | None, fused: bool
+) -> None:
+    """Lightning refuses to where the optimiser is fused and the precision mixed, which both are the usual there."""
+    stage = line(tiny_job, {"optimizer": {"clip": clip}})
+    stage.job = replace(stage.job, device=torch.device("cuda"), autocast=autocast)
+    optimizer = stage.configure_optimizers()["optimizer"]
+    assert bool(optimizer.defaults["fused"]) == fused
+    mixed = MixedPrecision("bf16-mixed", "cpu") if autocast else Precision()
+    mixed.clip_gradients(optimizer, clip or 0.0)
 
 
 def rates(stage: Stage, steps: int) -> list[float]:

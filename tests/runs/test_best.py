@@ -2,10 +2,12 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
 import cv2
+import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,8 @@ from safetensors.torch import load_file
 
 from suture.errors import UserError
 from suture.files import read_json
+from suture.methods.stage import Stage
+from suture.runs.best import Best
 from suture.runs.config import Config
 from suture.runs.run import train
 from suture.runs.session import Session
@@ -87,3 +91,56 @@ def test_without_validation_videos_there_is_no_best(supervised: Make, tmp_path: 
         pytest.raises(UserError, match=r"method.train.best_every is set, but there are no validation videos"),
     ):
         train(config, tmp_path / "run", QUIET)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(2, 2), (4, 4), (6, 5)])
+@pytest.mark.parametrize("how", ["ignored", "cut off", "gone", "another"])
+def test_masks_that_are_changed_during_the_training_cost_no_more_than_a_step(
+    how: str,
+    step: int,
+    kept: int,
+    dataset: Path,
+    supervised: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the first look, between two, or after the last step; put back, the run ends as if nothing had been."""
+    data = shutil.copytree(dataset, tmp_path / "data")
+    config = supervised(f"data.root={data}", "method.train.best_every=2", "method.train.steps=6")
+    train(config, tmp_path / "whole", QUIET)
+    look, masks = Best._look, sorted((data / "masks").glob("case03__*"))
+
+    def spoil(self: Best, trainer: L.Trainer, stage: Stage) -> None:
+        for mask in masks if trainer.global_step == step else ():
+            if how in ("ignored", "another"):
+                cv2.imwrite(str(mask), np.full((64, 64), 255 if how == "ignored" else 1, np.uint8))
+            elif how == "cut off":
+                mask.write_bytes(mask.read_bytes()[:100])
+            else:
+                mask.unlink()
+        look(self, trainer, stage)
+
+    first = {
+        "ignored": "show no class any more that is learnt and scored: put them back as they were, then start the same",
+        "cut off": r"case03__frame_0000.*\.png does not decode .* Found where method\.train\.best_every chooses",
+        "gone": r"case03__frame_0000.*\.png cannot be read \(No such file.*: mend it, then start the same command",
+    }
+    later = "The validation masks by which method.train.best_every chooses weights were changed since it began to: put"
+    told = first.get(how, "") if step == 2 or how == "gone" else later
+    with monkeypatch.context() as patches:
+        patches.setattr(Best, "_look", spoil)
+        with pytest.raises(UserError, match=told) if told else nullcontext():
+            train(config, tmp_path / "run", QUIET)
+    if not told:  # none was chosen by the masks of before
+        return
+    checkpoint = tmp_path / "run/stages/1-train/last.ckpt"
+    assert torch.load(checkpoint, weights_only=True)["global_step"] == kept
+    if told == later and how == "another":
+        with pytest.raises(UserError, match=later):
+            train(config, tmp_path / "run", QUIET)
+    shutil.copytree(dataset / "masks", data / "masks", dirs_exist_ok=True)
+    train(config, tmp_path / "run", QUIET)
+    whole, again = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "run"))
+    assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
+    best = [read_json(tmp_path / name / "stages/1-train/best.json") for name in ("whole", "run")]
+    assert best[0] == best[1]

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
@@ -97,6 +99,17 @@ def test_scores_are_not_written_over_by_those_of_fewer_frames(trained: tuple[Pat
     file.write_text("cut o")
     evaluated(run)
     assert file.read_text() == before, "and what cannot be read is made again"
+
+
+def test_a_mask_of_another_size_is_told_before_anything_is_scored(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before = (run / "metrics.json").read_text()
+    cv2.imwrite(str(data / "masks/case04__frame_000011.png"), np.zeros((32, 32), np.uint8))
+    text = io.StringIO()
+    with pytest.raises(UserError, match=r"1 mask of another size than the frame: the first is 32×32 on a frame of 64"):
+        evaluate_run(run, console=Console(file=text, width=200))
+    assert "evaluate" not in text.getvalue()
+    assert (run / "metrics.json").read_text() == before
 
 
 def test_validation_stays_where_the_run_had_it(

@@ -293,12 +293,49 @@ def test_a_mask_is_told_of_before_the_training_and_with_the_mend_of_check(
     (problem,) = [one for one in check(root, progress=False).problems if one.severity == "fatal"]
     assert problem.code == "colours-for-ids"
     told = f"{root}: {problem.what} (first: masks/{wrong}); {problem.mend}."
-    told += (
-        f" Found among the masks that are only scored, after the training; `suture check {root}` looks at all masks."
-        * scored
-    )
+    told += f" Found among the masks that are only scored; `suture check {root}` looks at all masks." * scored
     assert str(caught.value) == told
     assert not list(cache.glob("frames/*"))
+
+
+@pytest.mark.parametrize(
+    "settings", [("evaluation.splits=[val]",), ("evaluation.completion=true",), ("method.train.best_every=2",)]
+)
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("small", "1 mask of another size than the frame: the first is 32×32 on a frame of 64×64"),
+        ("text", "1 mask that cannot be decoded"),
+        ("frame", r"Video case0.: frame 5 has 32×32 pixels, expected 64×64"),
+    ],
+)
+def test_every_mask_that_is_scored_is_looked_at_before_the_training(
+    how: str,
+    told: str,
+    settings: tuple[str, ...],
+    dataset: Path,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At its header: read are some alone, of which this is none."""
+    monkeypatch.setattr("suture.checks.check._LOOKED_AT", 1)
+    root, cache = shutil.copytree(dataset, tmp_path / "mine"), tmp_path / "cache"
+    video = "case02" if "completion" in settings[0] else "case03"
+    mask = root / f"masks/{video}__frame_000005.png"
+    small = np.zeros((32, 32), np.uint8)
+    if how == "text":
+        mask.write_text("no image")
+    else:
+        cv2.imwrite(str(mask), small)
+    if how == "frame":
+        cv2.imwrite(str(sorted((root / "videos" / video).iterdir())[5]), small)
+    with pytest.raises(UserError, match=told) as caught:
+        train_quietly(supervised(f"data.root={root}", f"data.cache={cache}", *settings), tmp_path / "run")
+    assert str(caught.value).endswith(f"only scored; `suture check {root}` looks at all masks.")
+    assert not list(cache.glob("frames/*"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -412,6 +449,21 @@ def test_evaluating_again_gives_the_same_scores(finished: Path, tmp_path: Path) 
     evaluate_run(tmp_path / "run", console=Console(quiet=True))
     assert (tmp_path / "run/metrics.json").read_text() == before
     assert json.loads(before).keys() == {"val", "test", "completion"}
+
+
+def test_scores_say_in_which_precision_they_were_made(finished: Path, tmp_path: Path) -> None:
+    """Whatever the training's was, which config and environment go on to tell of."""
+    run = shutil.copytree(finished, tmp_path / "run")
+
+    def told() -> tuple[set[str], str, str]:
+        scored = {one["precision"] for one in json.loads((run / "metrics.json").read_text()).values()}
+        facts = Result.read(run).facts
+        return scored, facts["precision"], facts["precision at evaluation"]
+
+    assert told() == ({"32"}, "32", "that of the training")
+    evaluate_run(run, ["compute.precision=bf16"], Console(quiet=True))
+    assert told() == ({"bf16"}, "32", "bf16")
+    assert (run / "environment.json").read_text() == (finished / "environment.json").read_text()
 
 
 def test_evaluating_with_other_settings(finished: Path, tmp_path: Path) -> None:

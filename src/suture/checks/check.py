@@ -5,7 +5,7 @@ cores. What was read are facts (`suture.checks.facts`), on which `suture.checks.
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -37,7 +37,7 @@ FEW = 1000
 _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _QUICK_SECONDS = 3.0
 _LOOKED_AT = 64
-"""Masks that a training looks at of those that it only scores: seconds, where all may take an hour."""
+"""Masks that a training reads of those that it only scores: seconds, where all may take an hour."""
 _SOME = 3
 """Videos that a line names of many."""
 _SMALL = 64
@@ -221,17 +221,19 @@ def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str], labelled: in
 
 
 def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
-    """Read some masks of frames that are only scored, from all over: what is wrong would be told after the training."""
+    """Look at the headers of all masks of frames that are only scored, and read some of them, from all over: what is
+    wrong would be told when the training is far, or done."""
     count = min(len(frames), _LOOKED_AT)
     some = [frames[place * len(frames) // count] for place in range(count)]
     try:
         for video, index in some:
             dataset.read_mask(dataset[video], index)
+        with ThreadPoolExecutor() as threads:  # a network disk answers many questions at once
+            deque(threads.map(lambda place: dataset.look_at_mask(dataset[place[0]], place[1]), frames), maxlen=0)
     except WrongMask as error:
         told = as_check_says(dataset, some, error)
         raise UserError(
-            f"{told} Found among the masks that are only scored, after the training; `suture check {dataset.root}` "
-            "looks at all masks."
+            f"{told} Found among the masks that are only scored; `suture check {dataset.root}` looks at all masks."
         ) from error
 
 

@@ -191,7 +191,10 @@ def _kept(key: str, value: Any, guesses: Collection[Place]) -> list[str]:
     mark = _mark((key,), guesses)
     if not isinstance(value, dict):
         return [f"{key}: {_flow(value)}{mark}"]
-    entries = ((f"  {_flow(name)}: {_flow(entry)}", (key, str(name)) in guesses) for name, entry in value.items())
+    marked = {name for name in value if (key, str(name)) in guesses}
+    if (key,) in guesses and not marked:  # all stood in one line, with its mark
+        marked = {*value}
+    entries = ((f"  {_flow(name)}: {_flow(entry)}", name in marked) for name, entry in value.items())
     return [f"{key}:{mark}", *(f"{line}{_KEPT_GUESS if guessed else ''}" for line, guessed in entries)]
 
 

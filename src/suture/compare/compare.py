@@ -64,7 +64,7 @@ def compare(
 
     with Run(out).locked():
         refuse_changed(plan, out)
-        _look_ahead([run for run in wanted.runs if not is_finished(out, run.name)], file, console)
+        _look_ahead(plan, [run for run in wanted.runs if not is_finished(out, run.name)], file, console)
         plan.write(out)
         if only:
             said = f"Only {listed(list(dict.fromkeys(only)))}: {len(wanted.runs)} of {number(len(plan.runs), 'run')}."
@@ -85,9 +85,10 @@ def compare(
     return outcome
 
 
-def _look_ahead(runs: Sequence[Planned], file: Path, console: Console) -> None:
-    """Tell before the first run starts which would fail; refuse where a path leads nowhere, or no run would be left."""
-    from suture.compare.preflight import missing_paths, unfit  # imports Lightning, which tables do without
+def _look_ahead(plan: Plan, runs: Sequence[Planned], file: Path, console: Console) -> None:
+    """Tell before the first of these runs starts which would fail, and what the plan does not let compare; refuse where
+    a path leads nowhere, or no run would be left."""
+    from suture.compare.preflight import missing_paths, unfit, unlike_stores  # Lightning, which tables do without
 
     missing, refused = missing_paths(runs), unfit(runs)
     told = [f"{listed(names, FEW)}: {sentence}" for sentence, names in refused.items()]
@@ -95,6 +96,8 @@ def _look_ahead(runs: Sequence[Planned], file: Path, console: Console) -> None:
         raise UserError("\n".join(f"{file}: {mistake}" for mistake in (*missing, *told)))
     for mistake in told:
         console.print(f"[red]will fail:[/red] {escape(mistake)}", highlight=False, soft_wrap=True)
+    for sentence in unlike_stores(plan.runs) if runs else ():
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def default_folder(file: Path) -> Path:

@@ -11,7 +11,8 @@ from suture.models.pretrained import hub_argument
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weight_files import is_file
 from suture.runs.config import Config, ModelSettings
-from suture.words import number
+from suture.runs.effort import stored_side
+from suture.words import listed, number
 
 
 def missing_paths(runs: Sequence[Planned]) -> list[str]:
@@ -44,6 +45,27 @@ def unfit(runs: Sequence[Planned]) -> dict[str, list[str]]:
                         stage.refuse(segmenter)
             except UserError as error:
                 found.setdefault(str(error), []).append(run.name)
+    return found
+
+
+def unlike_stores(runs: Sequence[Planned]) -> list[str]:
+    """A sentence for each dataset whose frames some methods store larger than others, by which none is the better one.
+
+    How large the frames themselves are is not looked at: that takes long.
+    """
+    stored: dict[tuple[str, tuple[int, int]], dict[str, list[str]]] = {}
+    for run in runs:
+        sides = stored.setdefault((run.place.dataset, run.config.data.height_width), {})
+        sides.setdefault(stored_side(run.config.model_dump(mode="json"), {}), []).append(run.place.method)
+    found = []
+    for (dataset, _), sides in stored.items():
+        if len(sides) > 1:
+            told = [f"{side} ({', '.join(dict.fromkeys(methods))})" for side, methods in sides.items()]
+            found.append(
+                f"{dataset}: frames are stored with a short side of {listed(told)}, where they are not smaller "
+                "themselves; the tables mark such rows as not comparable: to compare them, state one data.store_size "
+                "for all."
+            )
     return found
 
 

@@ -178,17 +178,20 @@ class Queue:
         return Outcome(self.finished, self.failed, self.left)
 
     def _stop(self) -> None:
-        """End what still runs; it writes a checkpoint, and goes on from there next time."""
-        for process in self.running:
+        """End what still runs; it writes a checkpoint, and goes on from there next time, unless this was its end."""
+        stopped, self.running = self.running, []
+        for process in stopped:
             process.handle.terminate()
         ends = time.monotonic() + LAST_WORDS
-        for process in self.running:
+        for process in stopped:
             try:
                 process.handle.wait(max(0, ends - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.handle.kill()
                 process.handle.wait()
-        self.running = []
+        for process in stopped:
+            if is_finished(self.out, process.run.name):
+                self._finish(process)
 
     def _start_what_fits(self) -> None:
         while self.free and self.waiting:
@@ -238,12 +241,9 @@ class Queue:
         for process in [one for one in self.running if one.handle.poll() is not None]:
             self.running.remove(process)
             self.free.append(process.device)
-            name, seconds = process.run.name, time.monotonic() - process.began
+            name = process.run.name
             if process.handle.returncode == 0 and is_finished(self.out, name):
-                self.finished.append(name)
-                self.times.add(name, seconds if process.fresh else None)
-                self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
-                self.keep(name)
+                self._finish(process)
             else:
                 error = last_error(process.handle.returncode, process.log, process.log_begins)
                 kind = _kind(name, error)
@@ -253,10 +253,18 @@ class Queue:
                 why = f"failed:[/red] {escape(error)}" if before is None else f"failed[/red] as {before} did"
                 self._say(f"[red]{name} {why} ({process.log})")
 
+    def _finish(self, process: _Process) -> None:
+        name, seconds = process.run.name, time.monotonic() - process.began
+        self.finished.append(name)
+        self.times.add(name, seconds if process.fresh else None)
+        self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
+        self.keep(name)
+
     def _give_up(self) -> None:
-        self.left += [process.run.name for process in self.running] + [run.name for run in self.waiting]
+        unfinished = [process.run.name for process in self.running] + [run.name for run in self.waiting]
         self.waiting = []
         self._stop()
+        self.left += [name for name in unfinished if name not in self.finished]
 
     def _detail(self) -> str:
         failed = [f"{len(self.failed)} failed"] if self.failed else []

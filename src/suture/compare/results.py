@@ -162,9 +162,21 @@ class Result:
             "background in the means": str(evaluation["include_background"]),
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
-            "precision": " and ".join(sorted({start["precision"] for start in self.starts})) or "unknown",
+            "precision": " and ".join(sorted(self._precisions)) or "unknown",
+            "precision at evaluation": self._evaluated_in,
             **{f"{SETS[which].name} on": self._scored(which) for which in ORDER if which != COMPLETION},
         }
+
+    @property
+    def _precisions(self) -> set[str]:
+        return {start["precision"] for start in self.starts}
+
+    @property
+    def _evaluated_in(self) -> str:
+        """`suture evaluate` may have scored it in another precision than it was trained in; earlier versions do not say
+        it."""
+        said = {scores["precision"] for scores in self.metrics.values() if scores.get("precision")}
+        return "that of the training" if said <= self._precisions else " and ".join(sorted(said))
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:

@@ -249,11 +249,15 @@ class Clips:
             name = name.partition("/")[2]
         return self._whole.get(name, [])
 
-    def find(self, name: str, where: str) -> Clip | None:
-        """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else."""
+    def find(self, name: str, where: str, beside: Iterable[str] = ()) -> Clip | None:
+        """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else.
+
+        What stands `beside` it, where each video has its place once, is not what was meant.
+        """
         found = self.named(name)
         if not found:
-            ids = [clip.id for clip in self.all]
+            taken = {clip.id for other in beside for clip in self.named(other)}
+            ids = [clip.id for clip in self.all if clip.id not in taken]
             self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, ids)}")
             return None
         if len(found) > 1:

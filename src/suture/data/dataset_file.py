@@ -271,10 +271,14 @@ def parse(model: type[T], content: Any, path: Path) -> T:
 def unanswered(text: str) -> set[Place]:
     """Where a file still says that something is a guess: nobody has removed the mark, so nobody has answered it.
 
+    The mark of a key is of the lines below it: once these are all answered, so is the key.
+
     >>> sorted(unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
     [('name',), ('split', 'train')]
     >>> unanswered("name:\\tx  # guess")  # as `read_yaml` takes a tab
     {('name',)}
+    >>> unanswered("cases:  # guess: by names\\n  a: [a1, a2]")
+    set()
     """
     lines = text.splitlines()
     places: set[Place] = set()
@@ -285,10 +289,12 @@ def unanswered(text: str) -> set[Place]:
 
     for key, value in yaml.compose(text, SafeLoader).value:
         if isinstance(value, yaml.CollectionNode) and not value.flow_style:
-            look((key.value,), key.end_mark)
+            before = len(places)
             for position, entry in enumerate(value.value):
                 name, node = entry if isinstance(entry, tuple) else (None, entry)
                 look((key.value, name.value if name else position), node.end_mark)
+            if len(places) > before:
+                look((key.value,), key.end_mark)
         else:
             look((key.value,), value.end_mark)
     return places

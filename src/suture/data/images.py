@@ -105,6 +105,9 @@ class MaskFile:
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
         return self.read(by_color), 0
 
+    def size(self) -> tuple[int, int]:
+        return image_size(self.path)
+
     def content(self) -> bytes:
         return self.path.read_bytes()
 

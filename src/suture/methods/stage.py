@@ -267,7 +267,9 @@ class Stage(L.LightningModule, ABC):
         s = self.settings.optimizer
         optimizer: torch.optim.Optimizer
         if s.kind == "adamw":
-            fused = self.job.device.type == "cuda"
+            # Lightning clips no gradients of a fused optimiser in mixed precision, though only those of 16 are scaled.
+            clipped = s.clip is not None and self.job.autocast is not None
+            fused = self.job.device.type == "cuda" and not clipped
             optimizer = torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused)
         elif s.kind == "sgd":
             optimizer = torch.optim.SGD(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)

@@ -37,14 +37,18 @@ COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
 class Checkpoint(Callback):
     """Saves the whole state every few steps, or every minute, under a temporary name that is then renamed.
 
-    Told to end (SIGTERM, Ctrl-C), it saves it then too. Of several processes each may have heard something else, and
-    their clocks differ: `agree` gives all of them the largest of their numbers.
+    Told to end (SIGTERM, Ctrl-C), it saves it then too; and so before every look of `Best`, each so many steps: that
+    takes long, and may end by a mask. Of several processes each may have heard something else, and their clocks differ:
+    `agree` gives all of them the largest of their numbers.
     """
 
-    def __init__(self, path: Path, every: int, agree: Callable[[int], int] | None = None) -> None:
+    def __init__(
+        self, path: Path, every: int, agree: Callable[[int], int] | None = None, looks: int | None = None
+    ) -> None:
         self.path = path
         self.every = every
         self.agree = agree
+        self.looks = looks
         self.kept: int | None = None
         """Steps that need not be done again, once they are known."""
         self.asked: int | None = None
@@ -102,7 +106,9 @@ class Checkpoint(Callback):
         if batch_idx % stage.settings.accumulate:
             return
         step, heard = trainer.global_step, self.heard()
-        if step != self.kept and (heard or step % self.every == 0):
+        # Another look follows the last step.
+        look = self.looks is not None and (step % self.looks == 0 or step == stage.total_steps - 1)
+        if step != self.kept and (heard or look or step % self.every == 0):
             refuse_nan(stage, self.path, weights=True)
             trainer.save_checkpoint(self.path)  # the first process writes, but every one has to take part
             self.kept, self._when = step, time.monotonic()

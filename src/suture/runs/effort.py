@@ -16,8 +16,7 @@ Stages = Mapping[str, Mapping[str, Any]]
 
 def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -> dict[str, str]:
     """Of a finished run, by its config as it is written, its `data.json` and its stages: as a reader would say it."""
-    model, size = config["model"], config["data"]["size"]
-    height, width = size if isinstance(size, list | tuple) else (size, size)
+    model, (height, width) = config["model"], _sides(config)
     return {
         "supervised steps": str(supervised_steps(stages)),
         "batch": " and ".join(map(str, supervised_batches(stages))),
@@ -25,7 +24,7 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "encoder": str(model["encoder"]),
         "output stride": _output_stride(model),
         "size": f"{height}×{width}",
-        "data.store_size": _stored(config, data, min(height, width)),
+        "data.store_size": stored_side(config, data),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
     }
 
@@ -85,16 +84,22 @@ def images_of_a_step(stage: Mapping[str, Any]) -> int:
     return images
 
 
-def _stored(config: Mapping[str, Any], data: Mapping[str, Any], side: int) -> str:
+def stored_side(config: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """The short side of the largest training frames as stored: as asked for, else by the method's smallest crop; of
-    frames that are smaller, their own."""
+    frames that are smaller, their own, as far as the data are known."""
     asked, crops = config["data"].get("store_size"), list(_crops(config["method"]))
     if not asked and not crops:
         return "automatic"
     views = (video["view"] for video in data.get("videos", {}).values() if video["split"] == "train" and video["view"])
     native = max((min(view["rect"][2:]) for view in views), default=None)
-    stored = asked or storage_size(side, min(crops))
+    stored = asked or storage_size(min(_sides(config)), min(crops))
     return str(stored if native is None else min(stored, native))
+
+
+def _sides(config: Mapping[str, Any]) -> tuple[int, int]:
+    size = config["data"]["size"]
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return height, width
 
 
 def _crops(settings: Any) -> Iterator[float]:

@@ -3,6 +3,7 @@
 A stage is done when its `done.json` is there; an unfinished one goes on from its `last.ckpt`.
 """
 
+import hashlib
 import importlib
 import signal
 import time
@@ -18,6 +19,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.checks.check import as_check_says, refuse_nothing_to_learn
 from suture.data.dataset import WrongMask
+from suture.data.fingerprint import Fingerprints
 from suture.data.shots import stored_shots
 from suture.data.store import FrameStore, storage_size
 from suture.data.training import TrainingFrames
@@ -204,7 +206,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
     """Train a stage to its end with Lightning, from its last checkpoint if there is one."""
     processes, compute = session.processes, session.config.compute
     checkpoint = folder / "last.ckpt"
-    saving = Checkpoint(checkpoint, compute.checkpoint_every, processes.largest if processes.world > 1 else None)
+    agree = processes.largest if processes.world > 1 else None
+    saving = Checkpoint(checkpoint, compute.checkpoint_every, agree, stage.settings.best_every)
     processes.first_only(lambda: folder.mkdir(parents=True, exist_ok=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -216,8 +219,8 @@ def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -
         accumulate_grad_batches=stage.settings.accumulate,
         gradient_clip_val=stage.settings.optimizer.clip,
         callbacks=[
+            saving,  # first, so that a look that fails costs no step
             *([best] if best else []),
-            saving,
             Curve(folder / "metrics.csv", compute.log_every, checkpoint),
             Bar(title, session.console),
         ],
@@ -299,7 +302,14 @@ def _best(session: Session, stage: Stage, folder: Path) -> Best | None:
         return None
     opened = session.opened
     frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
-    return Best(folder, every, lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"])
+    masks = [opened.dataset[video].masks[index] for video, indices in frames.items() for index in indices]
+    prints = Fingerprints(session.config.data.cache)
+    return Best(
+        folder,
+        every,
+        score=lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"],
+        masks=lambda: hashlib.sha256("".join(prints.masks(masks)).encode()).hexdigest(),
+    )
 
 
 def _loggers(further: LoggerSettings | None, folder: Path) -> list[Logger]:

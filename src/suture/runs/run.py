@@ -96,7 +96,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         _refuse_all_labelled(opened, stages)
         finished = processes.agreed(run.finished)
         if not finished:
-            processes.first_only(lambda: _refuse_wrong_scored(opened, config))
+            processes.first_only(lambda: _refuse_wrong_scored(opened, config, stages))
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
         for stage in stages:
             if isinstance(stage, Stage):
@@ -187,6 +187,7 @@ def evaluate_run(
         opened = processes.first_then_all(lambda: open_data_of(data, config))
         session = Session(run, config, opened, data, processes, _console(console, processes))
         _refuse_other_classes(session, model.names)
+        processes.first_only(lambda: _refuse_wrong_scored(opened, config))
         _say(_notes(opened.dataset), session.console)
         keep = config.evaluation == own.evaluation
         if not keep:
@@ -323,12 +324,13 @@ def _choosing(stages: Sequence[AnyStage]) -> str | None:
     return next((stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every), None)
 
 
-def _refuse_wrong_scored(opened: Opened, config: Config) -> None:
-    """Rules or sizes that nothing can be scored by, and masks that nothing can be scored on."""
+def _refuse_wrong_scored(opened: Opened, config: Config, stages: Sequence[AnyStage] = ()) -> None:
+    """Rules or sizes that nothing can be scored by, and masks that nothing can be scored on, or weights chosen by."""
     settings = config.evaluation
     refuse_scales(settings.scales, "evaluation.scales")
     protocol_of(opened.dataset, settings.include_background).refuse_classes(opened.dataset.classes.names)
-    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    splits = {*settings.splits} | ({"val"} if _choosing(stages) else set())
+    sets = frames_to_score(opened.dataset, opened.labelling, sorted(splits), settings.completion)
     places = [(video, index) for frames in sets.values() for video, indices in frames.items() for index in indices]
     refuse_wrong_masks(opened.dataset, places)
 

@@ -43,7 +43,8 @@ class Session:
         return protocol_of(self.opened.dataset, self.config.evaluation.include_background, unlearnt)
 
     def score(self, segmenter: Segmenter, which: str, frames: Frames, title: str | None = None) -> dict[str, Any]:
-        """The scores of frames with masks of a set, by its protocol; several processes share the work.
+        """The scores of frames with masks of a set, by its protocol, and in which precision; several processes share
+        the work.
 
         Without a title there is no bar: a training stage shows its own.
         """
@@ -68,4 +69,4 @@ class Session:
         whole, *others = processes.gather(scorer)
         for other in others:
             whole = whole + other
-        return scores(dataset, protocol, whole)
+        return scores(dataset, protocol, whole) | {"precision": processes.precision(config.compute)}

@@ -513,6 +513,7 @@ def test_two_masks_of_one_frame(tmp_path: Path) -> None:
         ({"view": "whole"}, "the view is 'whole', expected auto"),
         ({"view": {"clip_a": [0, 0, 0, 0]}}, "view.clip_a: the view"),
         ({"annotated": {"clip_a": ["tisue"]}, "classes": CLASSES}, r"annotated names 'tisue', .*did you mean tissue"),
+        ({"annotated": {"clip_a": ["tisue", "tissue"]}, "classes": CLASSES}, r"names 'tisue', which is no class\."),
         ({"exclude": "nothing.csv"}, "nothing.csv cannot be read"),
         ({"exclude": "columns.csv"}, "has the columns a, b"),
         ({"exclude": "backwards.csv"}, "line 2: found 'clip_a,5,4,x'"),
@@ -563,6 +564,33 @@ def test_a_video_that_is_named_and_not_there_hides_no_other_finding(
     assert place.startswith(str(tmp_path))
     with pytest.raises(UserError, match="put the video back, or mend or remove the name"):
         dataset.refuse_missing_videos()
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        ({"cases": {"one": ["clip_c"], "two": ["clip_a", "clip_b"]}}, "cases.one names the video 'clip_c'"),
+        (
+            {"split": {"train": ["clip_c", "clip_a"], "test": ["clip_b"]}},
+            "split.train names 'clip_c', which is no case",
+        ),
+        ({"view": {"clip_c": "auto", "clip_a": "auto", "videos/clip_b": "none"}}, "view names the video 'clip_c'"),
+        ({"masks": {"clip_c": "masks", "clip_a": "masks", "clip_b": "masks"}, "classes": CLASSES}, "masks names the"),
+        (
+            {"annotated": {"clip_c": ["tissue"], "clip_a": ["tissue"], "clip_b": ["tissue"]}, "classes": CLASSES},
+            "annotated names the video 'clip_c'",
+        ),
+    ],
+)
+def test_a_name_that_has_its_place_is_not_what_was_meant(tmp_path: Path, content: dict[str, Any], missing: str) -> None:
+    """As after a video was renamed: those that are listed beside its old name are others."""
+    for video in ("clip_a", "clip_b", "operation-7"):
+        write_frames(tmp_path / "videos" / video, "1", "2")
+    write_image(tmp_path / "masks/1.png", 0)
+    write_file(tmp_path, **({"videos": "videos"} | content))
+    (place,) = load_dataset(tmp_path).missing_videos
+    assert missing in place
+    assert "did you mean" not in place
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "", "\x00"])

@@ -132,6 +132,9 @@ class ShapeMask:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
         return cv2.transpose(ids.T), covered  # in the usual order, ten times faster than numpy brings it there
 
+    def size(self) -> tuple[int, int]:
+        return self.image.width, self.image.height
+
     def content(self) -> bytes:
         return json.dumps([self.image.width, self.image.height, list(self.image.shapes)], sort_keys=True).encode()
 

@@ -228,7 +228,7 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
         return [
             masks
             for video, place in file.masks.items()
-            if (clip := clips.find(video, f"{path}: masks")) is not None
+            if (clip := clips.find(video, f"{path}: masks", file.masks)) is not None
             for masks in open_masks(root / place, clips, clip)
         ]
     if file.mask_pattern:
@@ -379,8 +379,9 @@ def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -
         targets = [file.target_of(name) for name in names]
         for name, target in zip(names, targets, strict=True):
             if target not in table.names:
-                raise UserError(f"{path}: annotated names {name!r}, which is no class{nearest(name, table.names)}.")
-        if clip := clips.find(video, f"{path}: annotated"):
+                near = nearest(name, [other for other in table.names if other not in targets])
+                raise UserError(f"{path}: annotated names {name!r}, which is no class{near}.")
+        if clip := clips.find(video, f"{path}: annotated", file.annotated):
             annotated[clip.id] = tuple(dict.fromkeys(targets))
     return annotated
 
@@ -408,9 +409,10 @@ def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
 def case_of_videos(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str]:
     """The case of each video; a video that is in no list is a case of its own."""
     case_of: dict[str, str] = {}
+    in_cases = [video for videos in file.cases.values() for video in videos]
     for case, videos in file.cases.items():
         for video in videos:
-            clip = clips.find(video, f"{path}: cases.{case}")
+            clip = clips.find(video, f"{path}: cases.{case}", in_cases)
             if clip and case_of.setdefault(clip.id, case) != case:
                 raise UserError(f"{path}: the video {clip.id} is in the cases {case_of[clip.id]} and {case}: keep one.")
     for clip in clips.all:
@@ -426,6 +428,7 @@ def _split(file: DatasetFile, path: Path, clips: Clips, case_of: Mapping[str, st
     if file.split is None:
         return dict.fromkeys(cases, "train")
     split_of: dict[str, Split] = {}
+    named = {name for names in file.split.values() for name in names}
     for split, names in file.split.items():
         for name in names:
             if name in case_of and name not in cases:
@@ -434,7 +437,8 @@ def _split(file: DatasetFile, path: Path, clips: Clips, case_of: Mapping[str, st
                     f"{case_of[name]}, and splits are by case."
                 )
             if name not in cases and name not in file.cases:  # the videos of a case that is listed are missed there
-                clips.missing.append(f"{path}: split.{split} names {name!r}, which is no case{nearest(name, cases)}")
+                near = nearest(name, [case for case in cases if case not in named])
+                clips.missing.append(f"{path}: split.{split} names {name!r}, which is no case{near}")
             if split_of.setdefault(name, split) != split:
                 raise UserError(f"{path}: the case {name} is in the splits {split_of[name]} and {split}: keep one.")
     return split_of
@@ -447,7 +451,7 @@ def _views(file: DatasetFile, path: Path, clips: Clips) -> dict[str, View | Lite
     for video, view in (per_video or {}).items():
         where = f"{path}: view.{video}"
         found = _view(view, where)
-        if clip := clips.find(str(video), f"{path}: view"):
+        if clip := clips.find(str(video), f"{path}: view", map(str, per_video or ())):
             views[clip.id] = found
     return views
 
