@@ -109,11 +109,15 @@ class Job:
     @property
     def made_of(self) -> dict[str, Any]:
         """All that decides the results: they are gone on with, or left as they are, only where this is the same."""
+        return {**self.made_by, "input": self.clip.identity}
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """All of it but the input: the same for all clips of a command."""
         predictor = self.predictor
         return {
             "format": FORMAT,
             "model": predictor.network.identity,
-            "input": self.clip.identity,
             "flip": predictor.flip,
             "scales": list(predictor.scales),
             "window": predictor.window,
