@@ -23,6 +23,7 @@ from suture.data.walk import before_number, images_of, masks_beside, natural, wa
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 from suture.files import suffix_of
+from suture.records import refuse_run
 
 AS_TRAINED = "as in training"
 _SAMPLES, _SAMPLE = 4, 65_536
@@ -300,15 +301,21 @@ def shared_out(clips: Sequence[Clip], rank: int, world: int) -> list[Clip]:
 
 
 def expanded(given: str) -> list[Path]:
-    """The files and folders that a path or a glob means; none is an error."""
-    if os.path.lexists(given):
-        return [Path(given)]
+    """The files and folders that a path or a glob means; none is an error, and so is a run."""
+    found = [Path(path) for path in ([given] if os.path.lexists(given) else _fitting(given))]
+    for path in found:
+        refuse_run(path, "videos or images: a model is named once, before them")
+    return found
+
+
+def _fitting(given: str) -> list[str]:
+    """What a glob means."""
     if not glob.has_magic(given):
         raise UserError(f"The input {given} does not exist: expected {_known()}, a folder or a glob.")
     found = sorted(glob.glob(os.path.expanduser(given), recursive=True), key=natural)
     if not found:
         raise UserError(f"The input {given} fits no file: check the pattern, and where you are.")
-    return [Path(path) for path in found]
+    return found
 
 
 def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
