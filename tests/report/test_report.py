@@ -312,7 +312,9 @@ def test_other_files_of_the_same_videos_are_remarked(runs: Runs, tmp_path: Path,
     assert "The files of case02 are others in encoded than in supervised." in page
 
 
-def test_runs_that_cannot_stand_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> None:
+def test_runs_that_cannot_stand_side_by_side(
+    runs: Runs, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = copied(runs.supervised, tmp_path, "other")
     data = json.loads((run / "data.json").read_text())
     (run / "data.json").write_text(json.dumps(data | {"dataset": "another"}))
@@ -322,6 +324,12 @@ def test_runs_that_cannot_stand_side_by_side(runs: Runs, tmp_path: Path, console
         write_report([runs.supervised, runs.supervised], tmp_path / "r.html", console=console)
     with pytest.raises(UserError, match="not a run folder"):
         write_report([tmp_path], tmp_path / "r.html", console=console)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^other/\.\./other is given twice"):
+        write_report([Path("other/../other"), Path("other")], Path("r.html"), console=console)
+    (tmp_path / "videos").mkdir()
+    with pytest.raises(UserError, match=r"^videos is not a run folder"):  # a path as it was given
+        write_report([Path("videos")], Path("r.html"), console=console)
 
 
 def test_other_labels_are_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
