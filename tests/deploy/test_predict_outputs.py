@@ -197,8 +197,15 @@ def test_the_view_is_found_or_stated(cpu: Predictor, tmp_path: Path) -> None:
         assert (expected == IGNORE).any() == (view is not None)
         area = sum(float(rows(tmp_path / said / "frames/frames.csv")[2][f"area {name}"]) for name in NAMES)
         assert area == pytest.approx(1, abs=1e-4)
-    with pytest.raises(UserError, match="lies outside"):
+    with pytest.raises(
+        UserError, match=r"frames: none of its 4 frames can be used; the first: 0: the view 200,0,10,10 rea"
+    ):
         run(cpu, [folder], tmp_path / "outside", view=View(200, 0, 10, 10))
+    video = write_video(tmp_path / "case.mp4", 3)
+    run(cpu, [video], tmp_path / "all of it", view=parse_view("8,0,40,40"))
+    sentence = r"case\.mp4: the view 8,0,41,40 reaches out of 48×40 pixels, expected x,y,w,h that lie within\.$"
+    with pytest.raises(UserError, match=sentence):  # it would be cut without a word
+        run(cpu, [video], tmp_path / "outside", view=parse_view("8,0,41,40"))
     assert not (tmp_path / "outside").exists()
     with pytest.raises(UserError, match="--view is somewhere, expected trained, auto, none or x,y,w,h"):
         parse_view("somewhere")

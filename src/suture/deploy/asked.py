@@ -87,9 +87,8 @@ def refuse_export(
         raise UserError("--dynamic leaves the size of the frames open: leave --frame and --view out.")
     if view and not frame:
         raise UserError("--view needs --frame: the size of the frames that it is cut out of.")
-    if view and frame and (view.x + view.width > frame[1] or view.y + view.height > frame[0]):
-        rect = ",".join(map(str, view.to_json()["rect"]))
-        raise UserError(f"--view is {rect}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")
+    if view and frame and not view.is_within(frame[1], frame[0]):
+        raise UserError(f"--view is {view}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")
     refuse_among_data(output)
     refuse_to_replace(output, None, force)
 

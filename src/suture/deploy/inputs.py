@@ -207,12 +207,17 @@ class ClipView:
         """The view of frames of one size."""
         return self.view if self.fits(size) else None
 
+    def beyond(self, width: int, height: int) -> str:
+        """That a view which was stated for all frames reaches out of those of this size; nothing where it does not."""
+        if self.view is None or self.size is not None or self.view.is_within(width, height):
+            return ""
+        return f"the view {self.view} reaches out of {width}×{height} pixels, expected x,y,w,h that lie within"
+
     def __str__(self) -> str:
         if self.view is None:
             return f"the whole frame, {self.origin}"
-        rect = ",".join(map(str, self.view.to_json()["rect"]))
         otherwise = " (--view auto looks for it)" * (self.origin == AS_TRAINED)
-        return f"{rect}{', round' if self.view.circle else ''}, {self.origin}{otherwise}"
+        return f"{self.view}{', round' if self.view.circle else ''}, {self.origin}{otherwise}"
 
 
 def training_view(videos: Sequence[Video]) -> Any:
