@@ -136,6 +136,15 @@ def test_rotation(tmp_path: Path, degrees: int, mirrored: bool) -> None:
     assert closeness(video.read(1), expected) < 4
 
 
+def test_the_pixels_of_anamorphic_video_are_not_square(tmp_path: Path) -> None:
+    options = {"x264-params": "sar=64/45"}
+    assert VideoFile(write(tmp_path / "a.mp4", frames=2, options=options)).pixel_aspect == Fraction(64, 45)
+    turned = VideoFile(write(tmp_path / "b.mp4", frames=2, options=options, rotation=(90, False)))
+    assert turned.pixel_aspect == Fraction(45, 64)
+    for suffix in (".mp4", ".mkv", ".avi", ".ts"):
+        assert VideoFile(write(tmp_path / f"c{suffix}", frames=2)).pixel_aspect == 1
+
+
 def test_rotation_tag(tmp_path: Path) -> None:
     path = tmp_path / "a.mkv"
     with av.open(str(path), "w") as container:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_a_variable_frame_rate_is_kept(cpu: Predictor, tmp_path: Path, suffix: s
         np.testing.assert_allclose(found.times, np.array(STAMPS) / 1000, atol=6e-4)
     times = [float(row["time"]) for row in rows(tmp_path / "out/case/frames.csv")]
     np.testing.assert_allclose(times, np.array(STAMPS) / 1000, atol=1e-6)
+
+
+@pytest.mark.parametrize("aspect", [Fraction(64, 45), None])
+def test_the_overlay_of_anamorphic_video_is_as_wide(cpu: Predictor, tmp_path: Path, aspect: Fraction | None) -> None:
+    path = write_video(tmp_path / "case.mp4", 3, aspect=aspect)
+    run(cpu, [path], tmp_path / "out")
+    overlay = VideoFile(tmp_path / "out/case/overlay.mp4")
+    assert overlay.pixel_aspect == (aspect or 1)
+    assert overlay.size[0] == 48
 
 
 def test_the_times_of_a_long_operation_are_told_to_the_millisecond(cpu: Predictor, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ class VideoFile:
         return self._first.size
 
     @property
+    def pixel_aspect(self) -> Fraction:
+        """How many times as wide as high a pixel is to be shown: 1 but in anamorphic video, as of PAL recorders."""
+        return self._first.pixel_aspect
+
+    @property
     def interlaced(self) -> bool:
         """Whether the first frames say that they consist of two fields, taken at different times."""
         return self._first.interlaced
@@ -113,12 +119,13 @@ class VideoFile:
     def _first(self) -> "_First":
         with contextlib.closing(self._open()) as decoder:
             pictures = [picture for _, picture in itertools.islice(decoder.pictures(), 4)]
+            aspect = decoder.pixel_aspect
         if not pictures:
             raise UserError(f"{self.path} holds no frame that decodes: the file is damaged or of an unknown codec.")
         width, height = pictures[0].width, pictures[0].height
         quarters, _ = _orientation(pictures[0], decoder.tagged_rotation)
-        size = (height, width) if quarters % 2 else (width, height)
-        return _First(size, any(picture.interlaced_frame for picture in pictures))
+        size, aspect = ((height, width), 1 / aspect) if quarters % 2 else ((width, height), aspect)
+        return _First(size, aspect, any(picture.interlaced_frame for picture in pictures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +133,7 @@ class _First:
     """What only the first decoded frames tell."""
 
     size: tuple[int, int]
+    pixel_aspect: Fraction
     interlaced: bool
 
 
@@ -188,6 +196,11 @@ class _Decoder:
                 self._next = position + 1
                 yield position, picture
         self._next = len(self.index.stamps)
+
+    @property
+    def pixel_aspect(self) -> Fraction:
+        """As the file says it, before rotation; 1 where it does not."""
+        return Fraction(self._stream.sample_aspect_ratio or 1)
 
     def close(self) -> None:
         self._container.close()

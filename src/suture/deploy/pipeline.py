@@ -103,7 +103,14 @@ class Job:
         if video is None:
             return Plan(self.folder, self.predictor.classes, masks != "none", overlay, False, False)
         return Plan(
-            self.folder, self.predictor.classes, masks == "png", False, masks == "video", overlay, fps=video.fps
+            self.folder,
+            self.predictor.classes,
+            masks == "png",
+            False,
+            masks == "video",
+            overlay,
+            fps=video.fps,
+            pixel_aspect=video.pixel_aspect,
         )
 
     @property
