@@ -284,6 +284,20 @@ def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str)
         np.testing.assert_array_equal(video.read(index), whole[index])
 
 
+def test_a_few_seconds_that_a_long_file_lost_are_missed(tmp_path: Path) -> None:
+    """Matroska says how long the video alone lasts; of its length with sound, more may be lacking."""
+    path = write(tmp_path / "a.mkv", "mpeg4", frames=2000, b_frames=0)
+    assert VideoFile(path).missing == 0
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 96 // 100])
+    video = VideoFile(path)
+    assert 1900 < len(video) < 1950
+    assert len(video) + video.missing == 2000
+    # Without the tag, so little may be the sound's.
+    path.write_bytes(path.read_bytes().replace(b"DURATION", b"OTHERTAG"))
+    assert VideoFile(path).missing == 0
+
+
 def test_a_file_cut_in_the_middle_gives_the_same_frames_on_many_threads(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mp4", container_options={"movflags": "faststart"})
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 7 // 10])

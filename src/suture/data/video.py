@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -403,6 +404,7 @@ def _read_index(path: Path) -> _Index:
     kind, reorders = container.format.name, stream.codec_context.has_b_frames
     base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
     promised, seconds = stream.frames, (container.duration or 0) / av.time_base
+    own = _track_seconds(stream) if "matroska" in kind else 0.0
     packets = 0
     shown: list[int | None] = []
     sent: list[int | None] = []
@@ -431,9 +433,16 @@ def _read_index(path: Path) -> _Index:
     if "mp4" in kind:
         missing = max(0, promised - packets)
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
-        end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), promised / rate or seconds
-        missing = round((seconds - end) * rate) if seconds > max(1.05 * end, end + 2) else 0
+        end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), own or promised / rate or seconds
+        # What is said of the video alone is exact, but for the last frame, which may be shown longer than others.
+        missing = round((seconds - end) * rate) if seconds > max(end if own else 1.05 * end, end + 2) else 0
     return _Index(stamps[order], np.flatnonzero(keyed), timed, begins, base, rate, missing)
+
+
+def _track_seconds(stream: av.video.VideoStream) -> float:
+    """How long the video alone lasts, without the sound, as FFmpeg and others write it into Matroska; 0: unsaid."""
+    said = re.fullmatch(r"(\d+):(\d+):(\d+\.\d+)", stream.metadata.get("DURATION", ""))
+    return 3600 * int(said[1]) + 60 * int(said[2]) + float(said[3]) if said else 0.0
 
 
 def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:
