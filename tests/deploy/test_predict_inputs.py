@@ -227,6 +227,18 @@ def test_one_bad_file_does_not_stop_the_others(cpu: Predictor, tmp_path: Path) -
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good"]
 
 
+def test_a_name_too_long_for_its_masks_does_not_stop_the_others(cpu: Predictor, tmp_path: Path) -> None:
+    """Of 255 bytes that a name may have, letters of many languages take two or three each."""
+    fits, long = "術" * 74, "術" * 75
+    for name in (fits, long):
+        write_video(tmp_path / f"videos/{name}.mp4", 2)
+    summary = predict(cpu, [tmp_path / "videos"], tmp_path / "out", console=Console(quiet=True))
+    assert summary.frames == 2
+    (problem,) = summary.problems
+    assert problem.endswith("would have 239 bytes before the suffix, expected 236 at most: rename it.")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [fits]
+
+
 def test_why_nothing_can_be_predicted_is_told_once(cpu: Predictor, tmp_path: Path) -> None:
     sound, text = write_bad("sound", tmp_path), write_bad("text", tmp_path)
     for given, ends in (([sound], "only sound"), ([sound, text], "None of the 2 inputs can be used")):

@@ -30,6 +30,8 @@ _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""
 _CONVERTING = 4
 """Threads that turn a video's frames into RGB: together faster than most decoders."""
+_LONGEST_NAME = 236
+"""Bytes: of 255, a file that is being written has a few more than its name."""
 _Decoded = tuple[int, Picture | np.ndarray | None, str]
 
 
@@ -163,6 +165,16 @@ class Clip:
             raise UserError(
                 f"{self.path}: found 16-bit images with no value above {largest}, which are read as black, since 65535 "
                 f"is white: save them with 8 bits, their values divided by {divisor}."
+            )
+
+    def refuse_long_name(self) -> None:
+        """Refuse names that file systems take, but not with what the names of masks have more."""
+        names = [image.stem for image in self.images] or [self.name, self.frame_name(len(self))]
+        longest = max(len(os.fsencode(name)) for name in names)
+        if longest > _LONGEST_NAME:
+            raise UserError(
+                f"{self.path}: the names of its masks would have {longest} bytes before the suffix, expected "
+                f"{_LONGEST_NAME} at most: rename it."
             )
 
     def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":

@@ -148,6 +148,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
             _say(console, f"{job.clip.name}: done before, skipped{had}")
             continue
         try:
+            job.clip.refuse_long_name()
             if (waste := _waste(job)) and waste not in told:
                 _say(console, waste)
                 told.add(waste)
