@@ -14,6 +14,7 @@ from suture.cli import main
 from suture.data.images import read_image
 from suture.errors import UserError
 from suture.report.report import write_report
+from suture.report.scores import scores_table
 
 
 def content(page: str) -> dict:
@@ -198,6 +199,15 @@ def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console)
     with pytest.raises(UserError, match="has not a single step of training yet: go on with `suture train`"):
         write_report([run], console=console)
     assert not (run / "report.html").exists()
+
+
+def test_a_scored_run_whose_checkpoints_were_removed(runs: Runs, tmp_path: Path, console: Console) -> None:
+    """They are large: its scores can still be told, but not how long it took."""
+    run = copied(runs.pgvcl, tmp_path, "kept")
+    shutil.rmtree(run / "stages")
+    page = write_report([run, runs.supervised], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert page.count(">not known<") == 1
+    assert scores_table([run]).row_count > 0
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "data.json", "environment.json", "stages/1-pretrain/done.json"])

@@ -190,7 +190,7 @@ def _read(folder: Path, name: str) -> RunFacts:
                 read_curve(of_stage / "metrics.csv"),
             )
         )
-    if not any(stage.done or stage.curve for stage in stages):
+    if not any(stage.done or stage.curve for stage in stages) and not run.metrics:  # scored, it was trained
         raise UserError(f"{folder} has not a single step of training yet: go on with `suture train`, then report.")
     data, metrics = read_record(folder / "data.json", DataRecord), run.metrics or {}
     for which, scores in metrics.items():

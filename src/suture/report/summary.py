@@ -133,7 +133,10 @@ def _facts(run: RunFacts) -> dict[str, str]:
     labelled = len(run.data["labelled"])
     weights = run.data["weights"]
     size = config.data.height_width
-    taken = [stage.done["seconds"] for stage in run.stages if stage.done]
+    # Of a finished run, the folder of a stage may have been removed since: it is large.
+    taken: list[Any] = [
+        stage.done["seconds"] if stage.done else None for stage in run.stages if stage.done or run.finished
+    ]
     changed = " with changes" if (environment["commit"] or "").endswith("+") else ""
     return {
         "method": config.method["name"],
