@@ -48,6 +48,17 @@ def test_names_differ_and_tell_where_they_come_from(tree: Path) -> None:
     assert names(find_clips([tree / "a/video.mp4", f"{tree}/a/../a/*.mp4"])) == ["video"]
 
 
+def test_names_that_differ_in_capitals_only(tmp_path: Path) -> None:
+    """No name of a folder further above, which may be a patient's, could tell them apart."""
+    for name in ("v/A.mp4", "v/a.mp4", "v/b.mp4", "V/c.mp4", "v/c.mp4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    if len(list(tmp_path.iterdir())) < 2:
+        pytest.skip("the disk does not tell capitals apart")
+    assert names(find_clips([tmp_path / "v"])) == ["A_mp4", "a_mp4", "b", "c"]
+    assert names(find_clips([tmp_path])) == ["V_c_mp4", "A_mp4", "a_mp4", "b", "v_c_mp4"]
+
+
 def test_images_by_name_are_one_clip(tree: Path) -> None:
     (clip,) = find_clips([f"{tree}/frames/frame[02].png"])
     assert clip.name == "frames"

@@ -363,11 +363,18 @@ def _named(clips: list[Clip]) -> list[Clip]:
     for path, short in zip(paths, plain, strict=True):
         alone = beside[str(short).casefold()] == 1
         parts.append([*path.parts[1:-1], short.name if alone else path.name.replace(".", "_")])
+    folded = Counter(str(path).casefold() for path in paths)
+    by_letters = [folded[str(path).casefold()] for path in paths]
     lengths = [1] * len(clips)
     while True:
         names = ["_".join(some[-length:]) for some, length in zip(parts, lengths, strict=True)]
-        counts = Counter(name.casefold() for name in names)
-        longer = [place for place, name in enumerate(names) if counts[name.casefold()] > 1 and lengths[place] < 64]
+        exactly, alike = Counter(names), Counter(name.casefold() for name in names)
+        longer = [
+            place
+            for place, (name, same) in enumerate(zip(names, by_letters, strict=True))
+            # Paths that only differ in A and a are told apart by these, or not at all.
+            if lengths[place] < 64 and (exactly[name] > 1 or alike[name.casefold()] > same)
+        ]
         if not longer:
             break
         for place in longer:
