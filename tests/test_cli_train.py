@@ -131,6 +131,27 @@ def test_a_run_is_no_dataset_and_goes_on_as_is_said(trained: tuple[Path, str, st
     assert "The run is finished: nothing is trained." in result.output
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("check RUN", "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml."),
+        ("check RUN --write", "videos or a dataset's folder"),
+        ("select RUN -o OUT --every 5", "videos or a dataset's folder"),
+        ("report RUN -o OUT.html --videos RUN", "videos or a dataset's folder"),
+        ("predict RUN RUN -o OUT", "videos or images: a model is named once, before them."),
+    ],
+)
+def test_a_run_in_place_of_videos_is_known_as_one(
+    trained: tuple[Path, str, str], tmp_path: Path, command: str, expected: str
+) -> None:
+    run = trained[0]
+    words = command.replace("RUN", str(run)).replace("OUT", str(tmp_path / "out")).split()
+    result = CliRunner().invoke(app, words)
+    assert str(result.exception).startswith(f"{run} is a run, expected {expected}")
+    assert not list(tmp_path.iterdir())
+    assert not (run / "dataset.yaml").exists()
+
+
 def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> None:
     run, out, _ = trained
     scores = Run(run).metrics

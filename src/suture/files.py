@@ -6,10 +6,10 @@ import os
 import platform
 import re
 import uuid
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -68,13 +68,10 @@ def alone_in(folder: Path) -> Iterator[None]:
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
-        try:
-            # Not flock: loader processes would inherit it, and hold it for a while after their parent was killed.
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _try_lock(file):
             file.seek(0)
             holder = file.read().strip() or "another process"
-            raise UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.") from None
+            raise UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}")
         file.flush()
@@ -87,6 +84,58 @@ def alone_in(folder: Path) -> Iterator[None]:
                     (folder / LOCK).unlink()
                     for place in made:
                         place.rmdir()
+
+
+@contextmanager
+def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
+    """Share a folder with processes that do the same at this moment, and keep others off it; the last leaves no lock.
+
+    `doing` is what has to be the same, as JSON has it.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    while True:
+        with path.open("a+") as file:
+            if _try_lock(file):  # nobody else is here
+                file.truncate(0)
+                json.dump(doing, file)
+                file.flush()
+            fcntl.lockf(file, fcntl.LOCK_SH)  # waits for one who is about to say what it does
+            if not _is_at(file, path):  # another was the last to leave, and has removed it
+                continue
+            file.seek(0)
+            theirs = json.load(file)
+            if changed := [key for key, value in doing.items() if theirs.get(key) != value]:
+                raise UserError(
+                    f"{folder} is in use by another process, with other settings ({', '.join(changed)}): wait for it, "
+                    "or choose another folder."
+                )
+            try:
+                yield
+            finally:
+                fcntl.lockf(file, fcntl.LOCK_UN)
+                with suppress(OSError):
+                    if _try_lock(file) and _is_at(file, path):  # the last one
+                        path.unlink()
+                        for place in made:  # where nothing came of it
+                            place.rmdir()
+            return
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock a file if no other process has locked it."""
+    try:
+        # Not flock: loader processes would inherit it, and hold it for a while after their parent was killed.
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether an open file still has this path."""
+    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def suffix_of(path: str | Path) -> str:

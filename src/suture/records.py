@@ -26,6 +26,8 @@ from suture.files import read_json, read_yaml
 from suture.words import reason
 
 Number = Annotated[float, Strict()]
+STARTS = "environment.json"
+"""What a folder holds as soon as a run was started in it."""
 
 
 class ClassRecord(BaseModel):
@@ -259,6 +261,12 @@ class ConfigRecord(BaseModel):
     data: _Data
     model: _Model
     evaluation: _Evaluation
+
+
+def refuse_run(folder: Path, expected: str) -> None:
+    """Refuse a run's folder where a command expects something else, and may even find files in it that look so."""
+    if (folder / STARTS).is_file() and (folder / "config.yaml").is_file():
+        raise UserError(f"{folder} is a run, expected {expected}.")
 
 
 def taking_part(video: Mapping[str, Any]) -> int:

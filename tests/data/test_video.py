@@ -136,6 +136,15 @@ def test_rotation(tmp_path: Path, degrees: int, mirrored: bool) -> None:
     assert closeness(video.read(1), expected) < 4
 
 
+def test_the_pixels_of_anamorphic_video_are_not_square(tmp_path: Path) -> None:
+    options = {"x264-params": "sar=64/45"}
+    assert VideoFile(write(tmp_path / "a.mp4", frames=2, options=options)).pixel_aspect == Fraction(64, 45)
+    turned = VideoFile(write(tmp_path / "b.mp4", frames=2, options=options, rotation=(90, False)))
+    assert turned.pixel_aspect == Fraction(45, 64)
+    for suffix in (".mp4", ".mkv", ".avi", ".ts"):
+        assert VideoFile(write(tmp_path / f"c{suffix}", frames=2)).pixel_aspect == 1
+
+
 def test_rotation_tag(tmp_path: Path) -> None:
     path = tmp_path / "a.mkv"
     with av.open(str(path), "w") as container:
@@ -273,6 +282,20 @@ def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str)
     assert 5 < len(video) < FRAMES
     for index in range(len(video) - 4):  # the last ones may refer to what was cut off
         np.testing.assert_array_equal(video.read(index), whole[index])
+
+
+def test_a_few_seconds_that_a_long_file_lost_are_missed(tmp_path: Path) -> None:
+    """Matroska says how long the video alone lasts; of its length with sound, more may be lacking."""
+    path = write(tmp_path / "a.mkv", "mpeg4", frames=2000, b_frames=0)
+    assert VideoFile(path).missing == 0
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 96 // 100])
+    video = VideoFile(path)
+    assert 1900 < len(video) < 1950
+    assert len(video) + video.missing == 2000
+    # Without the tag, so little may be the sound's.
+    path.write_bytes(path.read_bytes().replace(b"DURATION", b"OTHERTAG"))
+    assert VideoFile(path).missing == 0
 
 
 def test_a_file_cut_in_the_middle_gives_the_same_frames_on_many_threads(tmp_path: Path) -> None:

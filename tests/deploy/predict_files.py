@@ -48,6 +48,7 @@ def write_video(
     codec: str = "libx264",
     stamps: Sequence[int] | None = None,
     sound: bool = False,
+    aspect: Fraction | None = None,
     options: dict[str, str] | None = None,
 ) -> Path:
     """Encode pictures at 10 frames per second; `stamps` in milliseconds make a variable frame rate."""
@@ -58,6 +59,8 @@ def write_video(
         stream.pix_fmt = "yuv420p"
         stream.gop_size, stream.codec_context.max_b_frames = 6, 2
         stream.codec_context.time_base = Fraction(1, 1000)
+        if aspect is not None:
+            stream.codec_context.sample_aspect_ratio = aspect
         if sound:
             container.mux(_silence(container.add_stream("aac", rate=8000)))
         for index in range(frames):

@@ -108,26 +108,56 @@ def test_other_results_are_only_written_over_by_force(model: Path, cpu: Predicto
     assert len(list((tmp_path / "out/frames/masks").iterdir())) == 6
 
 
-@pytest.mark.parametrize("changed", [[], ["--view", "none"], ["--force"]])
-def test_two_at_once_do_not_write_into_one_folder(model: Path, tmp_path: Path, changed: list[str]) -> None:
-    """The second would delete what the first is writing, or mix masks of its own among it."""
-    given, out = write_video(tmp_path / "case.mp4", 400), tmp_path / "out"
+@pytest.mark.parametrize(("changed", "settings"), [([], None), (["--view", "none"], "view"), (["--force"], "force")])
+def test_two_at_once_do_not_write_into_one_folder(
+    model: Path, tmp_path: Path, changed: list[str], settings: str | None
+) -> None:
+    """The second would delete what the first is writing, mix masks of its own among it, or take its next video."""
+    write_video(tmp_path / "videos/a.mp4", 400)
+    write_video(tmp_path / "videos/b.mp4", 3)
+    given, out = tmp_path / "videos", tmp_path / "out"
     command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(out), "--no-overlay"]
-    before = out / "case/.lock"  # there before the journal, which says the settings
+    before = out / "a/.lock"  # there before the journal, which says the settings
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
         wait(before.exists)
         os.kill(first.pid, signal.SIGSTOP)
         second = subprocess.run([*command, *changed], capture_output=True, text=True)
         os.kill(first.pid, signal.SIGCONT)
         _, said = first.communicate()
-    assert second.returncode == 2
-    assert second.stderr == (
-        f"error: {out}/case is in use by process {first.pid} on {platform.node()}: wait for it, or choose another "
-        "folder.\n"
-    )
+    if settings is None:  # it has done the other video
+        holder = f"process {first.pid} on {platform.node()}"
+        assert second.returncode == 1
+        assert second.stderr.startswith(
+            f"a: {out}/a is in use by {holder}: wait for it, or choose another folder.\nb: 3 frames"
+        )
+        assert "b: done before, skipped" in said
+    else:
+        assert second.returncode == 2
+        assert second.stderr == (
+            f"error: {out} is in use by another process, with other settings ({settings}): wait for it, or choose "
+            "another folder.\n"
+        )
+        assert "b: 3 frames" in said
     assert first.returncode == 0, said
-    assert set(os.listdir(out / "case")) == {"masks", "frames.csv", "prediction.json"}
-    assert len(os.listdir(out / "case/masks")) == 400
+    assert sorted(os.listdir(out)) == ["a", "b"]
+    for name, frames in (("a", 400), ("b", 3)):
+        assert set(os.listdir(out / name)) == {"masks", "frames.csv", "prediction.json"}
+        assert len(os.listdir(out / name / "masks")) == frames
+
+
+def test_where_all_is_done_a_folder_need_not_be_written_to(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, out = write_video(tmp_path / "case.mp4", 3), tmp_path / "out"
+    go(Predictor(model, "cpu"), given, out)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    assert "case: done before, skipped" in go(Predictor(model, "cpu"), given, out)
+    with pytest.raises(UserError, match=r"new cannot be written \(Permission denied\): give a folder that you may"):
+        go(Predictor(model, "cpu"), given, tmp_path / "new")
 
 
 @pytest.mark.parametrize("force", [False, True])

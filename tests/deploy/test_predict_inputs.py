@@ -48,6 +48,17 @@ def test_names_differ_and_tell_where_they_come_from(tree: Path) -> None:
     assert names(find_clips([tree / "a/video.mp4", f"{tree}/a/../a/*.mp4"])) == ["video"]
 
 
+def test_names_that_differ_in_capitals_only(tmp_path: Path) -> None:
+    """No name of a folder further above, which may be a patient's, could tell them apart."""
+    for name in ("v/A.mp4", "v/a.mp4", "v/b.mp4", "V/c.mp4", "v/c.mp4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    if len(list(tmp_path.iterdir())) < 2:
+        pytest.skip("the disk does not tell capitals apart")
+    assert names(find_clips([tmp_path / "v"])) == ["A_mp4", "a_mp4", "b", "c"]
+    assert names(find_clips([tmp_path])) == ["V_c_mp4", "A_mp4", "a_mp4", "b", "v_c_mp4"]
+
+
 def test_images_by_name_are_one_clip(tree: Path) -> None:
     (clip,) = find_clips([f"{tree}/frames/frame[02].png"])
     assert clip.name == "frames"
@@ -225,6 +236,18 @@ def test_one_bad_file_does_not_stop_the_others(cpu: Predictor, tmp_path: Path) -
     assert "only sound" in summary.problems[0]
     assert said.getvalue().count("only sound") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good"]
+
+
+def test_a_name_too_long_for_its_masks_does_not_stop_the_others(cpu: Predictor, tmp_path: Path) -> None:
+    """Of 255 bytes that a name may have, letters of many languages take two or three each."""
+    fits, long = "術" * 74, "術" * 75
+    for name in (fits, long):
+        write_video(tmp_path / f"videos/{name}.mp4", 2)
+    summary = predict(cpu, [tmp_path / "videos"], tmp_path / "out", console=Console(quiet=True))
+    assert summary.frames == 2
+    (problem,) = summary.problems
+    assert problem.endswith("would have 239 bytes before the suffix, expected 236 at most: rename it.")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [fits]
 
 
 def test_why_nothing_can_be_predicted_is_told_once(cpu: Predictor, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_a_variable_frame_rate_is_kept(cpu: Predictor, tmp_path: Path, suffix: s
         np.testing.assert_allclose(found.times, np.array(STAMPS) / 1000, atol=6e-4)
     times = [float(row["time"]) for row in rows(tmp_path / "out/case/frames.csv")]
     np.testing.assert_allclose(times, np.array(STAMPS) / 1000, atol=1e-6)
+
+
+@pytest.mark.parametrize("aspect", [Fraction(64, 45), None])
+def test_the_overlay_of_anamorphic_video_is_as_wide(cpu: Predictor, tmp_path: Path, aspect: Fraction | None) -> None:
+    path = write_video(tmp_path / "case.mp4", 3, aspect=aspect)
+    run(cpu, [path], tmp_path / "out")
+    overlay = VideoFile(tmp_path / "out/case/overlay.mp4")
+    assert overlay.pixel_aspect == (aspect or 1)
+    assert overlay.size[0] == 48
 
 
 def test_the_times_of_a_long_operation_are_told_to_the_millisecond(cpu: Predictor, tmp_path: Path) -> None:
@@ -197,8 +207,15 @@ def test_the_view_is_found_or_stated(cpu: Predictor, tmp_path: Path) -> None:
         assert (expected == IGNORE).any() == (view is not None)
         area = sum(float(rows(tmp_path / said / "frames/frames.csv")[2][f"area {name}"]) for name in NAMES)
         assert area == pytest.approx(1, abs=1e-4)
-    with pytest.raises(UserError, match="lies outside"):
+    with pytest.raises(
+        UserError, match=r"frames: none of its 4 frames can be used; the first: 0: the view 200,0,10,10 rea"
+    ):
         run(cpu, [folder], tmp_path / "outside", view=View(200, 0, 10, 10))
+    video = write_video(tmp_path / "case.mp4", 3)
+    run(cpu, [video], tmp_path / "all of it", view=parse_view("8,0,40,40"))
+    sentence = r"case\.mp4: the view 8,0,41,40 reaches out of 48×40 pixels, expected x,y,w,h that lie within\.$"
+    with pytest.raises(UserError, match=sentence):  # it would be cut without a word
+        run(cpu, [video], tmp_path / "outside", view=parse_view("8,0,41,40"))
     assert not (tmp_path / "outside").exists()
     with pytest.raises(UserError, match="--view is somewhere, expected trained, auto, none or x,y,w,h"):
         parse_view("somewhere")

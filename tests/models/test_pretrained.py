@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,12 @@ def smooth_images(side: int) -> Tensor:
     ]
     picture = torch.stack(scales).sum(0)
     return (picture - picture.amin()) / (picture.amax() - picture.amin())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"a": torch.zeros(1)}, path)
+    path.chmod(0)
+    with pytest.raises(UserError, match=r"a\.safetensors cannot be read: permission denied"):
+        read_tensors(path)

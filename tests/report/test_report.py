@@ -14,6 +14,7 @@ from suture.cli import main
 from suture.data.images import read_image
 from suture.errors import UserError
 from suture.report.report import write_report
+from suture.report.scores import scores_table
 
 
 def content(page: str) -> dict:
@@ -200,6 +201,15 @@ def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console)
     assert not (run / "report.html").exists()
 
 
+def test_a_scored_run_whose_checkpoints_were_removed(runs: Runs, tmp_path: Path, console: Console) -> None:
+    """They are large: its scores can still be told, but not how long it took."""
+    run = copied(runs.pgvcl, tmp_path, "kept")
+    shutil.rmtree(run / "stages")
+    page = write_report([run, runs.supervised], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert page.count(">not known<") == 1
+    assert scores_table([run]).row_count > 0
+
+
 @pytest.mark.parametrize("name", ["metrics.json", "data.json", "environment.json", "stages/1-pretrain/done.json"])
 def test_a_record_that_was_changed_is_one_sentence(name: str, runs: Runs, tmp_path: Path, console: Console) -> None:
     run = copied(runs.pgvcl, tmp_path, "changed")
@@ -312,7 +322,9 @@ def test_other_files_of_the_same_videos_are_remarked(runs: Runs, tmp_path: Path,
     assert "The files of case02 are others in encoded than in supervised." in page
 
 
-def test_runs_that_cannot_stand_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> None:
+def test_runs_that_cannot_stand_side_by_side(
+    runs: Runs, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = copied(runs.supervised, tmp_path, "other")
     data = json.loads((run / "data.json").read_text())
     (run / "data.json").write_text(json.dumps(data | {"dataset": "another"}))
@@ -322,6 +334,12 @@ def test_runs_that_cannot_stand_side_by_side(runs: Runs, tmp_path: Path, console
         write_report([runs.supervised, runs.supervised], tmp_path / "r.html", console=console)
     with pytest.raises(UserError, match="not a run folder"):
         write_report([tmp_path], tmp_path / "r.html", console=console)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^other/\.\./other is given twice"):
+        write_report([Path("other/../other"), Path("other")], Path("r.html"), console=console)
+    (tmp_path / "videos").mkdir()
+    with pytest.raises(UserError, match=r"^videos is not a run folder"):  # a path as it was given
+        write_report([Path("videos")], Path("r.html"), console=console)
 
 
 def test_other_labels_are_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:

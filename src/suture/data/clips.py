@@ -16,6 +16,7 @@ from suture.data.video import VIDEO_SUFFIXES, VideoFile
 from suture.data.walk import before_number, images_of, last_number, masks_beside, walk
 from suture.errors import UserError
 from suture.files import suffix_of
+from suture.records import refuse_run
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
@@ -351,6 +352,7 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
         return
     if not place.is_dir():
         raise UserError(f"{place}, the folder of the videos, does not exist.")
+    refuse_run(place, "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml")
     endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in walk(place):
         if is_prediction(folder, files):

@@ -3,9 +3,11 @@
 import contextlib
 import itertools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,11 @@ class VideoFile:
         return self._first.size
 
     @property
+    def pixel_aspect(self) -> Fraction:
+        """How many times as wide as high a pixel is to be shown: 1 but in anamorphic video, as of PAL recorders."""
+        return self._first.pixel_aspect
+
+    @property
     def interlaced(self) -> bool:
         """Whether the first frames say that they consist of two fields, taken at different times."""
         return self._first.interlaced
@@ -113,12 +120,13 @@ class VideoFile:
     def _first(self) -> "_First":
         with contextlib.closing(self._open()) as decoder:
             pictures = [picture for _, picture in itertools.islice(decoder.pictures(), 4)]
+            aspect = decoder.pixel_aspect
         if not pictures:
             raise UserError(f"{self.path} holds no frame that decodes: the file is damaged or of an unknown codec.")
         width, height = pictures[0].width, pictures[0].height
         quarters, _ = _orientation(pictures[0], decoder.tagged_rotation)
-        size = (height, width) if quarters % 2 else (width, height)
-        return _First(size, any(picture.interlaced_frame for picture in pictures))
+        size, aspect = ((height, width), 1 / aspect) if quarters % 2 else ((width, height), aspect)
+        return _First(size, aspect, any(picture.interlaced_frame for picture in pictures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,7 @@ class _First:
     """What only the first decoded frames tell."""
 
     size: tuple[int, int]
+    pixel_aspect: Fraction
     interlaced: bool
 
 
@@ -188,6 +197,11 @@ class _Decoder:
                 self._next = position + 1
                 yield position, picture
         self._next = len(self.index.stamps)
+
+    @property
+    def pixel_aspect(self) -> Fraction:
+        """As the file says it, before rotation; 1 where it does not."""
+        return Fraction(self._stream.sample_aspect_ratio or 1)
 
     def close(self) -> None:
         self._container.close()
@@ -390,6 +404,7 @@ def _read_index(path: Path) -> _Index:
     kind, reorders = container.format.name, stream.codec_context.has_b_frames
     base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
     promised, seconds = stream.frames, (container.duration or 0) / av.time_base
+    own = _track_seconds(stream) if "matroska" in kind else 0.0
     packets = 0
     shown: list[int | None] = []
     sent: list[int | None] = []
@@ -418,9 +433,16 @@ def _read_index(path: Path) -> _Index:
     if "mp4" in kind:
         missing = max(0, promised - packets)
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
-        end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), promised / rate or seconds
-        missing = round((seconds - end) * rate) if seconds > max(1.05 * end, end + 2) else 0
+        end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), own or promised / rate or seconds
+        # What is said of the video alone is exact, but for the last frame, which may be shown longer than others.
+        missing = round((seconds - end) * rate) if seconds > max(end if own else 1.05 * end, end + 2) else 0
     return _Index(stamps[order], np.flatnonzero(keyed), timed, begins, base, rate, missing)
+
+
+def _track_seconds(stream: av.video.VideoStream) -> float:
+    """How long the video alone lasts, without the sound, as FFmpeg and others write it into Matroska; 0: unsaid."""
+    said = re.fullmatch(r"(\d+):(\d+):(\d+\.\d+)", stream.metadata.get("DURATION", ""))
+    return 3600 * int(said[1]) + 60 * int(said[2]) + float(said[3]) if said else 0.0
 
 
 def _orientation(picture: av.VideoFrame, tagged: int) -> tuple[int, bool]:

@@ -51,6 +51,14 @@ class View:
         rect: dict[str, Any] = {"rect": [self.x, self.y, self.width, self.height]}
         return rect | ({"circle": list(self.circle)} if self.circle else {})
 
+    def __str__(self) -> str:
+        """The rectangle, as options have it."""
+        return f"{self.x},{self.y},{self.width},{self.height}"
+
+    def is_within(self, width: int, height: int) -> bool:
+        """Whether frames of this size show all of its rectangle."""
+        return self.x + self.width <= width and self.y + self.height <= height
+
     def within(self, width: int, height: int, where: str = "view") -> "View":
         """The same view cut to a frame's size; messages name where it was said."""
         frames = f"frames of {width}×{height} pixels"

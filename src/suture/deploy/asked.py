@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import VideosBy
+from suture.data.images import MAX_PIXELS
 from suture.data.sources.folder import refuse_among_data
 from suture.data.view import View
 from suture.data.walk import holds_files
@@ -87,9 +88,12 @@ def refuse_export(
         raise UserError("--dynamic leaves the size of the frames open: leave --frame and --view out.")
     if view and not frame:
         raise UserError("--view needs --frame: the size of the frames that it is cut out of.")
-    if view and frame and (view.x + view.width > frame[1] or view.y + view.height > frame[0]):
-        rect = ",".join(map(str, view.to_json()["rect"]))
-        raise UserError(f"--view is {rect}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")
+    if frame and frame[0] * frame[1] > MAX_PIXELS:
+        raise UserError(
+            f"--frame is {frame[1]}x{frame[0]}, expected the size of a video's frames, WIDTHxHEIGHT in pixels."
+        )
+    if view and frame and not view.is_within(frame[1], frame[0]):
+        raise UserError(f"--view is {view}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")
     refuse_among_data(output)
     refuse_to_replace(output, None, force)
 

@@ -6,6 +6,7 @@ What a frame gives without its neighbours is made by any thread, and what needs 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.planes import Colours, frame_size, sampled, to_rgb
-from suture.deploy.film import Taken, VideoWriter, to_yuv, video_frame, video_writer
+from suture.deploy.film import SQUARE, Taken, VideoWriter, to_yuv, video_frame, video_writer
 from suture.deploy.flow import Small, flow_agreement
 from suture.deploy.outputs import number, read_written_mask, write_mask, write_picture
 from suture.deploy.overlay import Overlay
@@ -40,6 +41,8 @@ class Plan:
     overlay_video: bool
     fps: float = 0
     """Of the videos."""
+    pixel_aspect: Fraction = SQUARE
+    """Of the overlay's; the other holds numbers, and PyAV cannot say it in Matroska."""
     compares: bool = True
     """Neighbouring frames along the flow."""
 
@@ -160,7 +163,7 @@ class ClipFiles:
         plan = self.plan
         self._size = mask.shape
         if plan.overlay_video:
-            video = video_writer(plan.folder / "overlay.mp4", "libx264", plan.fps)
+            video = video_writer(plan.folder / "overlay.mp4", "libx264", plan.fps, plan.pixel_aspect)
             self._overlay_video = self._open.enter_context(video)
         if plan.mask_video:
             video = video_writer(plan.folder / "masks.mkv", "ffv1", plan.fps)

@@ -26,6 +26,8 @@ Taken = Future[None] | None
 """Done when an encoder has taken a frame, whose memory may then be used anew; None where it has already."""
 TICK = Fraction(1, 90_000)
 """The clock of written videos: MPEG's own, which frame rates and milliseconds divide."""
+SQUARE = Fraction(1)
+"""How wide a pixel is shown by its height, in most videos."""
 _BT601 = 6  # the matrix that OpenCV converts to yuv420 by, named as FFmpeg names it
 _LIMITED, _FULL = 1, 2
 _H264 = {"qp": "25", "preset": "ultrafast", "forced-idr": "1", "x264-params": "ipratio=1"}
@@ -75,8 +77,8 @@ def video_frame(planes: np.ndarray, kind: Literal["gray", "yuv420p"]) -> av.Vide
 class VideoWriter:
     """One video stream, written frame by frame with the times that the frames had in the original."""
 
-    def __init__(self, path: Path, codec: Codec, fps: float) -> None:
-        self.codec = codec
+    def __init__(self, path: Path, codec: Codec, fps: float, pixel_aspect: Fraction) -> None:
+        self.codec, self.pixel_aspect = codec, pixel_aspect
         self._container = av.open(str(path), "w", options={"fflags": "+bitexact"})  # no random ids, no dates
         rate = Fraction(min(max(fps, 1), 1000)).limit_denominator(1001)
         self._stream: Any = self._container.add_stream(codec, rate=rate)
@@ -141,6 +143,8 @@ class VideoWriter:
             encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, frame.format.name
             # The file says once for all of its frames how to decode them, so that nothing may differ.
             encoder.time_base, encoder.framerate, encoder.flags = TICK, own.framerate, own.flags
+            if self.pixel_aspect != SQUARE:  # which goes without saying
+                encoder.sample_aspect_ratio = self.pixel_aspect
             if self.codec == "libx264":
                 encoder.options, encoder.color_range, encoder.colorspace = dict(_H264), _LIMITED, _BT601
             else:
@@ -162,10 +166,10 @@ class VideoWriter:
 
 
 @contextmanager
-def video_writer(path: Path, codec: Codec, fps: float) -> Iterator[VideoWriter]:
+def video_writer(path: Path, codec: Codec, fps: float, pixel_aspect: Fraction = SQUARE) -> Iterator[VideoWriter]:
     """A video that appears under its name once it is whole."""
     with replacing(path) as temporary:
-        writer = VideoWriter(temporary, codec, fps)
+        writer = VideoWriter(temporary, codec, fps, pixel_aspect)
         try:
             yield writer
         finally:

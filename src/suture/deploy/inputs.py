@@ -23,12 +23,15 @@ from suture.data.walk import before_number, images_of, masks_beside, natural, wa
 from suture.deploy.overlap import cores, in_order
 from suture.errors import UserError
 from suture.files import suffix_of
+from suture.records import refuse_run
 
 AS_TRAINED = "as in training"
 _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""
 _CONVERTING = 4
 """Threads that turn a video's frames into RGB: together faster than most decoders."""
+_LONGEST_NAME = 236
+"""Bytes: of 255, a file that is being written has a few more than its name."""
 _Decoded = tuple[int, Picture | np.ndarray | None, str]
 
 
@@ -164,6 +167,16 @@ class Clip:
                 f"is white: save them with 8 bits, their values divided by {divisor}."
             )
 
+    def refuse_long_name(self) -> None:
+        """Refuse names that file systems take, but not with what the names of masks have more."""
+        names = [image.stem for image in self.images] or [self.name, self.frame_name(len(self))]
+        longest = max(len(os.fsencode(name)) for name in names)
+        if longest > _LONGEST_NAME:
+            raise UserError(
+                f"{self.path}: the names of its masks would have {longest} bytes before the suffix, expected "
+                f"{_LONGEST_NAME} at most: rename it."
+            )
+
     def view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
         """The part of the frames that shows the scene: found where the setting is `auto`, or is for another size."""
         if setting != "auto" and setting.size is None:
@@ -206,12 +219,17 @@ class ClipView:
         """The view of frames of one size."""
         return self.view if self.fits(size) else None
 
+    def beyond(self, width: int, height: int) -> str:
+        """That a view which was stated for all frames reaches out of those of this size; nothing where it does not."""
+        if self.view is None or self.size is not None or self.view.is_within(width, height):
+            return ""
+        return f"the view {self.view} reaches out of {width}×{height} pixels, expected x,y,w,h that lie within"
+
     def __str__(self) -> str:
         if self.view is None:
             return f"the whole frame, {self.origin}"
-        rect = ",".join(map(str, self.view.to_json()["rect"]))
         otherwise = " (--view auto looks for it)" * (self.origin == AS_TRAINED)
-        return f"{rect}{', round' if self.view.circle else ''}, {self.origin}{otherwise}"
+        return f"{self.view}{', round' if self.view.circle else ''}, {self.origin}{otherwise}"
 
 
 def training_view(videos: Sequence[Video]) -> Any:
@@ -300,15 +318,21 @@ def shared_out(clips: Sequence[Clip], rank: int, world: int) -> list[Clip]:
 
 
 def expanded(given: str) -> list[Path]:
-    """The files and folders that a path or a glob means; none is an error."""
-    if os.path.lexists(given):
-        return [Path(given)]
+    """The files and folders that a path or a glob means; none is an error, and so is a run."""
+    found = [Path(path) for path in ([given] if os.path.lexists(given) else _fitting(given))]
+    for path in found:
+        refuse_run(path, "videos or images: a model is named once, before them")
+    return found
+
+
+def _fitting(given: str) -> list[str]:
+    """What a glob means."""
     if not glob.has_magic(given):
         raise UserError(f"The input {given} does not exist: expected {_known()}, a folder or a glob.")
     found = sorted(glob.glob(os.path.expanduser(given), recursive=True), key=natural)
     if not found:
         raise UserError(f"The input {given} fits no file: check the pattern, and where you are.")
-    return [Path(path) for path in found]
+    return found
 
 
 def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
@@ -339,11 +363,18 @@ def _named(clips: list[Clip]) -> list[Clip]:
     for path, short in zip(paths, plain, strict=True):
         alone = beside[str(short).casefold()] == 1
         parts.append([*path.parts[1:-1], short.name if alone else path.name.replace(".", "_")])
+    folded = Counter(str(path).casefold() for path in paths)
+    by_letters = [folded[str(path).casefold()] for path in paths]
     lengths = [1] * len(clips)
     while True:
         names = ["_".join(some[-length:]) for some, length in zip(parts, lengths, strict=True)]
-        counts = Counter(name.casefold() for name in names)
-        longer = [place for place, name in enumerate(names) if counts[name.casefold()] > 1 and lengths[place] < 64]
+        exactly, alike = Counter(names), Counter(name.casefold() for name in names)
+        longer = [
+            place
+            for place, (name, same) in enumerate(zip(names, by_letters, strict=True))
+            # Paths that only differ in A and a are told apart by these, or not at all.
+            if lengths[place] < 64 and (exactly[name] > 1 or alike[name.casefold()] > same)
+        ]
         if not longer:
             break
         for place in longer:

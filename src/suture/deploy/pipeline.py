@@ -103,17 +103,28 @@ class Job:
         if video is None:
             return Plan(self.folder, self.predictor.classes, masks != "none", overlay, False, False)
         return Plan(
-            self.folder, self.predictor.classes, masks == "png", False, masks == "video", overlay, fps=video.fps
+            self.folder,
+            self.predictor.classes,
+            masks == "png",
+            False,
+            masks == "video",
+            overlay,
+            fps=video.fps,
+            pixel_aspect=video.pixel_aspect,
         )
 
     @property
     def made_of(self) -> dict[str, Any]:
         """All that decides the results: they are gone on with, or left as they are, only where this is the same."""
+        return {**self.made_by, "input": self.clip.identity}
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """All of it but the input: the same for all clips of a command."""
         predictor = self.predictor
         return {
             "format": FORMAT,
             "model": predictor.network.identity,
-            "input": self.clip.identity,
             "flip": predictor.flip,
             "scales": list(predictor.scales),
             "window": predictor.window,
@@ -138,6 +149,8 @@ class Job:
         progress(sum(not self._needed(index) for index in self.known))
         found_inside = self.view == "auto" and self.predictor.network.cuts
         view = self.clip.view(ClipView(None, origin="of which the model cuts its view") if found_inside else self.view)
+        if self.clip.file is not None and (beyond := view.beyond(*self.clip.file.size)):
+            raise UserError(f"{self.clip.path}: {beyond}.")  # before all of it is decoded in vain
         writer = self.predictor.writer
         with (
             closing(self.journal),
@@ -195,13 +208,12 @@ class Job:
         if shown.size is None:
             return shown
         height, width = shown.size
-        size = f"{self.clip.frame_name(shown.index)} has {width}×{height} pixels"
+        name = self.clip.frame_name(shown.index)
         if self.clip.file is not None and (width, height) != self.clip.file.size:
-            expected = "×".join(map(str, self.clip.file.size))
-            return Shown(shown.index, None, f"{size}, expected {expected} as the first frame of its video.")
-        here = view.of(shown.size)
-        if here is not None and (here.x >= width or here.y >= height):
-            return Shown(shown.index, None, f"{size}, so that the view {here.to_json()['rect']} lies outside.")
+            problem = f"{name} has {width}×{height} pixels, expected {'×'.join(map(str, self.clip.file.size))}"
+            return Shown(shown.index, None, f"{problem} as the first frame of its video.")
+        if beyond := view.beyond(width, height):
+            return Shown(shown.index, None, f"{name}: {beyond}.")
         return shown
 
     def _begun(self, groups: Iterator[Group], view: ClipView, writer: Writer | None) -> Iterator[Begun]:

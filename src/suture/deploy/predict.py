@@ -1,14 +1,13 @@
 """`suture predict`: a model let loose on videos and images, and what it says written down."""
 
 import atexit
-import errno
 import math
 import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -27,8 +26,8 @@ from suture.deploy.asked import Settings, refuse_folder
 from suture.deploy.inputs import Clip, find_clips, shared_out
 from suture.deploy.pipeline import Job
 from suture.deploy.predictor import Predictor
-from suture.errors import UserError
-from suture.files import LOCK, alone_in
+from suture.errors import UserError, is_full
+from suture.files import LOCK, alone_in, together_in
 from suture.records import PredictionRecord, read_record
 from suture.words import listed, number, time_left
 
@@ -89,13 +88,18 @@ def predict(
     jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
     mine = {clip.name for clip in shared_out(clips, rank, world)}
     own = [job for job in jobs if job.clip.name in mine]
-    for job in own if force else jobs:  # by force, another process may be about to write its own anew
-        _refuse_to_replace(job, force)
-    for job in own if force else ():
-        with alone_in(job.folder):
-            _remove_results(job)
-    with _one_core_each(predictor.side_by_side and not settings.smooth):
-        summary = _run(own, console, tell=len(clips) > 1)
+    begins = [job for job in own if force or not job.record.exists()]  # else nothing is written
+    others = together_in(out, {**begins[0].made_by, "force": force}) if begins else nullcontext()
+    try:
+        with others, _one_core_each(predictor.side_by_side and not settings.smooth):
+            for job in own if force else jobs:  # by force, another process may be about to write its own anew
+                _refuse_to_replace(job, force)
+            for job in own if force else ():
+                with alone_in(job.folder):
+                    _remove_results(job)
+            summary = _run(own, console, tell=len(clips) > 1)
+    except OSError as error:
+        raise _not_written(out, error) from error
     summary = sum(_gathered(summary), Summary())
     if summary.problems and not summary.clips and not summary.skipped:
         if len(clips) == 1:
@@ -144,6 +148,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
             _say(console, f"{job.clip.name}: done before, skipped{had}")
             continue
         try:
+            job.clip.refuse_long_name()
             if (waste := _waste(job)) and waste not in told:
                 _say(console, waste)
                 told.add(waste)
@@ -161,10 +166,7 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
         except torch.OutOfMemoryError as error:
             raise UserError("The GPU ran out of memory: lower --batch, or predict on smaller frames.") from error
         except OSError as error:
-            mend = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "give a folder that you may write to"
-            raise UserError(
-                f"{job.folder} cannot be written ({error.strerror or error}): {mend}, and start again to go on."
-            ) from error
+            raise _not_written(job.folder, error) from error
         summary.clips += 1
         summary.frames += outcome.frames
         summary.problems += outcome.problems
@@ -177,6 +179,11 @@ def _run(jobs: Sequence[Job], console: Console, *, tell: bool) -> Summary:
         if len(outcome.problems) > _LINES:
             _say(console, f"  … and {len(outcome.problems) - _LINES} more, listed in {job.record}")
     return summary
+
+
+def _not_written(folder: Path, error: OSError) -> UserError:
+    mend = "make room" if is_full(error) else "give a folder that you may write to"
+    return UserError(f"{folder} cannot be written ({error.strerror or error}): {mend}, and start again to go on.")
 
 
 def _waste(job: Job) -> str:

@@ -1,6 +1,7 @@
 """Starting weights of an encoder: from the hub by name, or from a file that has to fit key by key."""
 
 import difflib
+import os
 import pickle
 import re
 from collections.abc import Iterable, Mapping
@@ -81,6 +82,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file or a checkpoint, unwrapped, floating ones as fp32."""
     if not path.is_file():
         raise UserError(f"weights: {path} is not there; give the path of a file ({', '.join(FILE_SUFFIXES)}).")
+    if not os.access(path, os.R_OK):  # of which safetensors says that it is not there
+        raise UserError(f"weights: {path} cannot be read: permission denied.")
     content: Any
     try:
         if suffix_of(path) == ".safetensors":

@@ -149,7 +149,6 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
     """The facts of runs that can stand side by side: on one dataset, with the same classes."""
     if not folders:
         raise UserError("A report needs at least one run folder.")
-    folders = [Path(os.path.abspath(folder)) for folder in folders]
     runs = [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     runs = [replace(run, name=name) for run, name in zip(runs, _told_apart(runs), strict=True)]
     first = runs[0]
@@ -191,7 +190,7 @@ def _read(folder: Path, name: str) -> RunFacts:
                 read_curve(of_stage / "metrics.csv"),
             )
         )
-    if not any(stage.done or stage.curve for stage in stages):
+    if not any(stage.done or stage.curve for stage in stages) and not run.metrics:  # scored, it was trained
         raise UserError(f"{folder} has not a single step of training yet: go on with `suture train`, then report.")
     data, metrics = read_record(folder / "data.json", DataRecord), run.metrics or {}
     for which, scores in metrics.items():
@@ -216,8 +215,9 @@ def _read(folder: Path, name: str) -> RunFacts:
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """The folders' names, with the names of folders above where two are the same."""
-    for parts in range(1, max(len(folder.parts) for folder in folders)):
-        names = ["/".join(folder.parts[-parts:]) for folder in folders]
+    parts = [Path(os.path.abspath(folder)).parts for folder in folders]
+    for count in range(1, max(map(len, parts))):
+        names = ["/".join(some[-count:]) for some in parts]
         if len(set(names)) == len(names):
             return names
     raise UserError(f"{folders[0]} is given twice: name each run once.")

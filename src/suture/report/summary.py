@@ -1,5 +1,6 @@
 """The top of the page: what was run, what came out, and what a reader has to know before comparing."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,8 +121,9 @@ def title(runs: Sequence[RunFacts]) -> str:
 
 def facts_of(runs: Sequence[RunFacts]) -> list[dict[str, str]]:
     """Each run in a few lines; with its folder where the page has another name for it."""
-    renamed = any(run.run.folder.name not in run.name for run in runs)
-    return [({"folder": run.run.folder.name} if renamed else {}) | _facts(run) for run in runs]
+    folders = [os.path.basename(os.path.abspath(run.run.folder)) for run in runs]  # one may be given as .
+    renamed = any(folder not in run.name for folder, run in zip(folders, runs, strict=True))
+    return [({"folder": folder} if renamed else {}) | _facts(run) for folder, run in zip(folders, runs, strict=True)]
 
 
 def _facts(run: RunFacts) -> dict[str, str]:
@@ -131,7 +133,10 @@ def _facts(run: RunFacts) -> dict[str, str]:
     labelled = len(run.data["labelled"])
     weights = run.data["weights"]
     size = config.data.height_width
-    taken = [stage.done["seconds"] for stage in run.stages if stage.done]
+    # Of a finished run, the folder of a stage may have been removed since: it is large.
+    taken: list[Any] = [
+        stage.done["seconds"] if stage.done else None for stage in run.stages if stage.done or run.finished
+    ]
     changed = " with changes" if (environment["commit"] or "").endswith("+") else ""
     return {
         "method": config.method["name"],

@@ -16,6 +16,7 @@ from suture.data.labelling import LabellingSettings
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, suffix_of
 from suture.models.weight_files import is_file
+from suture.records import refuse_run
 from suture.runs.overrides import set_value
 from suture.runs.presets import preset_text, presets
 from suture.settings import Settings
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 FORMAT = 3
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
-STARTS = "environment.json"
-"""What a folder holds as soon as a run was started in it."""
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
 """The settings that are paths."""
 ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
@@ -193,22 +192,14 @@ def load_config(
         # Paths in a config are relative to the config, wherever the command is run; those of --set to the command.
         said = relocated(said, target.parent, Path())
     elif target is not None:
-        _refuse_run(target)
+        go_on = f"suture train {target / 'config.yaml'} -o {target}"
+        refuse_run(target, f"a config file or a dataset's folder: to go on with it, `{go_on}`")
         said = {"data": {"root": str(target)}}
     for override in overrides:
         set_value(said, override, origin)
     if not said.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
     return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where)
-
-
-def _refuse_run(folder: Path) -> None:
-    """A run goes on by its config; as a dataset, its folder only lacks videos."""
-    if (folder / STARTS).is_file() and (folder / "config.yaml").is_file():
-        raise UserError(
-            f"{folder} is a run, expected a config file or a dataset's folder: to go on with it, `suture train "
-            f"{folder / 'config.yaml'} -o {folder}`."
-        )
 
 
 def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from suture.data.walk import holds_files
 from suture.deploy.inputs import training_view
 from suture.errors import UserError
 from suture.files import alone_in, check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
-from suture.records import DataRecord, EnvironmentRecord, MetricsRecord, read_record
-from suture.runs.config import STARTS, Config, differences, parse_config, relocated
+from suture.records import STARTS, DataRecord, EnvironmentRecord, MetricsRecord, read_record
+from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
 
 if TYPE_CHECKING:  # imports torch, which a folder's small files do without
