@@ -1,0 +1,230 @@
+"""What README.md and docs/results.md say in short is what the committed runs say.
+
+Each test follows the sentences of a page: a figure is put into the words and these are looked for in the page, and
+what the words claim beside it (in every pair, beyond chance, level) is asked of the runs.
+"""
+
+import runpy
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from suture.compare.plan import Place
+from suture.compare.results import read_results, t_interval
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "docs/results/pairs.py"))
+
+NEW, COMPLETION = "new videos (test), mIoU", "completion, mIoU"
+FRAMES = f"{NEW} per frame"
+FOUR = (NEW, FRAMES, COMPLETION, f"{COMPLETION} per frame")
+PATHOLOGY, OTHERS = "new videos (test), IoU of pathology", f"{NEW} without pathology"
+BOTH, EVERY_20, EVERY_10 = "both", "every-20", "every-10"
+SEQUENCES = {"seq2": 34, "seq4": 66, "seq7": 122}
+"""The frames of each new video."""
+
+
+@cache
+def words(page: str) -> str:
+    """A page, bold or not, with single spaces."""
+    return " ".join((ROOT / page).read_text(encoding="utf-8").replace("**", "").split())
+
+
+@cache
+def scores(folder: str) -> dict[Place, dict[str, float]]:
+    """Of every run, in percent, by the names that pairs.py prints."""
+    boards = read_results(ROOT / "docs/results" / folder).boards
+    return {run.place: dict(SCRIPT["scores"](run.metrics)) for board in boards for run in board.runs}
+
+
+def mean(values: Sequence[float]) -> str:
+    """As the pages write it; the words around it say which way it goes."""
+    return f"{abs(np.mean(values)):.1f}"
+
+
+def reached(method: str, score: str, labelling: str, dataset: str = "sequences", folder: str = "vocalfolds") -> str:
+    """The mean over the seeds."""
+    runs = scores(folder).items()
+    return mean([of[score] for place, of in runs if place[:3] == (dataset, labelling, method)])
+
+
+def apart(
+    method: str,
+    other: str,
+    score: str,
+    labelling: str = BOTH,
+    *,
+    dataset: str = "sequences",
+    folder: str = "vocalfolds",
+    seeds: bool = False,
+) -> list[float]:
+    """How far the one is above the other, pair by pair, or the mean of each seed over the labellings."""
+    runs = scores(folder)
+    found = defaultdict(list)
+    for place, ours in runs.items():
+        same = place._replace(method=other)
+        theirs = runs.get(same) or runs.get(same._replace(labelling="all"))
+        wanted = (place.dataset, place.method) == (dataset, method) and labelling in (BOTH, place.labelling)
+        if wanted and theirs:
+            found[place.seed if seeds else place].append(ours[score] - theirs[score])
+    assert found, (method, other, score, labelling)
+    return [float(np.mean(values)) for values in found.values()]
+
+
+def above(values: Sequence[float]) -> bool:
+    """Beyond chance: the 95 % interval lies above 0."""
+    return t_interval(values)[0] > 0
+
+
+def level(values: Sequence[float]) -> bool:
+    """The 95 % interval holds 0."""
+    low, high = t_interval(values)
+    return low <= 0 <= high
+
+
+def share_of_seq4(method: str, other: str) -> float:
+    """What its frames have of the gain per frame on new videos."""
+    gain = {name: n * np.mean(apart(method, other, f"{FRAMES} of {name}")) for name, n in SEQUENCES.items()}
+    return float(gain["seq4"] / sum(gain.values()))
+
+
+def test_over_the_plain_control() -> None:
+    new, new_10 = (apart("stitch", "twice", NEW, place) for place in (EVERY_20, EVERY_10))
+    known, known_10 = (apart("stitch", "twice", COMPLETION, place) for place in (EVERY_20, EVERY_10))
+    assert (
+        f"stitch gains {mean(new)} mIoU with 19 labels and {mean(new_10)} with 34 on new videos, {mean(known)} and "
+        f"{mean(known_10)} in completion, with every seed. Most of the gain on new videos is one hard sequence of three"
+    ) in words("README.md")
+    assert min(new + new_10 + known + known_10) > 0
+    assert share_of_seq4("stitch", "twice") > 0.5
+    frames, frames_10 = (mean(apart("stitch", "twice", FRAMES, place)) for place in (EVERY_20, EVERY_10))
+    assert (
+        f"above the plain control `twice` on new videos by {mean(new)} mIoU where every 20th frame is labelled and by "
+        f"{mean(new_10)} where every 10th is ({frames} and {frames_10} per frame), and in completion by {mean(known)} "
+        f"and {mean(known_10)}."
+    ) in words("docs/results.md")
+
+
+def test_what_it_reaches() -> None:
+    assert (
+        f"it reaches {reached('stitch', NEW, EVERY_20)} mIoU on new videos of known patients, where plain supervised "
+        f"training reaches {reached('supervised', NEW, EVERY_20)}."
+    ) in words("README.md")
+
+
+def test_over_strong_unimatch_and_pgvcl() -> None:
+    assert "Over strong, UniMatch V2 and PGV-CL it is ahead over both labellings together, beyond" in words("README.md")
+    assert (
+        "Over all ten pairs it is above the strong control, UniMatch V2 and PGV-CL in all four scores, each beyond "
+        "chance; where every 10th frame is labelled it is level with UniMatch V2, except in the score per frame on new"
+    ) in words("docs/results.md")
+    assert all(above(apart("stitch", other, score)) for other in ("strong", "unimatch", "pgvcl") for score in FOUR)
+    assert [level(apart("stitch", "unimatch", score, EVERY_10)) for score in FOUR] == [True, False, True, True]
+    assert (
+        "in mIoU it is level with strong on new videos at 19 labels, and with UniMatch V2 on new videos and in "
+        "completion at 34."
+    ) in words("README.md")
+    assert level(apart("stitch", "strong", NEW, EVERY_20))
+
+
+def test_against_all_labels() -> None:
+    assert (
+        "With every 10th frame labelled it is also above plain training on all labels, by pathology above all; with "
+        "strong augmentation all labels are level with it in mIoU and, without pathology, ahead within chance."
+    ) in words("docs/results.md")
+    assert all(above(apart("stitch", "all-labels", score, EVERY_10)) for score in (NEW, FRAMES, PATHOLOGY))
+    assert level(apart("stitch", "all-labels", OTHERS, EVERY_10))
+    assert level(apart("stitch", "all-labels-strong", NEW, EVERY_10))
+    assert level(without := apart("stitch", "all-labels-strong", OTHERS, EVERY_10))
+    assert np.mean(without) < 0
+
+
+def test_labelled_and_unlabelled_frames() -> None:
+    whole, labelled = apart("stitch", "twice", NEW), apart("no-unlabelled", "twice", NEW)
+    tilted = mean(apart("no-unlabelled", "no-unlabelled-upright", NEW))
+    new, frames, known = (apart("stitch", "no-unlabelled", score) for score in (NEW, FRAMES, COMPLETION))
+    pathology = apart("stitch", "no-unlabelled", PATHOLOGY)
+    assert (
+        f"(`no-unlabelled`: +{mean(labelled)} of +{mean(whole)}), tilted samples above all (+{tilted}), and most of "
+        f"that is one hard sequence of three. Unlabelled frames bring completion, and little on new videos "
+        f"(+{mean(new)} mIoU and +{mean(frames)} per frame, just beyond chance), where pathology loses by them."
+    ) in words("docs/results.md")
+    assert (
+        f"The unlabelled ones bring completion (+{mean(known)} over `no-unlabelled`) and a little on new videos "
+        f"(+{mean(new)}), where the rare class, pathology, loses {mean(pathology)} IoU by them"
+    ) in words("README.md")
+    assert share_of_seq4("no-unlabelled", "twice") > 0.5
+    assert above(new)
+    assert above(frames)
+    assert above(known)
+    assert above([-one for one in pathology])
+
+
+def test_pgvcl() -> None:
+    known, short, long = (
+        apart("pgvcl", "twice", COMPLETION),
+        apart("pgvcl", "twice", NEW),
+        apart("pgvcl-140", "twice", NEW),
+    )
+    low, high = (f"{-end:.1f}" for end in reversed(t_interval(long)))
+    assert (
+        f"PGV-CL is above `twice` in completion by {mean(known)} and does not help on new videos. At the full schedule "
+        f"of its paper (three seeds) it is {mean(long)} [{low}, {high}] below there, and in completion worse"
+    ) in words("docs/results.md")
+    assert above(known)
+    assert level(short)
+    assert above([-one for one in apart("pgvcl-140", "pgvcl", COMPLETION)])
+
+
+def test_a_new_patient() -> None:
+    folder = "vocalfolds-patients"
+    patients = ("patient-1", "patient-2")
+    twice, supervised = (
+        [apart("stitch", other, NEW, dataset=patient, folder=folder, seeds=True) for patient in patients]
+        for other in ("twice", "supervised")
+    )
+    assert (
+        f"stitch is above `twice` by {mean(twice[0])} (patient 1; over the means of the seeds not beyond chance) and "
+        f"{mean(twice[1])} mIoU (patient 2), above `supervised` by {mean(supervised[0])} (not beyond chance) and "
+        f"{mean(supervised[1])} (three seeds)"
+    ) in words("docs/results.md")
+    cells = [(place, patient) for patient in patients for place in (EVERY_20, EVERY_10)]
+    ours, theirs = (
+        sorted((reached(method, NEW, *cell, folder) for cell in cells), key=float) for method in ("stitch", "twice")
+    )
+    assert (
+        f"stitch has {ours[0]} to {ours[-1]} mIoU, the plain control {theirs[0]} to {theirs[-1]}, and the difference "
+        "is beyond chance, over the means of the seeds, for one of the two patients only."
+    ) in words("README.md")
+    for one, two in (twice, supervised):
+        assert level(one)
+        assert above(two)
+
+
+def test_with_sam_2() -> None:
+    assert (
+        "With SAM 2's encoder and 19 labels stitch is level per frame with plain training of R50 on all 314 labels, "
+        "but below it in mIoU without pathology; and it is below stitch with R50."
+    ) in words("docs/results.md")
+    folder = "vocalfolds-sam2"
+    assert level(apart("stitch", "all-labels-r50", FRAMES, folder=folder))
+    for other, score in (("all-labels-r50", OTHERS), ("stitch-r50", NEW), ("stitch-r50", FRAMES)):
+        assert above([-one for one in apart("stitch", other, score, folder=folder)])
+
+
+def test_at_384() -> None:
+    assert "its lead over `twice`, both labellings together, is at least as large as at 256×256" in words(
+        "docs/results.md"
+    )
+    for score in FOUR:
+        large = apart("stitch", "twice", score, folder="vocalfolds-384")
+        assert np.mean(large) >= np.mean(apart("stitch", "twice", score))
+
+
+def test_hard_pixels() -> None:
+    cost = apart("no-hard-pixels", "stitch", NEW, folder="vocalfolds-ablation")
+    assert f"hard pixels cost {mean(cost)} mIoU on new videos in" in words("README.md")
+    assert above(cost)
