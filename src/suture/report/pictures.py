@@ -108,7 +108,7 @@ class Judge:
 
 
 def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0) -> dict[Place, list[str]]:
-    """The worst, middling and best frames by their mean score, those on which the runs differ most, and some evenly.
+    """The worst, median and best frames by their mean score, those on which the runs differ most, and some evenly.
 
     Neighbours look almost the same, so of each kind frames of one video lie a fifth of it apart, or as far as they can.
     A frame may be chosen for several reasons.
