@@ -109,7 +109,8 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
         "unmeasured": unmeasured(context.runs, sets(context.runs), footage is not None),
         "galleries": shown,
         "viewers": {name: gallery.content() for name, gallery in shown.items()},
-        "video": video and {
+        "video": video
+        and {
             "about": video,
             "uri": embedded(video.content, "video/mp4"),
             "poster": data_uri(video.poster),
