@@ -13,6 +13,7 @@ from typing import Any
 import cv2
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from PIL import Image
 
 from suture import load_dataset
 from suture.data.dataset import Dataset
@@ -50,20 +51,20 @@ def report_pictures(report: Path, untrue: Path, profile: Path) -> None:
     from browser import browser
 
     shots = (
-        (report, "predictions", 680),
-        (report, "embeddings", 800),
-        (untrue, "footage", 720),
+        (report, "predictions", 680, "report-predictions.jpg"),
+        (report, "embeddings", 1060, "report-embeddings.jpg"),
+        (untrue, "footage", 720, "report-without-truth.png"),
     )
     with browser(profile) as page:
-        for file, section, height in shots:
+        for file, section, height, name in shots:
             page.open(file, 1280, height)
             page.run("document.querySelectorAll('#footage details').forEach(one => one.open = true)")
             page.run(
                 "[...document.querySelectorAll('#predictions button')].find(b => b.innerText === 'median')?.click()"
             )
             page.run(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
-            name = {"footage": "without-truth"}.get(section, section)
-            page.screenshot(HERE / f"report-{name}.png")
+            page.screenshot(taken := profile.with_suffix(".png"))
+            Image.open(taken).convert("RGB").save(HERE / name, quality=80, subsampling=0, optimize=True)
 
 
 def run(*command: Any) -> None:
@@ -75,7 +76,7 @@ def main() -> None:
     options.add_argument("demo", type=Path)
     demo = options.parse_args().demo
     synthetic(load_dataset(demo / "data")).savefig(HERE / "synthetic.jpg", dpi=100)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         untrue, new = Path(folder) / "report.html", Path(folder) / "new"
         run("synthetic", new, "--frames", 60, "--size", "640x480", "--seed", 9)
         video = (new / "videos/case04.mp4").rename(new / "op1.mp4")  # it has a menu above the view

@@ -777,7 +777,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 
 
 class Tags(HTMLParser):
-    """Checks that every tag is closed, counts cells, and notes links and what they lead to."""
+    """Checks that every tag is closed, counts cells, and notes links, what they lead to and what has no name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -785,6 +785,8 @@ class Tags(HTMLParser):
         self.rows: list[int] = []
         self.links: list[str] = []
         self.places: set[str] = set()
+        self.scopes: set[str | None] = set()
+        self.unnamed: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         self.links += [value.removeprefix("#") for key, value in attrs if key == "href"]
@@ -795,6 +797,10 @@ class Tags(HTMLParser):
             self.rows.append(0)
         if tag in ("td", "th"):
             self.rows[-1] += int(dict(attrs).get("colspan", 1))
+        if tag == "th":
+            self.scopes.add(dict(attrs).get("scope"))
+        if tag in ("nav", "div"):
+            self.unnamed += [] if dict(attrs).get("aria-label") else [tag]
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -832,6 +838,8 @@ def test_all_forms_of_a_table(tmp_path: Path, write_run: Write) -> None:
     assert tags.links == ["section-1", "scores-d", "paired-d", "cost-d"]
     assert {*tags.links} == tags.places
     assert set(tags.rows) == {7, 8, 9}  # cost, differences and scores
+    assert tags.scopes == {"col", "colgroup", "row"}, "for screen readers"
+    assert not tags.unnamed
     with written["scores.csv"].open(newline="") as file:
         lines = list(csv.DictReader(file))
     (line,) = [one for one in lines if (one["method"], one["where"], one["score"]) == ("pgvcl", "seqB", "miou")]

@@ -46,11 +46,11 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
-    def open(self, file: Path, width: int = 1366, height: int = 768, dark: bool = False) -> None:
-        """Open a local file and wait until it has loaded."""
+    def open(self, file: Path, width: int = 1366, height: int = 768, dark: bool = False, printed: bool = False) -> None:
+        """Open a local file, on a screen or laid out for paper, and wait until it has loaded."""
         self._loaded = False
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Emulation.setEmulatedMedia", media="print" if printed else "screen", features=[scheme])
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.call("Page.navigate", url=file.resolve().as_uri())
         deadline = time.monotonic() + 60

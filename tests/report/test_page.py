@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,33 @@ PAINTED = """(selector, number) => {
   return data.reduce((sum, value) => sum + value, 0);
 }"""
 CONTROLS = "nav a, button, summary, .skip"
+HARD_TO_READ = """(() => {
+  const pixel = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const parts = (color) => {
+    pixel.clearRect(0, 0, 1, 1);
+    pixel.fillStyle = color;
+    pixel.fillRect(0, 0, 1, 1);
+    return [...pixel.getImageData(0, 0, 1, 1).data].map((part) => part / 255);
+  };
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3]));
+  const ground = (element) => {
+    const own = parts(getComputedStyle(element).backgroundColor);
+    return own[3] === 1 ? own : over(own, ground(element.parentElement));
+  };
+  const linear = (part) => part <= .04045 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
+  const contrast = (element) => {
+    const { color, fill } = getComputedStyle(element), below = ground(element);
+    const [dark, light] = [over(parts(element.closest("svg") ? fill : color), below), below].map(luminance).sort();
+    return (light + .05) / (dark + .05);
+  };
+  const says = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  return [...document.querySelectorAll("body *")]
+    .filter((element) => says(element) && element.checkVisibility() && !element.closest("script, option"))
+    .filter((element) => contrast(element) < 4.5)
+    .map((element) => `${element.closest("[id]").id}: ${element.textContent.trim()} ${contrast(element).toFixed(2)}`);
+})()"""
+"""Texts with less contrast than the Web's guidelines (WCAG, AA) ask of small ones."""
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +183,12 @@ def test_the_video_plays(page: Page, both: Path) -> None:
     assert played[0] > 0
     assert played[1] > 100
     assert played[2] == pytest.approx(14 / 5, abs=0.1)
+    poster = page.run(
+        "(async () => { const video = document.querySelector('video'), image = new Image(); image.src = video.poster;"
+        " await image.decode();"
+        " return [image.naturalWidth, image.naturalHeight, video.videoWidth, video.videoHeight]; })()"
+    )
+    assert poster[:2] == poster[2:], "what is seen until it plays"
 
 
 def test_tabs(page: Page, both: Path) -> None:
@@ -188,6 +222,35 @@ def test_classes_of_embeddings_can_be_hidden(page: Page, both: Path) -> None:
     assert page.run(hidden) == 4 * (classes - 1)
     page.run(alone)
     assert page.run(hidden) == 0
+
+
+def test_embeddings_of_two_runs_stand_beside_each_other(page: Page, both: Path) -> None:
+    page.open(both, width=1280)
+    boxes = (
+        "[...document.querySelectorAll('.clouds .scatter')].map((one) => one.getBoundingClientRect()).map(({}) => {})"
+    )
+    assert len(set(page.run(boxes.format("box", "Math.round(box.bottom)")))) == 1
+    assert max(page.run(boxes.format("box", "box.height"))) < 350
+    page.open(both, width=400)
+    assert len(set(page.run(boxes.format("box", "Math.round(box.bottom)")))) == 2
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_long_names_of_classes_leave_room(page: Page, runs: Runs, tmp_path: Path, console: Console, width: int) -> None:
+    run = shutil.copytree(runs.supervised, tmp_path / "run")
+    name = "oberflächliche Faszie der Bauchwand, 浅筋膜 & <links>".ljust(60, "x")
+    for file in (run / "data.json", run / "metrics.json"):
+        file.write_text(file.read_text().replace('"liver"', f'"{name}"'))
+    page.open(write_report([run], tmp_path / "report.html", frames=False, console=console), width=width)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    for section in ("classes", "confusion"):
+        found = (
+            f"[...document.querySelectorAll('#{section}-test tbody th')].find((one) => one.textContent === `{name}`)"
+        )
+        assert page.run(f"{found}.getBoundingClientRect().width") < 0.55 * width
+        assert page.run(f"{found}.nextElementSibling.getBoundingClientRect().right") < width, "its first number is seen"
+    head = "[...document.querySelectorAll('#confusion-test .up')].map((one) => one.getBoundingClientRect().height)"
+    assert max(page.run(head)) < 220
 
 
 def test_every_control_can_be_used(page: Page, both: Path) -> None:
@@ -225,6 +288,55 @@ def test_the_keyboard_reaches_everything(page: Page, both: Path) -> None:
     before = page.run("viewers.find((one) => one.element === document.activeElement).current")
     page.press("ArrowRight")
     assert page.run("viewers.find((one) => one.element === document.activeElement).current") == before + 1
+
+
+def test_what_a_screen_reader_needs(page: Page, both: Path) -> None:
+    page.open(both)
+    levels = page.run("[...document.querySelectorAll('h1, h2, h3, h4')].map((heading) => Number(heading.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    unnamed = {
+        "column or row": "th:not([scope])",
+        "heading": "h1:empty, h2:empty, h3:empty",
+        "picture": "img:not([alt]), svg:not([aria-label]), video:not([aria-label])",
+        "choice": "[role=group]:not([aria-label]), [role=tablist]:not([aria-label])",
+    }
+    for what, selector in unnamed.items():
+        assert page.run(f"[...document.querySelectorAll('{selector}')].map((one) => one.outerHTML)") == [], what
+    named = "(one) => one.getAttribute('aria-label') ?? one.textContent.trim()"
+    assert all(page.run(f"[...document.querySelectorAll('button')].map({named})"))
+    panels = page.run(
+        "[...document.querySelectorAll('.panel')].map((one) => [one.role, one.dataset.title,"
+        " document.getElementById(one.getAttribute('aria-labelledby')).textContent])"
+    )
+    assert {role for role, _, _ in panels} == {"tabpanel"}
+    assert all(title == tab for _, title, tab in panels)
+    assert page.run("document.querySelector('video').controls")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_stand_out(page: Page, both: Path, dark: bool) -> None:
+    page.open(both, dark=dark)
+    page.run("for (const one of document.querySelectorAll('details')) one.open = true")
+    page.run("for (const one of document.querySelectorAll('.panel')) one.hidden = false")
+    page.run("document.querySelector('.toggles button').click()")
+    assert page.run(HARD_TO_READ) == []
+
+
+def test_on_paper_it_is_light_and_whole(page: Page, both: Path) -> None:
+    page.open(both, width=718, dark=True, printed=True)  # a sheet of A4 between its margins
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    shown = "[...document.querySelectorAll('{}')].filter((one) => one.checkVisibility()).length"
+    assert page.run(shown.format(".panel")) == page.run("document.querySelectorAll('.panel').length")
+    assert page.run(shown.format("nav, .tabs, .controls, .strip, .keys")) == 0
+    title = "getComputedStyle(document.getElementById('classes-val'), '::before').content"
+    assert page.run(title) == '"new videos (validation)"'
+    divided = (
+        "[...document.querySelectorAll('{}')].filter((one) => getComputedStyle(one).breakInside !== 'avoid').length"
+    )
+    assert page.run(divided.format("figure, tr, .viewer, .clouds")) == 0
+    assert page.run("document.documentElement.scrollWidth") <= 718
 
 
 def test_light_and_dark_and_colours(page: Page, both: Path, tmp_path: Path) -> None:

@@ -181,13 +181,44 @@ def test_run_that_is_not_finished(runs: Runs, tmp_path: Path) -> None:
     page = write_report([run, runs.supervised], tmp_path / "r.html", console=console).read_text()
     assert "Not finished: half. What is not done yet is left out." in page
     assert console.export_text().splitlines().count("Not finished: half. What is not done yet is left out.") == 1
-    assert page.count(">not done yet<") == 2
+    assert ">at step 2, not done yet<" in page
+    assert page.count(">not done yet<") == 1
     assert [panel["title"] for panel in content(page)["viewers"]["predictions"]["panels"]] == ["truth", "supervised"]
     alone = write_report([run], tmp_path / "alone.html", console=console).read_text()
     assert "half cannot be scored yet, as training is not finished." in alone
     assert "in finished stages" in alone
     assert "No new video has masks" not in alone
     assert "Completion was not measured" not in alone
+
+
+def test_scores_of_other_splits_than_usual(runs: Runs, tmp_path: Path, console: Console) -> None:
+    """Validation alone may have been looked at; and a split may keep nothing back."""
+    run = copied(runs.supervised, tmp_path, "run")
+    metrics, data = (json.loads((run / name).read_text()) for name in ("metrics.json", "data.json"))
+    del metrics["test"]
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert "No test video was scored." in page
+    del metrics["val"]
+    for video in data["videos"].values():
+        video["split"] = "train"
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    (run / "data.json").write_text(json.dumps(data))
+    page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert "The split keeps no video for validation or test: how good the masks of new videos are" in page
+    assert "No test video was scored" not in page
+
+
+def test_a_class_without_scores_has_dashes(runs: Runs, tmp_path: Path, console: Console) -> None:
+    run = copied(runs.supervised, tmp_path, "run")
+    metrics = json.loads((run / "metrics.json").read_text())
+    metrics["test"]["overall"] = dict.fromkeys(metrics["test"]["overall"]) | {"frames": 14}
+    for one in metrics["test"]["classes"].values():
+        one |= {"iou": None, "false_presence": None}
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
+    assert '<span class="big">–</span>' in page
+    assert '<td class="bar" style="--share: 0%">–</td>' in page
 
 
 def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console) -> None:

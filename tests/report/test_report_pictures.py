@@ -2,10 +2,11 @@
 
 from itertools import pairwise
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.report.pictures import pick
+from suture.report.pictures import Gallery, Panel, pick
 
 Place = tuple[str, int]
 
@@ -34,6 +35,20 @@ def test_where_all_lie_close_together_they_are_chosen_all_the_same() -> None:
     assert chosen_for("worst", scores) == [("a", 0), ("a", 1), ("a", 2)]
     assert chosen_for("best", scores) == [("a", 6), ("a", 7), ("a", 8)]
     assert chosen_for("runs differ", scores) == [("a", 4)]
+
+
+def test_frames_chosen_evenly_follow_each_other() -> None:
+    """Whatever else they were chosen for."""
+    scores = {("a", i): [abs(i - 4) / 9] for i in range(10)}
+    gallery = Gallery({}, pick(scores, spread=4), [])
+    assert gallery.group("evenly") == [("a", 0), ("a", 2), ("a", 5), ("a", 7)]
+    assert gallery.group("worst")[0] == ("a", 4)
+
+
+def test_the_legend_has_the_classes_that_are_seen() -> None:
+    masks = {("a", i): np.full((2, 2), ids, np.uint8) for i, ids in enumerate((3, 255, 1, 7))}
+    chosen = {("a", i): ["evenly"] for i in range(3)}
+    assert Gallery({}, chosen, [Panel("truth", "truth", {}), Panel("run", "prediction", masks)]).classes == [1, 3]
 
 
 @given(

@@ -179,7 +179,7 @@ def test_masks_of_no_use_are_no_truth(runs: Runs, taught: dict[str, Path], tmp_p
 
 def test_a_run_without_pseudo_labels_has_the_figure(taught: dict[str, Path], tmp_path: Path, console: Console) -> None:
     page = write_report([taught["stitch"]], tmp_path / "r.html", console=console, figures=tmp_path / "figures")
-    assert "The pictures are the worst, middling and best of 33 unlabelled training frames" in page.read_text()
+    assert "The pictures are the worst, median and best of 33 unlabelled training frames" in page.read_text()
     assert (tmp_path / "figures" / "pseudo-labels.png").exists()
     context = Context(read_runs([taught["stitch"]]), frames=False, console=console)
     assert pseudo_section(context, {}, pictures=False) is None, "there is nothing but pictures"

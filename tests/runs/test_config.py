@@ -350,6 +350,10 @@ def test_relocated_there_and_back(tmp_path: Path) -> None:
 def test_differences_name_the_place() -> None:
     before, after = {"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 1, "c": 3}, "e": 4, "d": [1]}
     assert differences(before, after) == ["a.c: 2 → 3", "e: null → 4"]
+    section = {"strong": {"crop": [0.5, 1.0], "color": {"hue": 0.1}}}
+    assert differences({"strong": None}, section) == ["strong.crop: null → [0.5, 1.0]", "strong.color.hue: null → 0.1"]
+    assert differences(section, {}) == ["strong.crop: [0.5, 1.0] → null", "strong.color.hue: 0.1 → null"]
+    assert differences(section, {"strong": 0}) == ['strong: {"crop": [0.5, 1.0], "color": {"hue": 0.1}} → 0']
 
 
 def test_set_value_makes_sections_as_needed() -> None:

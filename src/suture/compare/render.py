@@ -99,7 +99,7 @@ def page(title: str, remarks: Sequence[str], sections: Sequence[Section]) -> str
         places = {f"section-{number}": section.title}
         places |= {table.label: table.title.removeprefix(f"{section.title}: ") for table in section.tables}
         linked = (f'<a href="#{quote(place)}">{escape(name)}</a>' for place, name in places.items())
-        links += f"<nav>{''.join(linked)}</nav>"
+        links += f'<nav aria-label="{escape(section.title)}">{"".join(linked)}</nav>'
         parts.append(f'<section id="section-{number}">')
         parts += [_figure(said, png) for said, png in section.pictures.items()]
         parts += [_html(table) for table in section.tables]
@@ -112,37 +112,45 @@ def _html(table: Table) -> str:
     right = _right_aligned(table)
     # Where nothing stands over columns each has a cell of its own, as the first one stays in sight.
     heads = "".join(
-        f'<th colspan="{span}"><span>{escape(head)}</span></th>' if head else "<th></th>" * span
+        f'<th scope="colgroup" colspan="{span}"><span>{escape(head)}</span></th>' if head else "<td></td>" * span
         for head, span in table.heads
     )
-    columns = "".join(_html_tag("th", escape(title), r) for title, r in zip(table.columns, right, strict=True))
+    columns = "".join(
+        _html_tag('th scope="col"', escape(title), r) for title, r in zip(table.columns, right, strict=True)
+    )
     head = f'<tr class="heads">{heads}</tr>' * bool(heads) + f"<tr>{columns}</tr>"
     body = ""
     for group in table.groups:
-        rows = ("".join(_html_cell(cell, r) for cell, r in zip(row, right, strict=True)) for row in group)
+        rows = ("".join(map(_html_cell, ['th scope="row"', *["td"] * (len(row) - 1)], row, right)) for row in group)
         body += f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody>"
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     return (
-        f'<h2 id="{escape(table.label)}">{escape(table.title)}</h2><div class="scroll"><table>'
+        f'<h2 id="{escape(table.label)}">{escape(table.title)}</h2>{_scrolling(table.title)}<table>'
         f"<thead>{head}</thead>{body}</table></div><ul>{notes}</ul>"
     )
 
 
-def _html_cell(cell: Cell, right: bool) -> str:
+def _html_cell(tag: str, cell: Cell, right: bool) -> str:
     said = escape(cell.text)
     if not right and ", " in said:
         said = ", ".join(f"<span>{part}</span>" for part in said.split(", "))
     said = f"<b>{said}</b>" if cell.bold else said
-    return _html_tag("td", said + (f"<sup>{cell.mark}</sup>" if cell.mark else ""), right)
+    return _html_tag(tag, said + (f"<sup>{cell.mark}</sup>" if cell.mark else ""), right)
 
 
 def _html_tag(tag: str, content: str, right: bool) -> str:
-    return f"<{tag}{' class=right' if right else ''}>{content}</{tag}>"
+    return f"<{tag}{' class=right' if right else ''}>{content}</{tag.split()[0]}>"
+
+
+def _scrolling(label: str) -> str:
+    """The beginning of a box that keys can move sideways, where what is in it is wider than the page."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">'
 
 
 def _figure(said: str, png: bytes) -> str:
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    return f'<figure><img src="{source}" alt="{escape(said)}"><figcaption>{escape(said)}</figcaption></figure>'
+    image = f'{_scrolling("picture")}<img src="{source}" alt="{escape(said)}"></div>'
+    return f"<figure>{image}<figcaption>{escape(said)}</figcaption></figure>"
 
 
 def _right_aligned(table: Table) -> list[bool]:

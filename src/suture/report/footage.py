@@ -137,6 +137,7 @@ def _video(context: Context, found: Footage, name: str) -> dict[str, Any]:
         "frames": len(video),
         "watched": len(first.indices),
         "shots": len(starts) or None,
+        "classes": np.flatnonzero(sum(of_run.areas.sum(0) for of_run in watched.values())).tolist(),
         "runs": [
             {
                 "number": number,

@@ -7,11 +7,13 @@ What lies outside the view (menus, a patient's name) is never shown.
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import cv2
 import numpy as np
 
+from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video, WrongMask
 from suture.data.protocols import Protocol
 from suture.evaluation.evaluate import Frames, scores
@@ -108,7 +110,7 @@ class Judge:
 
 
 def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0) -> dict[Place, list[str]]:
-    """The worst, middling and best frames by their mean score, those on which the runs differ most, and some evenly.
+    """The worst, median and best frames by their mean score, those on which the runs differ most, and some evenly.
 
     Neighbours look almost the same, so of each kind frames of one video lie a fifth of it apart, or as far as they can.
     A frame may be chosen for several reasons.
@@ -188,9 +190,17 @@ class Gallery:
     def has_truth(self) -> bool:
         return any(panel.kind == "truth" for panel in self.panels)
 
+    @cached_property
+    def classes(self) -> list[int]:
+        """Those that its masks show."""
+        masks = (panel.masks[place] for panel in self.panels for place in self.chosen if place in panel.masks)
+        pixels = np.sum([np.bincount(ids.ravel(), minlength=256) for ids in masks], axis=0, initial=0)
+        return [number for number in np.flatnonzero(pixels).tolist() if number != IGNORE]
+
     def group(self, name: str) -> list[Place]:
-        """The frames that were chosen for this reason."""
-        return [place for place, groups in self.chosen.items() if name in groups]
+        """The frames that were chosen for this reason; those chosen evenly as they follow each other."""
+        found = [place for place, groups in self.chosen.items() if name in groups]
+        return sorted(found) if name == EVENLY else found
 
     @property
     def groups(self) -> list[str]:
@@ -199,8 +209,12 @@ class Gallery:
 
     def content(self) -> dict[str, Any]:
         """The same for the page's script."""
-        panels = [{"title": panel.title, "kind": panel.kind} for panel in self.panels]
-        return {"panels": panels, "items": [self._item(place) for place in self.chosen]}
+        numbers = {place: number for number, place in enumerate(self.chosen)}
+        return {
+            "panels": [{"title": panel.title, "kind": panel.kind} for panel in self.panels],
+            "items": [self._item(place) for place in self.chosen],
+            "groups": {name: [numbers[place] for place in self.group(name)] for name in self.groups},
+        }
 
     def _item(self, place: Place) -> dict[str, Any]:
         name, index = place

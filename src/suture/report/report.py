@@ -20,7 +20,7 @@ from suture.report.embeddings import embeddings, embeddings_section
 from suture.report.facts import read_runs
 from suture.report.figures import write_figures
 from suture.report.footage import footage_pictures, footage_section, watch_footage
-from suture.report.pictures import Gallery, embedded
+from suture.report.pictures import Gallery, data_uri, embedded
 from suture.report.place import report_path
 from suture.report.predictions import judged_frames
 from suture.report.pseudo import pseudo_labels, pseudo_pictures, pseudo_section
@@ -109,7 +109,12 @@ def _content(context: Context, figures: Path | None) -> dict[str, Any]:
         "unmeasured": unmeasured(context.runs, sets(context.runs), footage is not None),
         "galleries": shown,
         "viewers": {name: gallery.content() for name, gallery in shown.items()},
-        "video": video and {"about": video, "uri": embedded(video.content, "video/mp4")},
+        "video": video
+        and {
+            "about": video,
+            "uri": embedded(video.content, "video/mp4"),
+            "poster": data_uri(video.poster),
+        },
         "pseudo": pseudo_section(context, pseudo, "pseudo" in shown),
         "embeddings": embeddings_section(context, found),
         "footage": footage_section(context, footage),

@@ -38,12 +38,19 @@ class SideBySide:
     """The encoded video, and what it shows."""
 
     content: bytes
+    poster: np.ndarray
+    """Its first picture: what is seen until it plays."""
     video: str
     first: int
     last: int
     frames: int
     panels: list[str]
-    size: tuple[int, int]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        height, width = self.poster.shape[:2]
+        return width, height
 
 
 def side_by_side_video(context: Context) -> SideBySide | None:
@@ -68,7 +75,7 @@ def side_by_side_video(context: Context) -> SideBySide | None:
             pages.append(sheet.page(panels, f"{video.id}, frame {place[1]}"))
             progress.advance(task)
     content = encode(pages, _fps(video, indices))
-    return SideBySide(content, video.id, indices[0], indices[-1], len(indices), titles, pages[0].shape[1::-1])
+    return SideBySide(content, pages[0], video.id, indices[0], indices[-1], len(indices), titles)
 
 
 class Sheet:

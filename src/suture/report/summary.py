@@ -102,10 +102,17 @@ def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: boo
         return [f"{listed(waiting)} cannot be scored yet, as training is not finished."]
     if not any(which != COMPLETION for which in scored):
         if any(run.config.evaluation.splits for run in runs):
+            kept = any(run.videos(split) for run in runs for split in ("test", "val"))
+            why = "No new video has masks" if kept else "The split keeps no video for validation or test"
             below = "; what can be said without truth is below" if has_footage else ""
-            said.append(f"No new video has masks: how good the masks of new videos are was not measured{below}.")
+            said.append(f"{why}: how good the masks of new videos are was not measured{below}.")
         else:
             said.append("New videos were not scored: evaluation.splits names none.")
+    elif "test" not in scored:
+        said.append(
+            "No test video was scored. What was chosen by looking at validation videos, such as settings, makes scores "
+            "on them too good."
+        )
     if COMPLETION not in scored:
         switched_off = not any(run.config.evaluation.completion for run in runs)
         why = "evaluation.completion is off" if switched_off else "no unlabelled frame of a labelled video has a mask"

@@ -288,12 +288,12 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], at: str = "") -> list[str]:
-    """Lines `key: before → after` for all that differs."""
+    """Lines `key: before → after` for all that differs; a section that only one has is told key by key."""
     lines = []
     for key in [*before, *(key for key in after if key not in before)]:
         a, b = before.get(key), after.get(key)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            lines += differences(a, b, f"{at}{key}.")
+        if all(side is None or isinstance(side, Mapping) for side in (a, b)) and (a or b):
+            lines += differences(a or {}, b or {}, f"{at}{key}.")
         elif a != b:
             lines.append(f"{at}{key}: {_as_typed(a)} → {_as_typed(b)}")
     return lines

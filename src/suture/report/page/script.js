@@ -27,6 +27,11 @@ setTheme(root.dataset.theme);
 // Tabs: arrow keys go from one to the next.
 for (const list of all(".tabs")) {
   const tabs = all("button", list);
+  for (const tab of tabs) {
+    const panel = document.getElementById(tab.getAttribute("aria-controls"));
+    panel.setAttribute("role", "tabpanel");
+    panel.setAttribute("aria-labelledby", tab.id);
+  }
   const select = (chosen) => {
     for (const tab of tabs) {
       tab.setAttribute("aria-selected", String(tab === chosen));
@@ -46,6 +51,15 @@ for (const list of all(".tabs")) {
     });
   }
 }
+
+// What moves sideways can be reached and moved by keys, in every browser.
+const moving = new ResizeObserver((boxes) => {
+  for (const { target } of boxes) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+for (const box of all(".scroll")) moving.observe(box);
 
 // The section in sight is marked in the navigation.
 const links = new Map(all("nav a").map((link) => [link.hash.slice(1), link]));
@@ -189,6 +203,7 @@ class Viewer extends Painted {
       button.querySelector("img").src = item.photo;
       button.querySelector("span").textContent = item.groups[0];
       button.title = `${item.video}, frame ${item.index}`;
+      button.setAttribute("aria-label", `${item.groups.join(", ")}: ${button.title}`);
       button.addEventListener("click", () => this.show(number));
       strip.append(button);
       return button;
@@ -263,7 +278,7 @@ class Grid extends Painted {
     this.cells = [];
     this.rows.replaceChildren();
     const titles = [{ title: "frame", kind: "photo" }, ...this.gallery.panels];
-    this.gallery.items.filter((item) => item.groups.includes(group)).forEach((item, row) => {
+    this.gallery.groups[group].map((number) => this.gallery.items[number]).forEach((item, row) => {
       const { masks, truth } = masksOf(this.gallery, item);
       titles.forEach(({ title, kind }, place) => {
         const figure = pictureElement(kind);
