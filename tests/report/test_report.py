@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -297,6 +298,13 @@ def without_data(runs: Runs, tmp_path: Path) -> Path:
     config = run / "config.yaml"
     config.write_text(re.sub("root: .*", f"root: {tmp_path / 'gone'}", config.read_text()))
     return run
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_to_is_told_first(runs: Runs, tmp_path: Path, console: Console) -> None:
+    (tmp_path / "kept").mkdir(mode=0o555)
+    with pytest.raises(UserError, match=r"page\.html cannot be written: name a file with -o"):
+        write_report([runs.supervised], tmp_path / "kept" / "page.html", console=console)
 
 
 def test_data_that_is_gone(runs: Runs, tmp_path: Path, console: Console) -> None:

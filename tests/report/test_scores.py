@@ -1,22 +1,12 @@
 """Scores side by side, in the page's cells and in the terminal."""
 
-import doctest
 import io
 
-import pytest
 from rich.console import Console
 from tiny_runs import Runs
 
 from suture.files import read_json
-from suture.report import embeddings, footage, pictures, pseudo, report, scores, summary
 from suture.report.scores import scores_table, side_by_side
-
-MODULES = [embeddings, footage, pictures, pseudo, report, scores, summary]
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_examples_in_docstrings(module: object) -> None:
-    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
 def test_best_and_difference() -> None:

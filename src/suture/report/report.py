@@ -1,5 +1,6 @@
 """The report: one HTML file about one run, or about several side by side, that opens offline."""
 
+import os
 from collections.abc import Sequence
 from datetime import date
 from functools import cache
@@ -52,6 +53,8 @@ def write_report(
     facts = read_runs(runs)
     path = report_path(runs, out)
     path.parent.mkdir(parents=True, exist_ok=True)  # a slip is told before the models look at anything
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path} cannot be written: name a file with -o in a folder that you may write to.")
     if figures is not None:
         refuse_used(figures)
     context = Context(facts, frames, console or Console(stderr=True), read_footage(videos))
