@@ -19,6 +19,8 @@ import numpy as np
 import yaml
 
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
+SUM = "per frame on new videos + mIoU in completion"
+"""By which settings are chosen."""
 
 
 def flat(config: Any, key: str = "") -> dict[str, str]:
@@ -74,7 +76,7 @@ def main() -> None:
     columns = factors(configs)
     table = zip(*columns.values(), *folds(configs), strict=True)
     design = np.array([[1.0, *(0.5 if high else -0.5 for high in row)] for row in table])
-    measured = np.array(rows)
+    measured = np.array([[*row, row[1] + row[2]] for row in rows])
     effects, *_ = np.linalg.lstsq(design, measured, rcond=None)
     free = len(design) - design.shape[1]
     if free < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
@@ -82,7 +84,8 @@ def main() -> None:
     variance = ((measured - design @ effects) ** 2).sum(0) / free
     errors = np.sqrt(np.outer(np.diag(np.linalg.inv(design.T @ design)), variance))
     print(f"{len(design)} runs of {said.method}; difference of the two values, with its standard error ({free} free)\n")
-    print("| setting | " + " | ".join(SCORES) + " |\n| --- |" + " ---: |" * len(SCORES))
+    heads = (*SCORES, SUM)
+    print("| setting | " + " | ".join(heads) + " |\n| --- |" + " ---: |" * len(heads))
     for name, effect, error in zip(columns, effects[1:], errors[1:], strict=False):  # the folds' levels are the last
         cells = (f"{e:+.1f} ± {s:.1f}".replace("-", "−") for e, s in zip(effect, error, strict=True))
         print(f"| {name} | " + " | ".join(cells) + " |")

@@ -96,6 +96,22 @@ def test_a_class_is_pasted_with_its_labels(tiny_job: Callable[..., Job]) -> None
         torch.testing.assert_close(found[0][i], torch.where(there, images[i - 1], images[i]))
 
 
+def test_what_is_pasted_is_the_rarest_class_of_a_frame(tiny_job: Callable[..., Job]) -> None:
+    job = tiny_job({"a": 4, "b": 4}, every=1)
+    few = [place for place, _ in zip(job.frames.pixels._labels, range(3), strict=False)]
+    for place, labels in job.frames.pixels._labels.items():
+        if place not in few:
+            labels[labels == 2] = 0  # of eight frames, three show the third class
+    views = begun(job, **BARE | {"paste": 1}).views
+    numbers = {(video.id, index): number for number, (video, index) in enumerate(job.frames.places)}
+    assert {len(frames) for frames in views.showing.values()} == {3, 8}
+    for place, number in numbers.items():
+        assert views.rarest(number) == (2 if place in few else 0)
+    for labels in job.frames.pixels._labels.values():
+        labels[:] = IGNORE
+    assert views.rarest(0) == NOTHING
+
+
 def test_pasting_changes_no_other_draw(tiny_job: Callable[..., Job]) -> None:
     job = tiny_job()
     plain, mixed = begun(job).draw(WHOLE), begun(job, paste=0.5).draw(WHOLE)

@@ -57,7 +57,7 @@ class StrongSettings(TrainingSettings):
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
     paste: float = Field(0, ge=0, le=1)
-    """The share of labelled views that get all pixels of one class that another frame shows, every class alike."""
+    """The share of labelled views that get the pixels of the rarest class of another labelled frame."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
@@ -88,7 +88,7 @@ class StrongBatch(NamedTuple):
     boxes: Tensor
     """B 4: where it gets a patch of another frame."""
     pasted: Tensor
-    """B: the class whose pixels it gets of another frame, or `NOTHING`."""
+    """B: the class whose pixels it gets of the sample that `cut_mix` takes from, or `NOTHING`."""
 
 
 class StrongViews:
@@ -99,7 +99,7 @@ class StrongViews:
         self.cases = self.frames.cases
         self.frames.in_view(0)  # found here, and not once more in each of the loader's workers
         self.order = Epochs(self.frames.labelled, stage.job.seed, stage.name)
-        self.showing = self._by_class() if settings.rare else {}
+        self.showing = self._by_class() if settings.rare or settings.paste else {}
 
     def _by_class(self) -> dict[int, list[int]]:
         """The labelled frames that show each class, of those classes that some frame shows."""
@@ -116,6 +116,10 @@ class StrongViews:
             shown = int(rng.choice(sorted(self.showing)))
             return int(rng.choice(self.showing[shown])), shown
         return self.order[step * self.settings.batch + place], None
+
+    def rarest(self, number: int) -> int:
+        """Of the classes that a frame shows, the one that the fewest frames show."""
+        return min(self.frames.shows(number), key=lambda shown: len(self.showing[shown]), default=NOTHING)
 
     def draw(self, part: Part) -> StrongBatch:
         s = self.settings
@@ -136,9 +140,7 @@ class StrongViews:
             draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
             boxes.append(draw_patch(rng, s.cutmix))
-            before = numbers[place - part.all.start - 1]  # whom `cut_mix` takes from
-            offered = self.frames.shows(before) if rng.random() < s.paste else []
-            pasted.append(int(rng.choice(offered)) if offered else NOTHING)
+            pasted.append(self.rarest(numbers[place - part.all.start - 1]) if rng.random() < s.paste else NOTHING)
         return StrongBatch(
             self.frames.collate(own, draws),
             layer(draws, [self.frames.in_view(n) for n in own], [self.frames.image(n) for n in own]),
