@@ -88,6 +88,7 @@ def test_a_protocol_per_sequence_gives_the_shape_of_table_1(tmp_path: Path, writ
     assert "With fewer than three seeds, a difference may be chance." in notes
     assert "fewer than five cases (test has 1, completion has 1)" in notes
     assert "Test: new videos; completion: the unlabelled frames" in notes
+    assert "Of a single sequence, a class that it lacks counts as 0" in notes
     assert "mean over classes; mIoU per frame: intersection over union in each frame, mean over the classes" in notes
     assert "per frame" not in "\n".join(score_table(board, "primary").notes)
     assert interval_table(board) is None

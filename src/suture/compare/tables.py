@@ -405,6 +405,8 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
     )
     notes = [spread + best]
     notes.append(_meaning(_distinct(column.key for column in columns)))
+    if any(column.where != OVERALL and column.key == "miou" for column in columns):
+        notes.append("Of a single sequence, a class that it lacks counts as 0 in runs that predict a pixel of it.")
     said = _distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
     if said:
         notes.append(f"Protocol: {'; '.join(said)}.")
