@@ -821,12 +821,17 @@ def test_vocalfolds_true_table(shared: Path) -> None:
     assert [(problem.code, problem.severity) for problem in report.problems] == [("divided-case", "warning")]
 
 
-def test_of_masks_that_are_only_scored_a_bounded_number_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_masks_that_are_only_scored_all_are_looked_at_and_a_bounded_number_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read: list[int] = []
+    looked_at: list[int] = []
     monkeypatch.setattr(Dataset, "read_mask", lambda self, video, index: read.append(index))
+    monkeypatch.setattr(Dataset, "look_at_mask", lambda self, video, index: looked_at.append(index))
     dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", [Frame(0, 0)])])
     refuse_wrong_masks(dataset, [("v", index) for index in range(640)])
     assert read == list(range(0, 640, 10))  # from all over
+    assert sorted(looked_at) == list(range(640))
     read.clear()
     refuse_wrong_masks(dataset, [("v", 3), ("v", 5)])
     refuse_wrong_masks(dataset, [])
