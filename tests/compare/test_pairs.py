@@ -77,6 +77,20 @@ def test_the_stated_scores_are_those_of_the_runs() -> None:
             assert len(values) in (int(seeds), 0)
 
 
+def test_so_are_those_of_the_classes() -> None:
+    text = dict(sections())[FOLDER]
+    head = re.search(r"^\| IoU on new videos \| labelled \| (.*) \|$", text, re.MULTILINE)
+    assert head
+    names = head[1].split(" | ")
+    stated = re.findall(rf"^\| (\S+) \|{WHERE}((?: \| [\d.]+){{{len(names)}}}) \|$", text, re.MULTILINE)
+    assert len(stated) > 10
+    runs = [run for board in found(FOLDER).boards for run in board.runs]
+    for method, _, place, cells in stated:
+        same = [run.metrics["test"]["classes"] for run in runs if run.place[1:3] == (PLACES.get(place, place), method)]
+        means = [mean_and_deviation([100 * run[name]["iou"] for run in same])[0] for name in names]
+        assert cells.split(" | ")[1:] == [f"{mean:.1f}" for mean in means], (method, place)
+
+
 FRONT = re.compile(r"^\| (.+?)((?: \| (?:–|[\d.]+ ± [\d.]+)){4}) \|$", re.MULTILINE)
 NAMES = {
     "PGV-CL": "pgvcl",
