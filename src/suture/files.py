@@ -93,19 +93,20 @@ def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
     `doing` is what has to be the same, as JSON has it.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     while True:
+        folder.mkdir(parents=True, exist_ok=True)
         with path.open("a+") as file:
             if _try_lock(file):  # nobody else is here
                 file.truncate(0)
                 json.dump(doing, file)
                 file.flush()
             fcntl.lockf(file, fcntl.LOCK_SH)  # waits for one who is about to say what it does
-            if not _is_at(file, path):  # another was the last to leave, and has removed it
-                continue
             file.seek(0)
-            theirs = json.load(file)
+            said = file.read()
+            if not said or not _is_at(file, path):  # it was killed before, or was the last to leave and has removed it
+                continue
+            theirs = json.loads(said)
             if changed := [key for key, value in doing.items() if theirs.get(key) != value]:
                 raise UserError(
                     f"{folder} is in use by another process, with other settings ({', '.join(changed)}): wait for it, "
@@ -135,7 +136,10 @@ def _try_lock(file: IO[str]) -> bool:
 
 def _is_at(file: IO[str], path: Path) -> bool:
     """Whether an open file still has this path."""
-    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def suffix_of(path: str | Path) -> str:
