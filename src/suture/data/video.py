@@ -435,7 +435,7 @@ def _read_index(path: Path) -> _Index:
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
         end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), own or promised / rate or seconds
         # What is said of the video alone is exact, but for the last frame, which may be shown longer than others.
-        missing = round((seconds - end) * rate) if seconds > max(end if own else 1.05 * end, end + 2) else 0
+        missing = round((seconds - end) * rate) if seconds > end + (2 if own else max(2, 0.05 * end)) else 0
     return _Index(stamps[order], np.flatnonzero(keyed), timed, begins, base, rate, missing)
 
 

@@ -169,7 +169,7 @@ class Clip:
 
     def refuse_long_name(self) -> None:
         """Refuse names that file systems take, but not with what the names of masks have more."""
-        names = [image.stem for image in self.images] or [self.name, self.frame_name(len(self))]
+        names = [image.stem for image in self.images] or [self.frame_name(len(self))]
         longest = max(len(os.fsencode(name)) for name in names)
         if longest > _LONGEST_NAME:
             raise UserError(

@@ -190,9 +190,10 @@ def _read(folder: Path, name: str) -> RunFacts:
                 read_curve(of_stage / "metrics.csv"),
             )
         )
-    if not any(stage.done or stage.curve for stage in stages) and not run.metrics:  # scored, it was trained
+    metrics = run.metrics or {}
+    if not any(stage.done or stage.curve for stage in stages) and not metrics:  # scored, it was trained
         raise UserError(f"{folder} has not a single step of training yet: go on with `suture train`, then report.")
-    data, metrics = read_record(folder / "data.json", DataRecord), run.metrics or {}
+    data = read_record(folder / "data.json", DataRecord)
     for which, scores in metrics.items():
         rows = scores.get("confusion")
         if rows is not None and len(rows) != len(data["classes"]) + 1:
