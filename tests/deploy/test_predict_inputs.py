@@ -59,6 +59,16 @@ def test_names_that_differ_in_capitals_only(tmp_path: Path) -> None:
     assert names(find_clips([tmp_path])) == ["V_c_mp4", "A_mp4", "a_mp4", "b", "v_c_mp4"]
 
 
+def test_a_name_that_folders_make_too_long_is_told(tmp_path: Path) -> None:
+    """Or the system would say that the output folder, which is none of it, cannot be written."""
+    for folder in ("術" * 60, "式" * 60):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{'a' * 75}.mp4").touch()
+    with pytest.raises(UserError, match=r"a\.mp4: with the folders .* would have 256 bytes, expected 255 at most"):
+        find_clips([tmp_path])
+    assert names(find_clips([tmp_path / ("術" * 60)])) == ["a" * 75]
+
+
 def test_images_by_name_are_one_clip(tree: Path) -> None:
     (clip,) = find_clips([f"{tree}/frames/frame[02].png"])
     assert clip.name == "frames"

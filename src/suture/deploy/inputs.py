@@ -380,6 +380,11 @@ def _named(clips: list[Clip]) -> list[Clip]:
         for place in longer:
             lengths[place] += 1
     for clip, name in zip(clips, names, strict=True):
+        if (size := len(os.fsencode(name))) > 255:
+            raise UserError(
+                f"{clip.path}: with the folders that tell it from others its name would have {size} bytes, expected "
+                "255 at most: rename them, or predict it by itself."
+            )
         clip.name = name
     return clips
 
