@@ -270,7 +270,8 @@ class Stage(L.LightningModule, ABC):
             # Lightning clips no gradients of a fused optimiser in mixed precision, though only those of 16 are scaled.
             clipped = s.clip is not None and self.job.autocast is not None
             fused = self.job.device.type == "cuda" and not clipped
-            optimizer = torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused)
+            # Not False: then PyTorch would go through the parameters one by one.
+            optimizer = torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused or None)
         elif s.kind == "sgd":
             optimizer = torch.optim.SGD(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
         else:
