@@ -246,7 +246,7 @@ def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch
     [
         (["--frame", "1920"], "--frame is 1920, expected numbers such as 1920x1080"),
         (["--frame", "0x10"], "--frame is 0x10, expected"),
-        (["--frame", "192000x108000"], "--frame is 192000x108000, expected the size of a video's frames"),
+        (["--frame", "192000x108000"], "--frame is 192000x108000, expected the size of a video's frames, 256 m"),
         (["--view", "0,0,9,9"], "--view needs --frame"),
         (["--frame", "20x20", "--view", "-1,0,9,9"], "--view is -1,0,9,9, expected numbers such as 420,0,1080,1080"),
         (["--frame", "20x20", "--view", "12,0,9,9"], "--view is 12,0,9,9, which reaches out of the frame of 20×20"),

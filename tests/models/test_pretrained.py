@@ -203,5 +203,5 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_file({"a": torch.zeros(1)}, path)
     path.chmod(0)
-    with pytest.raises(UserError, match=r"a\.safetensors cannot be read: permission denied"):
+    with pytest.raises(UserError, match=r"a\.safetensors cannot be read \(permission denied\): make it"):
         read_tensors(path)

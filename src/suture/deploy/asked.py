@@ -90,7 +90,8 @@ def refuse_export(
         raise UserError("--view needs --frame: the size of the frames that it is cut out of.")
     if frame and frame[0] * frame[1] > MAX_PIXELS:
         raise UserError(
-            f"--frame is {frame[1]}x{frame[0]}, expected the size of a video's frames, WIDTHxHEIGHT in pixels."
+            f"--frame is {frame[1]}x{frame[0]}, expected the size of a video's frames, {MAX_PIXELS // 2**20} million "
+            "pixels at most."
         )
     if view and frame and not view.is_within(frame[1], frame[0]):
         raise UserError(f"--view is {view}, which reaches out of the frame of {frame[1]}×{frame[0]} pixels.")

@@ -83,7 +83,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise UserError(f"weights: {path} is not there; give the path of a file ({', '.join(FILE_SUFFIXES)}).")
     if not os.access(path, os.R_OK):  # of which safetensors says that it is not there
-        raise UserError(f"weights: {path} cannot be read: permission denied.")
+        raise UserError(f"weights: {path} cannot be read (permission denied): make it readable, or give another.")
     content: Any
     try:
         if suffix_of(path) == ".safetensors":
