@@ -43,7 +43,8 @@ HARD_TO_READ = """(() => {
   const luminance = ([r, g, b]) => .2126 * linear(r) + .7152 * linear(g) + .0722 * linear(b);
   const contrast = (element) => {
     const { color, fill } = getComputedStyle(element), below = ground(element);
-    const [dark, light] = [over(parts(element.closest("svg") ? fill : color), below), below].map(luminance).sort();
+    const text = over(parts(element.closest("svg") ? fill : color), below);
+    const [dark, light] = [text, below].map(luminance).sort((a, b) => a - b);
     return (light + .05) / (dark + .05);
   };
   const says = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());

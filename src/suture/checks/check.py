@@ -5,7 +5,7 @@ cores. What was read are facts (`suture.checks.facts`), on which `suture.checks.
 """
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -229,7 +229,7 @@ def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> N
         for video, index in some:
             dataset.read_mask(dataset[video], index)
         with ThreadPoolExecutor() as threads:  # a network disk answers many questions at once
-            deque(threads.map(lambda place: dataset.look_at_mask(dataset[place[0]], place[1]), frames), maxlen=0)
+            list(threads.map(lambda place: dataset.look_at_mask(dataset[place[0]], place[1]), frames))
     except WrongMask as error:
         told = as_check_says(dataset, some, error)
         raise UserError(
