@@ -369,10 +369,11 @@ def test_runs_that_cannot_stand_side_by_side(
     (run / "data.json").write_text(json.dumps(data | {"dataset": "another"}))
     with pytest.raises(UserError, match="differ in dataset"):
         write_report([runs.supervised, run], tmp_path / "r.html", console=console)
-    with pytest.raises(UserError, match="given twice"):
-        write_report([runs.supervised, runs.supervised], tmp_path / "r.html", console=console)
-    with pytest.raises(UserError, match="not a run folder"):
-        write_report([tmp_path], tmp_path / "r.html", console=console)
+    with pytest.raises(UserError, match="supervised is given twice"):
+        write_report([runs.pgvcl, runs.supervised, runs.supervised], tmp_path / "r.html", console=console)
+    for folder in (tmp_path, Path("/")):
+        with pytest.raises(UserError, match="not a run folder"):
+            write_report([folder], tmp_path / "r.html", console=console)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^other/\.\./other is given twice"):
         write_report([Path("other/../other"), Path("other")], Path("r.html"), console=console)

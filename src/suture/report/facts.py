@@ -217,11 +217,12 @@ def _read(folder: Path, name: str) -> RunFacts:
 def _names(folders: Sequence[Path]) -> list[str]:
     """The folders' names, with the names of folders above where two are the same."""
     parts = [Path(os.path.abspath(folder)).parts for folder in folders]
-    for count in range(1, max(map(len, parts))):
+    for count in range(1, max(map(len, parts)) + 1):
         names = ["/".join(some[-count:]) for some in parts]
         if len(set(names)) == len(names):
             return names
-    raise UserError(f"{folders[0]} is given twice: name each run once.")
+    twice = next(folder for folder, some in zip(folders, parts, strict=True) if parts.count(some) > 1)
+    raise UserError(f"{twice} is given twice: name each run once.")
 
 
 def _told_apart(runs: Sequence[RunFacts]) -> list[str]:
