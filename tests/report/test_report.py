@@ -394,6 +394,23 @@ def test_other_labels_are_remarked(runs: Runs, tmp_path: Path, console: Console)
     assert "gain" not in page
 
 
+def test_scores_by_other_masks_are_remarked(runs: Runs, tmp_path: Path) -> None:
+    run, told = copied(runs.supervised, tmp_path, "before"), io.StringIO()
+    metrics = json.loads((run / "metrics.json").read_text())
+    test = metrics["test"]
+    test["overall"]["frames"] -= 1
+    next(iter(test["videos"].values()))["frames"] -= 1
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    console = Console(file=told, width=400)
+    page = write_report([runs.supervised, run], tmp_path / "r.html", frames=False, console=console).read_text()
+    for said in (page, told.getvalue()):
+        assert re.search(
+            r"before is not scored on what supervised is: test on \d+ frames of .* instead of \d+ frames", said
+        )
+        assert "suture evaluate RUN" in said
+    assert "completion on" not in told.getvalue()
+
+
 def test_unequal_training_is_remarked(runs: Runs, tmp_path: Path, console: Console) -> None:
     run = copied(runs.supervised, tmp_path, "longer")
     (done,) = run.glob("stages/*/done.json")

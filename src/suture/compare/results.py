@@ -1,7 +1,5 @@
 """What finished runs leave for the tables, read from their small files alone, and whether they can be compared."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +27,8 @@ from suture.records import (
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
-from suture.runs.effort import differing, effort, images_of_a_step, labels_alone
-from suture.words import listed, number
+from suture.runs.effort import differing, digest, effort, images_of_a_step, labels_alone, scored_on
+from suture.words import listed
 
 ORDER = ("val", "test", COMPLETION)
 """The sets of frames that are scored, as the paper's columns have them."""
@@ -137,7 +135,7 @@ class Result:
             "workers": "auto" if workers is None else workers,
             "threads": self._over_starts("threads"),
             "commit": self._over_starts("commit"),
-            "versions": " and ".join(_distinct(map(_digest, software))) or None,
+            "versions": " and ".join(_distinct(map(digest, software))) or None,
         }
 
     def _over_starts(self, key: str) -> str | None:
@@ -157,14 +155,14 @@ class Result:
         """What two runs must have in common for their scores to be comparable, as a reader would say it."""
         evaluation = self.config["evaluation"]
         return effort(self.config, self.data, self.stages) | {
-            "classes": _digest([one["name"] for one in self.data.get("classes", [])]),
+            "classes": digest(self._classes),
             "protocol": ", ".join(sorted({scores["protocol"] for scores in self.metrics.values()})),
             "background in the means": str(evaluation["include_background"]),
             "flip at evaluation": str(evaluation["flip"]),
             "scales at evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
             "precision": " and ".join(sorted(self._precisions)) or "unknown",
             "precision at evaluation": self._evaluated_in,
-            **{f"{SETS[which].name} on": self._scored(which) for which in ORDER if which != COMPLETION},
+            **{f"{SETS[which].name} on": self._scored(which) for which in ("val", "test")},
         }
 
     @property
@@ -192,27 +190,16 @@ class Result:
         """What two runs with one labelling must have in common beside."""
         labelled = self.data.get("labelled")
         return {
-            "labelled frames": "unknown" if labelled is None else f"{len(labelled)} ({_digest(labelled)})",
+            "labelled frames": "unknown" if labelled is None else f"{len(labelled)} ({digest(labelled)})",
             f"{COMPLETION} on": self._scored(COMPLETION),
         }
 
-    def _scored(self, which: str) -> str:
-        """On how many frames and videos a set's scores rest, and, in short, which these are and what is scored there.
+    @property
+    def _classes(self) -> list[str]:
+        return [one["name"] for one in self.data.get("classes", [])]
 
-        Which classes are left out is seen from those that have scores: earlier versions do not say it. That a mask was
-        mended is seen from the number of each class's true pixels.
-        """
-        scores = self.metrics.get(which)
-        if scores is None:
-            return "nothing"
-        counts: dict[str, Any] = {
-            part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")
-        }
-        counts["pixels"] = [sum(row) for row in scores.get("confusion") or ()]
-        frames, videos = scores["overall"]["frames"], len(scores["videos"])
-        left_out = [one["name"] for one in self.data.get("classes", []) if one["name"] not in scores["classes"]]
-        without = f" without {listed(left_out)}" if left_out else ""
-        return f"{number(frames, 'frame')} of {number(videos, 'video')}{without} ({_digest(counts)})"
+    def _scored(self, which: str) -> str:
+        return scored_on(self.metrics.get(which), self._classes)
 
 
 def differences(reference: Result, other: Result) -> list[str]:
@@ -543,10 +530,6 @@ def _other_split(data: Mapping[str, Any], reference: Mapping[str, Any]) -> list[
         elif video != theirs[name]:
             told.append(f"{name} of other frames")
     return [f"split with {listed(told, _VIDEOS)}"] if told else []
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

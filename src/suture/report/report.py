@@ -28,7 +28,7 @@ from suture.report.pseudo import pseudo_labels, pseudo_pictures, pseudo_section
 from suture.report.scores import columns, percent, scored_sets, sets
 from suture.report.shots import shots_section
 from suture.report.side_by_side import side_by_side_video
-from suture.report.summary import cautions, facts_of, findings, seconds, title, unfinished, unmeasured
+from suture.report.summary import cautions, facts_of, findings, scored_otherwise, seconds, title, unfinished, unmeasured
 from suture.report.training import training_section
 from suture.runs.effort import images_of_a_step
 
@@ -63,8 +63,9 @@ def write_report(
             f"--videos needs a finished model, and {facts[0].run.folder} has none yet: train it to the end."
         )
     write_text(path, _template().render(_content(context, figures)))
-    if waiting := unfinished(facts):
-        context.console.print(waiting, markup=False, highlight=False, soft_wrap=True)
+    for sentence in (*scored_otherwise(facts), unfinished(facts)):
+        if sentence:
+            context.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     return path
 
 

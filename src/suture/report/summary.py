@@ -10,7 +10,7 @@ from suture.records import taking_part, videos_since
 from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
-from suture.runs.effort import differing
+from suture.runs.effort import differing, scored_on
 from suture.words import listed, number
 
 _FEW_FRAMES = 100
@@ -38,10 +38,11 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
         )
     if waiting := unfinished(runs):
         said.append(waiting)
+    said += scored_otherwise(runs)
     for run in runs:
         if run.finished and not run.metrics:
             said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
-        if _tested(run, first) != _tested(first, run):
+        if _unlike_videos(run, first):
             said.append(f"{run.name} was tested on other videos than {first.name}.")
         if since := videos_since(run.data, run.metrics):
             said.append(f"{run.name} is also scored on {listed(since)}: put into the splits after its training.")
@@ -65,6 +66,29 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
             "so the scores say nothing about new patients."
         )
     return said
+
+
+def scored_otherwise(runs: Sequence[RunFacts]) -> list[str]:
+    """Which runs are scored on other frames or by other masks than the first: as after masks were added since."""
+    first, said = runs[0], []
+    for run in runs[1:]:
+        # Other labels leave other frames, and other videos have theirs: both are told already.
+        known = {COMPLETION: run.data["labelled"] != first.data["labelled"], "test": _unlike_videos(run, first)}
+        both = [which for which in first.metrics if which in run.metrics and not known.get(which)]
+        ours, theirs = (
+            {f"{SETS[which].name} on": scored_on(one.metrics[which], one.classes) for which in both}
+            for one in (run, first)
+        )
+        if told := differing(ours, theirs):
+            said.append(
+                f"{run.name} is not scored on what {first.name} is: {listed(told)}. `suture evaluate RUN` scores a run "
+                "anew, on the masks that are there now."
+            )
+    return said
+
+
+def _unlike_videos(run: RunFacts, first: RunFacts) -> bool:
+    return _tested(run, first) != _tested(first, run)
 
 
 def _tested(run: RunFacts, beside: RunFacts) -> set[str]:

@@ -1,10 +1,13 @@
-"""What a run was given to learn with: two runs of which this differs do not say which method is better."""
+"""What a run was given to learn with, and what it is scored on: where these differ, scores say nothing of the method."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from suture.data.store import storage_size
 from suture.models.output_strides import OUTPUT_STRIDES
+from suture.words import listed, number
 
 UNSUPERVISED = ("contrast", "propagation")
 """Stages that learn from no label, in runs made before their `done.json` said so itself."""
@@ -27,6 +30,29 @@ def effort(config: Mapping[str, Any], data: Mapping[str, Any], stages: Stages) -
         "data.store_size": stored_side(config, data),
         "starting weights": _weights(data.get("weights", {"hub": model["weights"]})),
     }
+
+
+def scored_on(scores: Mapping[str, Any] | None, classes: Sequence[str]) -> str:
+    """On how many frames and videos a set's scores rest, and, in short, which these are and what is scored there.
+
+    Which classes are left out is seen from those that have scores: earlier versions do not say it. That a mask was
+    mended is seen from the number of each class's true pixels.
+    """
+    if scores is None:
+        return "nothing"
+    counts: dict[str, Any] = {
+        part: {name: one["frames"] for name, one in scores[part].items()} for part in ("videos", "classes")
+    }
+    counts["pixels"] = [sum(row) for row in scores.get("confusion") or ()]
+    frames, videos = scores["overall"]["frames"], len(scores["videos"])
+    left_out = [name for name in classes if name not in scores["classes"]]
+    without = f" without {listed(left_out)}" if left_out else ""
+    return f"{number(frames, 'frame')} of {number(videos, 'video')}{without} ({digest(counts)})"
+
+
+def digest(value: Any) -> str:
+    """A few letters that tell a value, as JSON has it, from others."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def differing(facts: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
