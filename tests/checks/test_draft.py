@@ -289,6 +289,22 @@ def test_labels_that_differ_in_capitals_only_are_asked_about(tmp_path: Path) -> 
     assert report.class_table["Grasper"]["train"].frames == 2
 
 
+def test_guessed_classes_that_no_mask_holds_any_more_are_forgotten(tmp_path: Path) -> None:
+    """As of smoothed masks that were drawn anew; what was answered stays."""
+    frames(tmp_path / "videos", "a")
+    smoothed = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    smoothed[:8, :, 0] = np.arange(8)[:, None] * 9
+    write(tmp_path / "masks/a/000.png", smoothed)
+    path = write_draft(tmp_path)
+    drafted = yaml.safe_load(path.read_text())["classes"]
+    assert [entry["value"] for entry in drafted] == [[9 * step, 0, 0] for step in range(1, 8)]
+    path.write_text(re.sub(r"(name: )class_3(.*\})  # .*", r"\1clip\2", path.read_text()))
+    smoothed[:8, :, 0] = 63
+    write(tmp_path / "masks/a/000.png", smoothed)
+    drafted = yaml.safe_load(write_draft(tmp_path, force=True).read_text())["classes"]
+    assert [(entry["name"], entry["value"]) for entry in drafted] == [("clip", [27, 0, 0]), ("class_7", [63, 0, 0])]
+
+
 def test_a_class_drafted_later_has_a_colour_of_its_own(tmp_path: Path) -> None:
     """Also where lines of the first draft are gone, or have other colours now."""
     frames(tmp_path / "videos", "a")

@@ -1,4 +1,4 @@
-"""What a run was given to learn with, and what it is scored on: where these differ, scores say nothing of the method."""
+"""What a run was given to learn with, and what it is scored on: where these differ, scores do not compare methods."""
 
 import hashlib
 import json
