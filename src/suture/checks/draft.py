@@ -16,6 +16,7 @@ import yaml
 from suture.checks.check import Summary
 from suture.checks.facts import found_view, in_parallel
 from suture.data.classes import (
+    IGNORE,
     UNPAINTED,
     ClassTable,
     Color,
@@ -407,37 +408,40 @@ def _classes(
     """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
     known: Collection[Raw] = table.values if table else ()
     used = table.colors if table else ()
-    kept = {
-        position: f"  - {_flow(entry)}{_mark(('classes', position), guesses)}"
-        for position, entry in enumerate(said.get("classes", ()))
-    }
     images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
-    if images:
-        by_color = any(isinstance(value, tuple) for value in known)
-        found = _read_values(images, workers, by_color)
-        needed = {entry.merge for entry in file.classes}
-        for place, entry in enumerate(file.classes):
-            unanswered_yet = ("classes", place) in guesses and entry.name not in needed
-            if unanswered_yet and table and _is_gone(entry.name, table, found):
-                del kept[place]
-        lines, unpainted = _classes_of_values(found, [*kept.values()], known, used)
+    found = _read_values(images, workers, any(isinstance(value, tuple) for value in known)) if images else None
+    gone = _gone(file.classes, guesses, table, found) if table and found else set()
+    kept = [
+        f"  - {_flow(entry)}{_mark(('classes', position), guesses)}"
+        for position, entry in enumerate(said.get("classes", ()))
+        if position not in gone
+    ]
+    if found:
+        lines, unpainted = _classes_of_values(found, kept, known, used)
         lines += _missing_values([entry for entry in file.classes if not entry.is_in_images], found)
         lines += _labels_beside_values(_new_labels(masks, {*known, *file.targets}, ids=False), found)
     elif masks:
-        lines = _classes_of_labels(masks, [*kept.values()], {*known, *file.targets}, used)
+        lines = _classes_of_labels(masks, kept, {*known, *file.targets}, used)
         unpainted = _unpainted("what nobody painted")
     elif kept:
-        lines, unpainted = ["classes:", *kept.values()], []
+        lines, unpainted = ["classes:", *kept], []
     else:
         lines, unpainted = ["# classes:  # question: what do the values of the masks mean?"], []
         lines.append("#   - {name: instrument, value: 1}")
     return [*lines, *(_kept("unpainted", said["unpainted"], guesses) if "unpainted" in said else unpainted)]
 
 
-def _is_gone(name: str, table: ClassTable, found: "_Values") -> bool:
-    """Whether no mask holds a class any more, as after smoothed masks were drawn anew."""
-    values = [value for value, target in table.values.items() if name in table.names[target : target + 1]]
-    return not found.unread and bool(values) and not any(isinstance(v, str) or v in found.pixels for v in values)
+def _gone(classes: Sequence[ClassEntry], guesses: Collection[Place], table: ClassTable, found: "_Values") -> set[int]:
+    """Where guesses stand that no mask holds any more, as after smoothed masks were drawn anew, and no class needs."""
+    if found.unread:
+        return set()
+    holds = (target for value, target in table.values.items() if isinstance(value, str) or value in found.pixels)
+    needed = {*(table.names[target] for target in holds if target != IGNORE), *(entry.merge for entry in classes)}
+    return {
+        place
+        for place, entry in enumerate(classes)
+        if ("classes", place) in guesses and entry.is_in_images and entry.name in {*table.names} - needed
+    }
 
 
 def _files(export: ImageMasks) -> Iterator[Path]:
