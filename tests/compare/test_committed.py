@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from suture.compare.compare import write_tables
+from suture.compare.plan import read_plan, refuse_changed
 from suture.compare.render import latex
 from suture.compare.tables import Cell, Table
 
@@ -23,6 +24,14 @@ def test_the_tables_are_those_of_the_runs(folder: str, tmp_path: Path) -> None:
         assert committed.exists(), mend
         if path.suffix != ".png":
             assert without_pictures(path) == without_pictures(committed), mend
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/plan.json")))
+def test_the_runs_are_those_of_the_plan(folder: str) -> None:
+    """A default that changes must be stated where runs learnt by it, unless the file names the commit they need."""
+    file = RESULTS / f"{folder}.yaml"
+    if file.exists() and "at commit" not in file.read_text(encoding="utf-8"):
+        refuse_changed(read_plan(file), RESULTS / folder)
 
 
 def without_pictures(file: Path) -> str:

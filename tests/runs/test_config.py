@@ -17,6 +17,7 @@ from suture.runs.overrides import set_value
 from suture.runs.presets import presets
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+ONE_STAGE = sorted(name for name, kind in methods().items() if [*kind.Settings.model_fields] == ["train"])
 
 
 def refused(**said: object) -> str:
@@ -68,6 +69,24 @@ def test_the_paper_presets_say_what_the_paper_says() -> None:
         assert (contrast["epochs"], contrast["steps"], contrast["batch"]) == (140, None, 4)
         assert contrast["optimizer"] | {"kind": "lars", "lr": 1.0, "weight_decay": 1e-5} == contrast["optimizer"]
         assert config.method["pretrain"]["optimizer"]["kind"] == "sgd"
+
+
+@pytest.mark.parametrize("preset", [None, *presets()])
+def test_methods_in_one_stage_learn_alike(preset: str | None) -> None:
+    """A comparison from the defaults would flatter one that learns at a better rate; the paper's have its SGD."""
+    found = {name: load_config(Path("x"), preset, [f"method={name}"]).method["train"] for name in ONE_STAGE}
+    adamw = {name: stage["optimizer"] for name, stage in found.items() if stage["optimizer"]["kind"] == "adamw"}
+    assert all(optimizer == adamw["stitch"] for optimizer in adamw.values())
+    assert len({stage["steps"] for stage in found.values()}) == 1
+    by_the_paper = {"supervised", "uamt"} if load_config(Path("x"), preset).method["name"] == "pgvcl" else set()
+    assert set(ONE_STAGE) - set(adamw) == by_the_paper
+
+
+def test_supervised_stages_of_several_learn_more_slowly() -> None:
+    for name, kind in methods().items():
+        if name not in ONE_STAGE:
+            optimizers = [stage["optimizer"] for stage in kind.Settings().model_dump().values() if "optimizer" in stage]
+            assert [one["lr"] for one in optimizers if one["kind"] == "adamw"] in ([1e-4], [1e-4, 1e-4])
 
 
 @pytest.mark.parametrize(
@@ -260,7 +279,7 @@ def test_a_run_of_an_earlier_format_goes_on_as_it_began(method: str, tmp_path: P
     said["format"] = 1
     write_text(tmp_path / "config.yaml", yaml.safe_dump(said))
     for config in (Run(tmp_path).config, load_config(tmp_path / "config.yaml")):
-        assert config.format == 3
+        assert config.format == FORMAT
         assert [config.method["train"][view]["tilt"] for view in views] == [0, 0]
     asked = load_config(tmp_path / "config.yaml", overrides=["method.train.strong.tilt=15"])
     assert [asked.method["train"][view]["tilt"] for view in views] == [0, 15]
@@ -284,6 +303,24 @@ def test_a_run_keeps_the_rate_that_was_a_default(method: str, encoder: str, lr: 
     assert parse_config(said, "here").method["train"]["optimizer"]["lr"] == lr  # what is said now is meant
 
 
+@pytest.mark.parametrize("method", ["supervised", "uamt", "unimatch"])
+@pytest.mark.parametrize("before", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("optimizer", "expected"), [({}, 1e-4), ({"kind": "sgd"}, 1e-4), ({"lr": 3e-4}, 3e-4), ({"lr": None}, None)]
+)
+def test_a_config_of_an_earlier_format_keeps_its_rate(
+    method: str, before: int, optimizer: dict[str, object], expected: float | None
+) -> None:
+    train = {"steps": 10, "optimizer": optimizer}
+    for said in (
+        {"method": {"name": method, "train": train}},
+        {"method": method, "methods": {method: {"train": train}}},
+    ):
+        config = parse_config({"format": before, "data": {"root": "x"}, **said}, "here")
+        assert (config.method["train"]["optimizer"]["lr"], config.format) == (expected, FORMAT)
+    parse_config({"format": before, "data": {"root": "x"}, "methods": {method: {"train": train}}}, "of others, too")
+
+
 def test_a_rate_by_the_encoder_is_known_for_adamw_alone() -> None:
     assert "lr is needed with sgd" in refused(method={"name": "stitch", "train": {"optimizer": {"kind": "sgd"}}})
 
@@ -305,8 +342,10 @@ def test_no_dataset_at_all_is_refused() -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("format: 4\ndata: {root: d}\n")
-    with pytest.raises(UserError, match=r"c\.yaml has format 4, but this version of Suture reads up to 3"):
+    file.write_text(f"format: {FORMAT + 1}\ndata: {{root: d}}\n")
+    with pytest.raises(
+        UserError, match=rf"c\.yaml has format {FORMAT + 1}, but this version of Suture reads up to {FORMAT}"
+    ):
         load_config(file)
 
 

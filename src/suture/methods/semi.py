@@ -10,13 +10,12 @@ from torch import Tensor
 
 from suture.data.augment import Patches, ViewDraw, collate, draw_view, outline
 from suture.data.training import Epochs, TrainingFrames
-from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_sum
+from suture.methods.stage import OneStageSettings, Part, Stage, Total, all_sum
 
 
-class SemiSettings(TrainingSettings):
+class SemiSettings(OneStageSettings):
     """As many supervised steps as the baseline's, each with unlabelled frames beside the labelled ones."""
 
-    steps: int | None = Field(2000, ge=1)
     unlabelled_batch: int | None = Field(None, ge=1)
     """Unlabelled frames per step, over all devices and accumulated parts; by default as many as labelled ones."""
 

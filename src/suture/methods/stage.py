@@ -97,6 +97,16 @@ class TrainingSettings(Settings):
         return self.steps if self.steps is not None else max(1, round(self.epochs * frames / self.batch))  # type: ignore[operator]
 
 
+class OneStageSettings(TrainingSettings):
+    """Of a method in one stage: the steps that others have in all supervised stages together, at the encoder's rate.
+
+    Stages of other methods learn at 1e-4, which suits them better (docs/results.md).
+    """
+
+    steps: int | None = Field(2000, ge=1)
+    optimizer: OptimizerSettings = OptimizerSettings(lr=None)
+
+
 class Total(NamedTuple):
     """A loss as a sum over pixels and what to divide it by; several processes divide by the global weight."""
 

@@ -33,18 +33,16 @@ from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
-from suture.methods.stage import Job, OptimizerSettings, Part, Stage, Total, TrainingSettings, all_gather
+from suture.methods.stage import Job, OneStageSettings, Part, Stage, Total, all_gather
 from suture.settings import Settings
 
 NOTHING = -1
 """No class is pasted."""
 
 
-class StrongSettings(TrainingSettings):
+class StrongSettings(OneStageSettings):
     """As many steps as the baseline; a share of 0 switches its part off."""
 
-    steps: int | None = Field(2000, ge=1)
-    optimizer: OptimizerSettings = OptimizerSettings(lr=None)
     ema: float = Field(0.996, ge=0, lt=1)
     """0 hands on the last weights."""
     augment: Augment = Augment(tilt=30)

@@ -13,7 +13,7 @@ from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import KEEP, THRESHOLD, hard_pixels
 from suture.methods.method import Method, method
-from suture.methods.stage import Part, Stage, Total, TrainingSettings
+from suture.methods.stage import OneStageSettings, Part, Stage, Total, TrainingSettings
 from suture.settings import Settings
 
 SupervisedLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -63,12 +63,12 @@ class Supervised(Stage):
 class SupervisedOnly(Method):
     """DeepLabV3 (or any other segmenter) on the labelled frames alone: the baseline.
 
-    Its default is as many supervised steps as the other methods have in all their supervised stages together:
-    otherwise a comparison flatters them.
+    By default it has as many supervised steps as the other methods have in all their supervised stages together, and
+    learns as fast as the others in one stage: otherwise a comparison flatters them.
     """
 
     class Settings(Settings):
-        train: TrainingSettings = TrainingSettings(steps=2000)
+        train: OneStageSettings = OneStageSettings()
 
     def stages(self) -> Iterator[Stage]:
         yield Supervised("train", self.settings.train)

@@ -25,7 +25,7 @@ from suture.words import listed, reason
 if TYPE_CHECKING:
     from suture.methods.method import Method
 
-FORMAT = 3
+FORMAT = 4
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
@@ -248,14 +248,16 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     """What a config of an earlier format says, in the words of this one, so that a run keeps its settings.
 
     In format 1 no view was tilted, or, towards its end, all of a stage by one setting; `doubt` was a weight of stitch.
-    Until format 2 the rate of 3e-4 was the default for every encoder; null, the default now, means it for ResNets.
+    Until format 2 their rate of 3e-4 was the default for every encoder; null, the default now, means it for ResNets.
+    Until format 3 that of the other methods in one stage was 1e-4.
     """
     before, method = said.get("format"), said.get("method") or {}
-    if before not in (1, 2) or not isinstance(method, Mapping):  # mistakes are told with all others
+    if before not in (1, 2, 3) or not isinstance(method, Mapping):  # mistakes are told with all others
         return said
-    said = said | {"format": FORMAT}
+    rate = {"train": {"optimizer": {"lr": 1e-4}}}
+    said = merge({"methods": dict.fromkeys(("supervised", "uamt", "unimatch"), rate)}, said) | {"format": FORMAT}
     name, train = method.get("name", DEFAULT_METHOD), method.get("train") or {}
-    if name not in ("strong", "stitch") or not isinstance(train, Mapping):
+    if before == 3 or name not in ("strong", "stitch") or not isinstance(train, Mapping):
         return said
     if before == 1:
         views = {view: {"tilt": train.get("tilt", 0)} for view in ("augment", "strong")}
