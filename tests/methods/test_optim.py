@@ -87,7 +87,7 @@ def test_lars_leaves_parameters_without_gradient_alone() -> None:
 
 
 def test_poly() -> None:
-    assert [poly(step, 10) for step in (0, 4, 10, 11)] == pytest.approx([1.0, 0.6**0.9, 0.0, 0.0])
+    assert [poly(step, 10, power=0.9) for step in (0, 4, 10, 11)] == pytest.approx([1.0, 0.6**0.9, 0.0, 0.0])
     assert poly(5, 10, power=2) == pytest.approx(0.25)
 
 

@@ -266,6 +266,14 @@ def rates(stage: Stage, steps: int) -> list[float]:
 def test_the_learning_rate_falls_over_the_whole_stage(tiny_job: Build) -> None:
     poly = rates(line(tiny_job, {"steps": 10, "optimizer": {"lr": 1.0}}), 11)
     assert poly == pytest.approx([(1 - step / 10) ** 0.9 for step in range(11)])
+    linear = rates(line(tiny_job, {"steps": 10, "optimizer": {"lr": 1.0, "power": 1}}), 11)
+    assert linear == pytest.approx([1 - step / 10 for step in range(11)])
+
+
+@pytest.mark.parametrize(("said", "expected"), [({}, 1e-3), ({"trust": 0.02}, 0.02)])
+def test_lars_trusts_as_much_as_it_is_told(tiny_job: Build, said: dict[str, float], expected: float) -> None:
+    stage = line(tiny_job, {"optimizer": {"kind": "lars", "lr": 1.0, **said}})
+    assert {group["trust"] for group in stage.configure_optimizers()["optimizer"].param_groups} == {expected}
 
 
 def test_a_cosine_warms_up_by_epochs(tiny_job: Build) -> None:
@@ -301,6 +309,8 @@ def test_a_length_is_in_steps_or_in_epochs(settings: dict, frames: int, steps: i
         {"batch": 0},
         {"ema": 1.0},
         {"optimizer": {"lr": 0}},
+        {"optimizer": {"trust": 0}},
+        {"optimizer": {"power": 0}},
         {"optimiser": {}},
     ],
 )

@@ -68,11 +68,11 @@ def _adapt(layers: list[Tensor], grads: list[Tensor], weight_decay: float, trust
     return list(torch._foreach_mul(decayed, list(ratios.unbind())))
 
 
-def poly(step: int, total: int, power: float = 0.9) -> float:
+def poly(step: int, total: int, power: float) -> float:
     """Learning-rate factor that falls from 1 at step 0 to 0 at step `total`.
 
-    >>> poly(0, 100), round(poly(50, 100), 3), poly(100, 100)
-    (1.0, 0.536, 0.0)
+    >>> [round(poly(step, 100, power=0.9), 3) for step in (0, 50, 100)]
+    [1.0, 0.536, 0.0]
     """
     return (1 - min(step, total) / total) ** power
 

@@ -44,7 +44,11 @@ class OptimizerSettings(Settings):
     """The classifier's learning rate over the backbone's."""
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
+    trust: float = Field(1e-3, gt=0)
+    """Of LARS: the norm of a layer's step over that of its weights, at a rate of 1 and without momentum."""
     schedule: Literal["poly", "cosine"] = "poly"
+    power: float = Field(0.9, gt=0)
+    """Of the share of steps that is left, by which `poly` lowers the rate."""
     warmup_epochs: float = Field(0, ge=0)
     clip: float | None = Field(None, gt=0)
     """Largest norm of the gradient."""
@@ -285,7 +289,7 @@ class Stage(L.LightningModule, ABC):
         elif s.kind == "sgd":
             optimizer = torch.optim.SGD(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
         else:
-            optimizer = Lars(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+            optimizer = Lars(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay, trust=s.trust)
         warmup = round(s.warmup_epochs * self.epoch_frames / self.settings.batch)
 
         def factor(step: int) -> float:
@@ -293,7 +297,7 @@ class Stage(L.LightningModule, ABC):
                 return cosine_warmup(
                     step, self.total_steps, min(warmup, self.total_steps // 2), end_factor=1e-6 / self.lr
                 )
-            return poly(step, self.total_steps)
+            return poly(step, self.total_steps, s.power)
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
