@@ -111,6 +111,7 @@ def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: P
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     steps = torch.load(tmp_path / "stages/1-pretrain/last.ckpt", weights_only=True)["global_step"]
+    assert re.search(rf"^stage 1 of 4: pretrain [ ━╸]+ {steps}/100000 ", said, re.MULTILINE)  # the bar, as it was left
     assert said.splitlines()[-2:] == [
         f"stage 1 of 4: pretrain is asked to end; kept are {steps} steps",
         f"Stopped; to go on: {shlex.join(['suture', 'train', dataset.name, *options, '-o', str(tmp_path)])}",
