@@ -3,7 +3,7 @@
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -172,8 +172,11 @@ def load_config(
     overrides: Sequence[str] = (),
     *,
     origin: str = "the settings given",
+    look: Callable[[Config], object] | None = None,
 ) -> Config:
     """Make a complete config of a config file or a dataset's folder, a preset and `a.b=c` overrides from `origin`.
+
+    `look` is shown it while only the method's own settings are still missing, whose import takes seconds.
 
     >>> load_config(Path("data/my-surgery"), overrides=["seed=3", "method.train.steps=4000"])  # doctest: +SKIP
     """
@@ -199,7 +202,7 @@ def load_config(
         set_value(said, override, origin)
     if not said.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
-    return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where)
+    return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where, look)
 
 
 def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -218,7 +221,7 @@ def _below(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return said
 
 
-def parse_config(said: Mapping[str, Any], where: str) -> Config:
+def parse_config(said: Mapping[str, Any], where: str, look: Callable[[Config], object] | None = None) -> Config:
     """Complete what was said with the defaults, all the way down, and validate it; messages name `where`.
 
     `methods` may hold settings for several methods, so that one file serves a comparison: the chosen one's are taken.
@@ -234,6 +237,8 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
     except ValidationError as error:
         # Told before the methods are looked at, which import torch and Lightning: that takes seconds.
         raise UserError("\n".join(_explained(error, Config, "", where, chosen=name))) from error
+    if look is not None:
+        look(config)
     mistakes: list[str] = []
     for other in several:
         if other != name:
