@@ -43,6 +43,9 @@ def test_two_runs_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> 
         "false presence",
     ):
         assert said in page
+    scores = page[: page.index('<section id="confusion">')]
+    assert "Every run is one training with one seed" in scores
+    assert "<b>" not in scores, "no run is marked as the best"
     for stage in ("train", "pretrain", "contrast", "finetune"):
         assert f"{stage}: loss" in page
     assert "case04" in page
