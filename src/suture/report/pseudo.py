@@ -257,7 +257,7 @@ def _distance_chart(
     series = []
     for number, quality in found.items():
         measured = [(frame.distance, value(frame)) for frame in quality.frames.values() if frame.distance]
-        known = [(distance, at) for distance, at in measured if at is not None and np.isfinite(at)]
+        known = [(distance, 100 * at) for distance, at in measured if at is not None and np.isfinite(at)]
         if known:
             distances, values = zip(*known, strict=True)
             means = over_distance(distances, values)
@@ -270,4 +270,6 @@ def _distance_chart(
                     (list(distances), list(values)),
                 )
             )
-    return line_chart("pseudo labels", series, "frames to the nearest labelled one", label, (0, 1)) if series else None
+    return (
+        line_chart("pseudo labels", series, "frames to the nearest labelled one", label, (0, 100)) if series else None
+    )
