@@ -70,6 +70,13 @@ def test_a_class_that_no_test_video_shows_is_not_called_poorly_found(papers: Pap
     assert f"- Not scored in test videos: {left_out}." in card
 
 
+def test_completion_is_explained_only_where_it_was_scored(papers: Papers) -> None:
+    assert "Completion is on the unlabelled frames" in papers.card()
+    without = replace(papers, metrics={"test": papers.metrics["test"]}).card()
+    assert "by the protocol *default*.\n" in without
+    assert "ompletion" not in without
+
+
 def test_single_blank_lines_with_remarks_on_the_scores_and_without(papers: Papers) -> None:
     metrics = papers.metrics["test"]
     remarked = replace(papers, metrics={"test": metrics | {"notes": ["gauze left out"]}}).card()

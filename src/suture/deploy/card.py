@@ -187,10 +187,10 @@ def _scores(papers: Papers) -> Iterator[str]:
         yield ""
         return
     protocol = next(one["protocol"] for one in metrics.values())
-    yield (
-        f"In percent, at the videos' own resolution, by the protocol *{protocol}*. {COMPLETION.title()} "
-        f"is on {SETS[COMPLETION].meaning}, and says nothing about new ones."
-    )
+    said = f"In percent, at the videos' own resolution, by the protocol *{protocol}*."
+    if COMPLETION in metrics:
+        said += f" {COMPLETION.title()} is on {SETS[COMPLETION].meaning}, and says nothing about new ones."
+    yield said
     yield ""
     # Consistency says something beside that of the true masks only: that is for the report.
     titles = {key: title for key, title in TITLES.items() if key != "consistency"}
