@@ -48,11 +48,15 @@ distclean: clean ## remove .venv too
 demo/data: | .venv/.ready
 	@.venv/bin/suture synthetic $@ --frames 60
 
-# The stamp is touched last, so an installation that was interrupted is taken up again.
+# The stamp is touched last, so an installation that was interrupted is taken up again. Beside pip, which would say
+# nothing or hundreds of lines, a loop says every half minute that it goes on; it ends when this shell does.
 .venv/.ready: constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Suture needs Python 3.11 or newer, $(PYTHON) is older or missing: make PYTHON=/path/to/python3"; exit 2; }
 	@echo "installing what Suture needs into .venv (3–5 minutes)"
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@(s=0; while sleep 1 && kill -0 $$$$; do s=$$((s + 1)); \
+		[ $$((s % 30)) -gt 0 ] || echo "installing for $$s seconds"; done) 2> /dev/null & \
+		.venv/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+		status=$$?; kill $$! 2> /dev/null; exit $$status
 	@touch $@

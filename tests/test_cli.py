@@ -98,7 +98,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("train . -o there.onnx", 2, "The output there.onnx is a file, expected a folder: give another."),
         ("train nowhere", 2, "nowhere does not exist: expected a config file"),
         ("train . --set methd.train.steps=5", 2, "the command line: there is no setting methd; did you mean method?"),
-        ("train . --preset dmo", 2, "preset: there is no 'dmo' (did you mean demo?); the presets are cadis"),
+        ("train . --preset dmo", 2, "the command line: preset: there is no 'dmo' (did you mean demo?); the"),
         ("train . --preset demo --set model.weights=x.pth --set data.size=8", 2, "the command line: data.size is 8"),
         ("evaluate . --set seed=3", 2, "the command line: found 'seed=3', but only compute and evaluation can be"),
         ("evaluate nowhere", 2, "nowhere does not exist: expected a run folder"),

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from suture.cli import app, main
+from suture.cli import _refuse_in_use, app, main
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.errors import UserError
@@ -111,6 +111,7 @@ def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: P
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     steps = torch.load(tmp_path / "stages/1-pretrain/last.ckpt", weights_only=True)["global_step"]
+    assert re.search(rf"^stage 1 of 4: pretrain [ ━╸]+ {steps}/100000 ", said, re.MULTILINE)  # the bar, as it was left
     assert said.splitlines()[-2:] == [
         f"stage 1 of 4: pretrain is asked to end; kept are {steps} steps",
         f"Stopped; to go on: {shlex.join(['suture', 'train', dataset.name, *options, '-o', str(tmp_path)])}",
@@ -208,6 +209,49 @@ def test_mistakes_name_themselves(
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from suture.files import alone_in
+with alone_in(Path(sys.argv[1])):
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+ASKS = """
+import sys
+from suture.cli import main
+try:
+    main()
+finally:
+    print("torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("command", ["train operations", "train operations -o RUN", "evaluate RUN"])
+def test_a_run_in_use_is_told_before_pytorch_is_loaded(
+    command: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not to one of several processes, whose folder the first may hold for all of them."""
+    run = Path("runs/operations-stitch-0")
+    (tmp_path / "operations").symlink_to(dataset)
+    monkeypatch.chdir(tmp_path)
+    asks = [sys.executable, "-c", ASKS, *command.replace("RUN", str(run)).split()]
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(run)], stdin=-1, stdout=-1, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "in\n"
+        done = subprocess.run(asks, capture_output=True, text=True, timeout=100, check=False)
+        for several in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
+            with monkeypatch.context() as started:
+                started.setenv(several, "2")
+                _refuse_in_use(run)
+        with pytest.raises(UserError, match=f"{run} is in use by process {holder.pid} on "):
+            _refuse_in_use(run)
+        holder.communicate()
+    assert done.stderr.startswith(f"error: {run} is in use by process {holder.pid} on ")
+    assert (done.returncode, done.stdout) == (2, "False\n")
+    _refuse_in_use(run)
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "report", "export", "predict", "compare"])

@@ -10,20 +10,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def make(folder: Path, goal: str, tools: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def make(
+    folder: Path, goal: str, tools: dict[str, str], *variables: str, at: str = ".venv/bin"
+) -> subprocess.CompletedProcess[str]:
     """Run `make` in a folder of its own, with shell scripts for tools."""
     shutil.copy(ROOT / "Makefile", folder)
     for name, script in tools.items():
-        path = folder / ".venv/bin" / name
+        path = folder / at / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(0o755)
-    for name in ("constraints.txt", "pyproject.toml", ".venv/.ready"):
+    installed = [".venv/.ready"] if (folder / ".venv").exists() else []
+    for name in ("constraints.txt", "pyproject.toml", *installed):
         (folder / name).touch()
     # This may be `make test` itself, whose settings are not for another make.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.run(
-        ["make", goal], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["make", goal, *variables], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -56,3 +59,26 @@ def test_the_demo_ends_with_what_to_open_and_what_its_scores_mean(tmp_path: Path
     film = f"{predict[predict.index('-o') + 1]}/{Path(predict[3]).stem}/overlay.mp4"
     assert all(path in opened for path in (report[report.index("-o") + 1], film))
     assert all(Path(run).name in meaning for run in report if run.startswith("demo/runs/"))
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+@pytest.mark.parametrize("status", [0, 1])
+def test_an_installation_says_every_half_minute_that_it_goes_on(status: int, tmp_path: Path) -> None:
+    """Seconds that take no time are counted, and pip waits for a little more than a minute of them."""
+    tools = {
+        "sleep": f"echo >> seconds; exec {shutil.which('sleep')} 0.001\n",
+        "python": f"""
+case "$1 $2" in
+    "-m venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python; touch seconds;;
+    "-m pip") while [ "$(wc -l < seconds)" -le 65 ]; do :; done; exit {status};;
+esac
+""",
+    }
+    path = f"PATH={tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}"
+    done = make(tmp_path, ".venv/.ready", tools, "PYTHON=tools/python", path, at="tools")
+    assert (done.returncode == 0) == (tmp_path / ".venv/.ready").exists() == (status == 0)
+    assert done.stdout.splitlines()[:3] == [
+        "installing what Suture needs into .venv (3–5 minutes)",
+        "installing for 30 seconds",
+        "installing for 60 seconds",
+    ]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from suture import __version__
 from suture.errors import UserError, is_full, what_failed
-from suture.files import refuse_file, suffix_of
+from suture.files import refuse_file, refuse_in_use, suffix_of
 from suture.runs.presets import presets
 from suture.runs.signals import end, hearing
 from suture.words import listed, number, reason
@@ -67,6 +67,12 @@ def _refuse_file(said: Any) -> Any:
     if said is not None:
         refuse_file(said)
     return said
+
+
+def _refuse_in_use(folder: Path) -> None:
+    """Not where torchrun or srun started others, of which the first may have taken the folder for all of them."""
+    if all(int(os.environ.get(count, 1)) == 1 for count in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")):
+        refuse_in_use(folder)
 
 
 Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
@@ -229,11 +235,14 @@ def train(
 ) -> None:
     """Train a method on a dataset; started again, it goes on where it was."""
     with _waiting():
-        from suture.runs.config import load_config
-
-        config = load_config(target, preset, set or [], origin=COMMAND_LINE)  # refuses a mistaken setting
-        from suture.report.scores import scores_table
+        from suture.runs.config import Config, load_config
         from suture.runs.folder import default_folder
+
+        def look(config: Config) -> None:
+            _refuse_in_use(run or default_folder(config))
+
+        config = load_config(target, preset, set or [], origin=COMMAND_LINE, look=look)  # refuses a mistaken setting
+        from suture.report.scores import scores_table
         from suture.runs.run import train as train_run
 
     folder = run or default_folder(config)
@@ -252,6 +261,7 @@ def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = N
     from suture.runs.overrides import refuse_trained
 
     refuse_trained(set or [], COMMAND_LINE)
+    _refuse_in_use(run)
     with _waiting():
         from suture.report.scores import scores_table
         from suture.runs.run import evaluate_run

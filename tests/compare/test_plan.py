@@ -136,7 +136,18 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"datasets": {}}, "datasets is {}: "),
         ({"methods": ["a/b"]}, "use letters, digits"),
         ({"methods": ["a__b"]}, "use letters, digits"),
-        ({"methods": ["supervisd"]}, r"there is no 'supervisd' \(did you mean supervised\?\); the methods are"),
+        (
+            {"methods": ["supervisd"]},
+            r"small.yaml, made, supervisd: method: there is no 'supervisd' \(did you mean supervised\?\); the",
+        ),
+        (
+            {"preset": "vocalfold"},
+            r"small.yaml, made, supervised: preset: there is no 'vocalfold' \(did you mean vocal",
+        ),
+        (
+            {"methods": ["supervisd"], "set": {"sed": 1}},
+            "small.yaml, made, supervisd: there is no setting sed; did you",
+        ),
         ({"methods": ["supervised", "supervised"]}, "supervised stands twice"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
         ({"seeds": 0}, "seeds is 0: expected a list"),

@@ -202,6 +202,20 @@ def test_a_new_patient() -> None:
     for one, two in (twice, supervised):
         assert level(one)
         assert above(two)
+    contrasts = [
+        [apart(method, "twice", NEW, dataset=patient, folder=folder) for patient in patients]
+        for method in ("pgvcl", "pixpro")
+    ]
+    (pgvcl, pgvcl_2), (pixpro, pixpro_2) = contrasts
+    assert (
+        f"PGV-CL and PixPro are {mean(pgvcl_2)} and {mean(pixpro_2)} below `twice` for patient 2 and level with it for "
+        "patient 1; the best peer with three seeds is UA-MT."
+    ) in words("docs/results.md")
+    assert "PGV-CL and PixPro are below the plain control for that one." in words("README.md")
+    assert all(level(one) for one in (pgvcl, pixpro))
+    assert all(above([-one for one in two]) for two in (pgvcl_2, pixpro_2))
+    peers = ("selftraining", "pgvcl", "pixpro", "uamt")
+    assert max(peers, key=lambda peer: sum(float(reached(peer, NEW, *cell, folder)) for cell in cells)) == "uamt"
 
 
 def test_with_sam_2() -> None:

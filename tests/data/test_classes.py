@@ -112,7 +112,7 @@ def test_the_dataset_file_means_what_it_says(data: st.DataObject) -> None:
         for name, value, kind in zip(names, values, kinds, strict=True)
     ]
     unpainted = data.draw(st.sampled_from([None, "ignore", "background", *names]))
-    table = DatasetFile(classes=lines, unpainted=unpainted).class_table(Path("dataset.yaml"), {}, from_images=True)
+    table = DatasetFile(classes=lines, unpainted=unpainted).class_table(Path("dataset.yaml"), {}, images=["0.png"])
 
     def meaning(name: str) -> str | None:
         kind = kinds[names.index(name)] if name in names else "own"

@@ -51,19 +51,39 @@ def test_without_scores_it_says_so(finished: Path, tmp_path: Path) -> None:
 
 
 def test_a_class_that_no_test_video_shows_is_not_called_poorly_found(papers: Papers) -> None:
-    name, *others = papers.metrics["test"]["classes"]
-    weak, left_out = others[0], others[-1]
+    predicted, *others = papers.metrics["test"]["classes"]
+    weak, unseen, left_out = others[0], others[1], others[-1]
+    told = {
+        predicted: {"iou": 0.0, "frames": 0},
+        weak: {"iou": 0.25, "frames": 3},
+        unseen: {"iou": None, "frames": 0},
+    }
     scores = {
-        one: found | {name: {"iou": 0.0, "frames": 0}, weak: {"iou": 0.25, "frames": 3}}.get(one, {})
-        for one, found in papers.metrics["test"]["classes"].items()
-        if one != left_out
+        one: found | told.get(one, {}) for one, found in papers.metrics["test"]["classes"].items() if one != left_out
     }
     card = replace(papers, metrics={"test": papers.metrics["test"] | {"classes": scores}}).card()
     poor = next(line for line in card.splitlines() if "Poorly found" in line)
     assert f"{weak} (25.0)" in poor
-    assert f"{name} (" not in poor
-    assert f"- Could not be judged, as no test video shows it: {name}." in card
+    assert f"{predicted} (" not in poor
+    assert f"- Could not be judged, as no test video shows it: {unseen}." in card, "it has no score"
+    assert f"- Predicted in test videos, though none shows it: {predicted}. Each counts as 0 in the mIoU;" in card
     assert f"- Not scored in test videos: {left_out}." in card
+
+
+def test_completion_is_explained_only_where_it_was_scored(papers: Papers) -> None:
+    assert "Completion is on the unlabelled frames" in papers.card()
+    without = replace(papers, metrics={"test": papers.metrics["test"]}).card()
+    assert "by the protocol *default*.\n" in without
+    assert "ompletion" not in without
+
+
+def test_single_blank_lines_with_remarks_on_the_scores_and_without(papers: Papers) -> None:
+    metrics = papers.metrics["test"]
+    remarked = replace(papers, metrics={"test": metrics | {"notes": ["gauze left out"]}}).card()
+    assert "|\n\n- gauze left out.\n\nIoU of each class" in remarked
+    without = replace(papers, metrics={"test": metrics | {"notes": []}}).card()
+    assert "|\n\nIoU of each class" in without
+    assert "\n\n\n" not in remarked + without
 
 
 def test_weights_with_their_origin_and_licence(papers: Papers) -> None:

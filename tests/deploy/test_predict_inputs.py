@@ -59,16 +59,6 @@ def test_names_that_differ_in_capitals_only(tmp_path: Path) -> None:
     assert names(find_clips([tmp_path])) == ["V_c_mp4", "A_mp4", "a_mp4", "b", "v_c_mp4"]
 
 
-def test_a_name_that_folders_make_too_long_is_told(tmp_path: Path) -> None:
-    """Or the system would say that the output folder, which is none of it, cannot be written."""
-    for folder in ("術" * 60, "式" * 60):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / f"{'a' * 75}.mp4").touch()
-    with pytest.raises(UserError, match=r"a\.mp4: with the folders .* would have 256 bytes, expected 255 at most"):
-        find_clips([tmp_path])
-    assert names(find_clips([tmp_path / ("術" * 60)])) == ["a" * 75]
-
-
 def test_images_by_name_are_one_clip(tree: Path) -> None:
     (clip,) = find_clips([f"{tree}/frames/frame[02].png"])
     assert clip.name == "frames"
@@ -258,6 +248,28 @@ def test_a_name_too_long_for_its_masks_does_not_stop_the_others(cpu: Predictor, 
     (problem,) = summary.problems
     assert problem.endswith("would have 239 bytes before the suffix, expected 236 at most: rename it.")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [fits]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_name_that_folders_make_too_long_does_not_stop_the_others(
+    force: bool, cpu: Predictor, tmp_path: Path
+) -> None:
+    """Or the system would say that the output folder, which is none of it, cannot be written."""
+    videos = [write_video(tmp_path / f"videos/{folder * 60}/{'a' * 75}.mp4", 2) for folder in "術式"]
+    good, said = write_video(tmp_path / "videos/good.mp4", 2), io.StringIO()
+    summary = predict(cpu, [tmp_path / "videos"], tmp_path / "out", force=force, console=Console(file=said))
+    assert (summary.clips, summary.frames) == (1, 2)
+    assert sorted(summary.problems) == [
+        f"{video}: with the folders that tell it from others its name would have 256 bytes, expected 255 at most: "
+        "rename them, or predict it by itself."
+        for video in sorted(videos)
+    ]
+    assert [said.getvalue().count(problem) for problem in summary.problems] == [1, 1]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [good.stem]
+    with pytest.raises(UserError, match="None of the 2 inputs can be used"):
+        predict(cpu, videos, tmp_path / "none", force=force, console=Console(quiet=True))
+    assert not (tmp_path / "none").exists()
+    assert predict(cpu, videos[:1], tmp_path / "alone", console=Console(quiet=True)).frames == 2
 
 
 def test_why_nothing_can_be_predicted_is_told_once(cpu: Predictor, tmp_path: Path) -> None:

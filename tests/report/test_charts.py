@@ -34,6 +34,7 @@ def test_areas_fill_the_chart(count: int) -> None:
     assert len(areas) == 2, "what covers nothing is not drawn"
     heights = [y for _, y in numbers(areas[-1].get("d", ""))]
     assert min(heights) == pytest.approx(10), "all shares together are one"
+    assert "100" in [text.text for text in chart.iter("text")], "in percent, as all scores of the page"
     assert max(y for _, y in numbers(areas[0].get("d", ""))) == pytest.approx(200 - 34)
 
 

@@ -300,7 +300,7 @@ def test_what_a_screen_reader_needs(page: Page, both: Path) -> None:
     unnamed = {
         "column or row": "th:not([scope])",
         "heading": "h1:empty, h2:empty, h3:empty",
-        "picture": "img:not([alt]), svg:not([aria-label]), video:not([aria-label])",
+        "picture": "img:not([alt]), svg:not([aria-label], [aria-hidden]), video:not([aria-label])",
         "choice": "[role=group]:not([aria-label]), [role=tablist]:not([aria-label])",
     }
     for what, selector in unnamed.items():

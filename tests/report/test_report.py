@@ -43,8 +43,13 @@ def test_two_runs_side_by_side(runs: Runs, tmp_path: Path, console: Console) -> 
         "false presence",
     ):
         assert said in page
+    scores = page[: page.index('<section id="confusion">')]
+    assert "Every run is one training with one seed" in scores
+    assert "<b>" not in scores, "no run is marked as the best"
     for stage in ("train", "pretrain", "contrast", "finetune"):
         assert f"{stage}: loss" in page
+    for number in (0, 1):
+        assert f'<path class="line run{number}" d="M0 4h30"/>' in page, "the legend of curves shows their dashes"
     assert "case04" in page
     assert 'class="cut"' in page
     assert page.count('class="labelled"') == 9  # three training videos of fourteen frames, every sixth labelled
@@ -101,6 +106,8 @@ def test_without_masks_it_says_what_can_be_said(runs: Runs, tmp_path: Path, cons
     assert "Completion was not measured" in page
     assert "only their confidence is known" in page
     assert "Confidence over the distance" in page
+    sure = re.findall(r"<title>unmasked, frames to the nearest labelled one [\d.]+: ([\d.]+)</title>", page)
+    assert 10 < max(map(float, sure)) <= 100, "in percent"
     viewers = content(page)["viewers"]
     assert "predictions" not in viewers
     assert [panel["kind"] for panel in viewers["footage"]["panels"]] == ["prediction"]
@@ -120,6 +127,8 @@ def test_videos_that_were_given(runs: Runs, footage: Path, tmp_path: Path, conso
     assert named == {"case04 (2)", "case04 (3)"}, "the dataset's own case04 is another video"
     assert "<b>case04 (2)</b> over time" in page
     assert all(kind in page for kind in ("share of the view", "confidence: ", "entropy of", "consistency: "))
+    drawn = re.findall(r"<title>supervised, frame \d+: ([\d.]+)</title>", page)
+    assert 10 < max(map(float, drawn)) <= 100, "curves are in percent, as the table above them"
     assert "doe-new" not in page
 
 

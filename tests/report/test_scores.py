@@ -9,29 +9,27 @@ from suture.files import read_json
 from suture.report.scores import scores_table, side_by_side
 
 
-def test_best_and_difference() -> None:
+def test_differences_to_the_first() -> None:
     first, second, third = side_by_side([0.5, 0.4, 0.5004])
-    assert (first.best, second.best, third.best) == (True, False, True), "what reads the same is the same"
+    assert first.difference == ""
     assert second.difference == "−10.0"
-    assert third.difference == "±0.0"
+    assert third.difference == "±0.0", "what reads the same is the same"
 
 
-def test_lower_is_better_for_false_presence() -> None:
-    first, second = side_by_side([0.2, 0.1], lower=True)
-    assert not first.best
-    assert second.best
-    assert second.difference == "−10.0"
-
-
-def test_steadiness_is_best_near_the_truth() -> None:
-    lagging, flickering, right = side_by_side([0.99, 0.5, 0.79], target=0.8)
-    assert (lagging.best, flickering.best, right.best) == (False, False, True)
-
-
-def test_missing_and_single_scores() -> None:
+def test_missing_scores() -> None:
     missing, known = side_by_side([None, 0.5])
-    assert (missing.text, missing.best, known.best, known.difference) == ("–", False, False, "")
-    assert not side_by_side([0.5])[0].best
+    assert (missing.text, known.text, known.difference) == ("–", "50.0", "")
+
+
+def test_the_best_of_single_seeds_is_not_marked(runs: Runs) -> None:
+    """It is chance, so that a terminal prints no score in bold."""
+    metrics = read_json(runs.supervised / "metrics.json")
+    better = {which: one | {"overall": dict.fromkeys(one["overall"], 0.999)} for which, one in metrics.items()}
+    out = Console(file=io.StringIO(), width=200, force_terminal=True)
+    out.print(scores_table([runs.supervised, runs.pgvcl], [metrics, better]))
+    scores = [line for line in out.file.getvalue().splitlines() if "99.9" in line]  # type: ignore[attr-defined]
+    assert len(scores) == 3
+    assert not any("\x1b[1m" in line for line in scores)
 
 
 def test_table_for_the_terminal(runs: Runs) -> None:

@@ -228,8 +228,8 @@ def test_impossible_values_are_refused_by_name() -> None:
     assert "data.root is missing" in refused(data={"size": 32})
     assert "data is 7" in refused(data=7)
     assert "method is [1]" in refused(method=[1])
-    assert "there is no 'pgvc' (did you mean pgvcl?); the methods are" in refused(method="pgvc")
-    assert "there is no 'pgvc'" in refused(methods={"pgvc": {}})
+    assert "c.yaml: method: there is no 'pgvc' (did you mean pgvcl?); the methods are" in refused(method="pgvc")
+    assert "c.yaml: method: there is no 'pgvc'" in refused(methods={"pgvc": {}})
     assert "there is no setting methods.supervised.trian" in refused(methods={"supervised": {"trian": {}}})
     assert "other_videos: all needs mode: bank" in refused(
         methods={"pgvcl": {"contrast": {"keys": {"other_videos": "all"}}}}
@@ -252,6 +252,15 @@ def _preset_refused(name: str) -> str:
     with pytest.raises(UserError) as caught:
         load_config(Path("x"), name)
     return str(caught.value)
+
+
+def test_a_preset_that_there_is_not_is_told_by_who_named_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("preset: dmo\ndata: {root: x}\n")
+    for named, where in ((None, str(file)), ("dem", "the command line")):
+        with pytest.raises(UserError) as caught:
+            load_config(file, named, origin="the command line")
+        assert str(caught.value).startswith(f"{where}: preset: there is no {named or 'dmo'!r} (did you mean demo?); ")
 
 
 def test_a_section_without_lines_says_nothing() -> None:

@@ -225,6 +225,33 @@ def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
     assert told.endswith(f"; {mends.UNPAINTED}.")
 
 
+@pytest.mark.parametrize("settings", [(), ("evaluation.splits=[test]",)])  # met where it is learnt from, or scored
+def test_unpainted_masks_are_counted_as_check_counts_them(
+    settings: tuple[str, ...],
+    dataset: Path,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of them, learnt from or not; of many some, and then it says so."""
+    root = shutil.copytree(dataset, tmp_path / "mine")
+    said = yaml.safe_load((root / "dataset.yaml").read_text())
+    del said["unpainted"], said["classes"][0]
+    (root / "dataset.yaml").write_text(yaml.safe_dump(said))
+    problem = next(one for one in check(root, progress=False).problems if one.code == "unpainted")
+
+    def refused() -> str:
+        with pytest.raises(UserError) as caught:
+            train_quietly(supervised(f"data.root={root}", *settings), tmp_path / "run")
+        return str(caught.value)
+
+    assert refused() == f"{root}: {problem.what} (first: {problem.first}); {mends.UNPAINTED}."
+    monkeypatch.setattr("suture.checks.check._LOOKED_AT", 2)
+    read = f" masks were read; `suture check {root}` reads all of them."
+    assert re.search(rf": [23] masks with unpainted .* For this, [23] of 58{re.escape(read)}$", refused())
+
+
 def test_classes_that_no_labelled_frame_shows_are_named(
     dataset: Path, supervised: Callable[..., Config], tmp_path: Path
 ) -> None:
@@ -269,17 +296,16 @@ def test_labels_that_show_a_single_class_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("setting", "wrong", "scored"),
+    ("setting", "wrong"),
     [
-        ("evaluation.splits=[]", "case02__frame_000004.png", False),  # learnt from
-        ("evaluation.splits=[test]", "case04__frame_000003.png", True),
-        ("evaluation.completion=true", "case02__frame_000001.png", True),
+        ("evaluation.splits=[]", "case02__frame_000004.png"),  # learnt from
+        ("evaluation.splits=[test]", "case04__frame_000003.png"),
+        ("evaluation.completion=true", "case02__frame_000001.png"),
     ],
 )
 def test_a_mask_is_told_of_before_the_training_and_with_the_mend_of_check(
     setting: str,
     wrong: str,
-    scored: bool,
     dataset: Path,
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
@@ -292,9 +318,7 @@ def test_a_mask_is_told_of_before_the_training_and_with_the_mend_of_check(
         train_quietly(supervised(f"data.root={root}", f"data.cache={cache}", setting), tmp_path / "run")
     (problem,) = [one for one in check(root, progress=False).problems if one.severity == "fatal"]
     assert problem.code == "colours-for-ids"
-    told = f"{root}: {problem.what} (first: masks/{wrong}); {problem.mend}."
-    told += f" Found among the masks that are only scored; `suture check {root}` looks at all masks." * scored
-    assert str(caught.value) == told
+    assert str(caught.value) == f"{root}: {problem.what} (first: masks/{wrong}); {problem.mend}."
     assert not list(cache.glob("frames/*"))
 
 
@@ -333,7 +357,7 @@ def test_every_mask_that_is_scored_is_looked_at_before_the_training(
         cv2.imwrite(str(sorted((root / "videos" / video).iterdir())[5]), small)
     with pytest.raises(UserError, match=told) as caught:
         train_quietly(supervised(f"data.root={root}", f"data.cache={cache}", *settings), tmp_path / "run")
-    assert str(caught.value).endswith(f"only scored; `suture check {root}` looks at all masks.")
+    assert str(caught.value).endswith(f" 2 of 58 masks were read; `suture check {root}` reads all of them.")
     assert not list(cache.glob("frames/*"))
     assert not (tmp_path / "run").exists()
 

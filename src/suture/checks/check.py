@@ -37,7 +37,7 @@ FEW = 1000
 _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _QUICK_SECONDS = 3.0
 _LOOKED_AT = 64
-"""Masks that a training reads of those that it only scores: seconds, where all may take an hour."""
+"""Masks that a training reads of those that it does not learn from: seconds, where all may take an hour."""
 _SOME = 3
 """Videos that a line names of many."""
 _SMALL = 64
@@ -223,29 +223,41 @@ def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str], labelled: in
 def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
     """Look at the headers of all masks of frames that are only scored, and read some of them, from all over: what is
     wrong would be told when the training is far, or done."""
-    count = min(len(frames), _LOOKED_AT)
-    some = [frames[place * len(frames) // count] for place in range(count)]
     try:
-        for video, index in some:
+        for video, index in _from_all_over(frames):
             dataset.read_mask(dataset[video], index)
         with ThreadPoolExecutor() as threads:  # a network disk answers many questions at once
             list(threads.map(lambda place: dataset.look_at_mask(dataset[place[0]], place[1]), frames))
     except WrongMask as error:
-        told = as_check_says(dataset, some, error)
-        raise UserError(
-            f"{told} Found among the masks that are only scored; `suture check {dataset.root}` looks at all masks."
-        ) from error
+        raise as_check_says(dataset, error) from error
 
 
-def as_check_says(dataset: Dataset, frames: Sequence[tuple[str, int]], error: WrongMask) -> UserError:
-    """What is wrong with a mask, with the words and the mend that `check` has for it and for others like it."""
+def as_check_says(dataset: Dataset, error: WrongMask) -> UserError:
+    """What is wrong with a mask, with the words and the mend that `check` has for it and for others like it.
+
+    All masks count, as a user counts them; where that would take long, some do, and how many is said.
+    """
+    masks = [(video.id, index) for video in dataset for index in video.with_mask]
+    some = {error.place, *_from_all_over(masks)}
     facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
-    for video, index in dict.fromkeys([error.place, *frames[:_LOOKED_AT]]):
+    for video, index in sorted(some):
         mask = mask_facts(dataset[video].masks[index], dataset.classes, None)
         facts[video].append(FrameFacts(video, index, size=dataset[video].size_of(index), mask=mask))
     problems = (problem for look in JUDGES_OF_MASKS for problem in look(Evidence(dataset, facts, False)))
     fatal = next((problem for problem in problems if problem.severity == "fatal"), None)
-    return _refusal(dataset, fatal) if fatal else error
+    told = _refusal(dataset, fatal) if fatal else error
+    if len(some) == len(masks):
+        return told
+    return UserError(
+        f"{told} For this, {len(some):,} of {number(len(masks), 'mask')} were read; `suture check {dataset.root}` "
+        "reads all of them."
+    )
+
+
+def _from_all_over(frames: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """So many of them as can be read within seconds."""
+    count = min(len(frames), _LOOKED_AT)
+    return [frames[place * len(frames) // count] for place in range(count)]
 
 
 def _refusal(dataset: Dataset, problem: Problem) -> UserError:

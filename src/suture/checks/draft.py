@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, takewhile
 from pathlib import Path
@@ -46,12 +46,12 @@ from suture.data.lists import SplitLists
 from suture.data.sources import sources
 from suture.data.sources.folder import (
     BESIDE,
-    ImageMasks,
     Masks,
     case_of_videos,
     find_masks,
     find_videos,
     guess,
+    image_masks,
     mask_places,
 )
 from suture.data.view import View
@@ -134,7 +134,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     labelled = _labelled(masks, clips)
     if "split" in said and _is_outgrown(said["split"], guesses, _labelled_cases(cases, labelled)):
         del said["split"]
-    table = file.class_table(path, {}, from_images=False) if "classes" in said else None
+    table = file.class_table(path, {}, images=()) if "classes" in said else None
 
     def section(key: str, draft: Callable[[], list[str]]) -> list[str]:
         return _kept(key, said[key], guesses) if key in said else draft()
@@ -408,9 +408,9 @@ def _classes(
     """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
     known: Collection[Raw] = table.values if table else ()
     used = table.colors if table else ()
-    images = [path for part in masks if isinstance(part.export, ImageMasks) for path in _files(part.export)]
+    images = [Path(image) for image in image_masks(masks)]
     found = _read_values(images, workers, any(isinstance(value, tuple) for value in known)) if images else None
-    gone = _gone(file.classes, guesses, table, found) if table and found else set()
+    gone = _gone(file.classes, guesses, table, found) if table and masks else set()
     kept = [
         f"  - {_flow(entry)}{_mark(('classes', position), guesses)}"
         for position, entry in enumerate(said.get("classes", ()))
@@ -418,8 +418,14 @@ def _classes(
     ]
     if found:
         lines, unpainted = _classes_of_values(found, kept, known, used)
-        lines += _missing_values([entry for entry in file.classes if not entry.is_in_images], found)
-        lines += _labels_beside_values(_new_labels(masks, {*known, *file.targets}, ids=False), found)
+        asked = _missing_values([entry for entry in file.classes if not entry.is_in_images], found)
+        asked += _labels_beside_values(_new_labels(masks, {*known, *file.targets}, ids=False), found)
+        if asked:
+            count = number(len(images), "image")
+            asked.append(
+                f"  # {count} among the masks, first {images[0].name}: move away what is no mask, and draft again."
+            )
+        lines += asked
     elif masks:
         lines = _classes_of_labels(masks, kept, {*known, *file.targets}, used)
         unpainted = _unpainted("what nobody painted")
@@ -431,21 +437,20 @@ def _classes(
     return [*lines, *(_kept("unpainted", said["unpainted"], guesses) if "unpainted" in said else unpainted)]
 
 
-def _gone(classes: Sequence[ClassEntry], guesses: Collection[Place], table: ClassTable, found: "_Values") -> set[int]:
+def _gone(
+    classes: Sequence[ClassEntry], guesses: Collection[Place], table: ClassTable, found: "_Values | None"
+) -> set[int]:
     """Where guesses stand that no mask holds any more, as after smoothed masks were drawn anew, and no class needs."""
-    if found.unread:
+    if found and found.unread:
         return set()
-    holds = (target for value, target in table.values.items() if isinstance(value, str) or value in found.pixels)
+    pixels = found.pixels if found else {}
+    holds = (target for value, target in table.values.items() if isinstance(value, str) or value in pixels)
     needed = {*(table.names[target] for target in holds if target != IGNORE), *(entry.merge for entry in classes)}
     return {
         place
         for place, entry in enumerate(classes)
         if ("classes", place) in guesses and entry.is_in_images and entry.name in {*table.names} - needed
     }
-
-
-def _files(export: ImageMasks) -> Iterator[Path]:
-    return (export.path / name for name in export.files.values())
 
 
 def _new_labels(masks: Sequence[Masks], known: Collection[Raw], *, ids: bool = True) -> list[str]:

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import isclass
 from pathlib import Path
@@ -166,13 +166,13 @@ class DatasetFile(Settings):
             entry.name: IGNORE if entry.ignore else number[entry.merge or entry.name] for entry in self.classes
         }
 
-    def class_table(self, path: Path, labels: Mapping[str, Raw], from_images: bool) -> ClassTable:
+    def class_table(self, path: Path, labels: Mapping[str, Raw], images: Sequence[str]) -> ClassTable:
         """The class table that the file describes.
 
         `labels` are the labels of the annotation tools' exports, each with the tool's own colour or id for it;
-        `from_images` says that there are masks in image files, so that every class needs an id or a colour.
+        where some masks are image files, `images`, every class needs an id or a colour.
         """
-        self._check_classes(path, from_images)
+        self._check_classes(path, images)
         names, targets = self.class_names, self.targets
         values: dict[Raw, int] = {}
         origin: dict[Raw, str] = {}
@@ -222,7 +222,7 @@ class DatasetFile(Settings):
             )
         return names.index(target)
 
-    def _check_classes(self, path: Path, from_images: bool) -> None:
+    def _check_classes(self, path: Path, images: Sequence[str]) -> None:
         entries = {entry.name: entry for entry in self.classes}
         for entry in self.classes:
             where = f"{path}: the class {entry.name}"
@@ -234,12 +234,13 @@ class DatasetFile(Settings):
             if target is not None and (target.merge or target.ignore):
                 raise UserError(f"{where} is merged into {target.name}, which is itself merged or ignored.")
 
-        if lacking := [entry.name for entry in self.classes if from_images and not entry.is_in_images]:
+        if lacking := [entry.name for entry in self.classes if images and not entry.is_in_images]:
             which = f"class {lacking[0]} has" if len(lacking) == 1 else f"classes {listed(lacking, NAMED)} have"
             raise UserError(
-                f"{path}: the {which} no value for masks that are images: write under classes the id or the colour "
-                "[r, g, b] in them, as `value: 1`, beside a label as `value: [1, LABEL]`; a class that no image shows "
-                "needs an id too, one that none has."
+                f"{path}: the {which} no value for masks that are images ({len(images):,} here, first: {images[0]}): "
+                "write under classes the id or the colour [r, g, b] in them, as `value: 1`, beside a label as `value: "
+                "[1, LABEL]`; a class that no image shows needs an id too, one that none has; or, if an image is no "
+                "mask, move it elsewhere."
             )
 
     def _values(self, path: Path) -> list[list[Raw]]:

@@ -187,10 +187,10 @@ def _scores(papers: Papers) -> Iterator[str]:
         yield ""
         return
     protocol = next(one["protocol"] for one in metrics.values())
-    yield (
-        f"In percent, at the videos' own resolution, by the protocol *{protocol}*. {COMPLETION.title()} "
-        f"is on {SETS[COMPLETION].meaning}, and says nothing about new ones."
-    )
+    said = f"In percent, at the videos' own resolution, by the protocol *{protocol}*."
+    if COMPLETION in metrics:
+        said += f" {COMPLETION.title()} is on {SETS[COMPLETION].meaning}, and says nothing about new ones."
+    yield said
     yield ""
     # Consistency says something beside that of the true masks only: that is for the report.
     titles = {key: title for key, title in TITLES.items() if key != "consistency"}
@@ -207,16 +207,18 @@ def _scores(papers: Papers) -> Iterator[str]:
         ],
     )
     yield ""
+    remarks = []
     for which, one in metrics.items():
         if interval := one["primary"]["interval"]:
             low, high = map(_percent, interval)
             score = titles[one["primary"]["score"]]
-            yield f"- {SETS[which].title}: 95 % interval of the {score} over cases {low}–{high}."
+            remarks.append(f"{SETS[which].title}: 95 % interval of the {score} over cases {low}–{high}.")
     if since := videos_since(papers.data, metrics):
-        yield f"- Of the videos scored as new, {', '.join(since)} came into the splits after the training."
-    for note in dict.fromkeys(note for one in metrics.values() for note in one["notes"]):
-        yield f"- {note}."
-    yield ""
+        remarks.append(f"Of the videos scored as new, {', '.join(since)} came into the splits after the training.")
+    remarks += dict.fromkeys(f"{note}." for one in metrics.values() for note in one["notes"])
+    if remarks:
+        yield from (f"- {remark}" for remark in remarks)
+        yield ""
     yield "IoU of each class, and in how many frames it occurs:"
     yield ""
     names = [one["name"] for one in papers.model["classes"]]
@@ -244,7 +246,8 @@ def _limits(papers: Papers) -> Iterator[str]:
     else:
         # A class that no frame shows has an IoU of 0 where it was predicted, which says nothing of how it is found.
         known = {name: one["iou"] for name, one in test["classes"].items() if one["frames"]}
-        unseen = [name for name in test["classes"] if name not in known]
+        unseen = [name for name, one in test["classes"].items() if one["iou"] is None]
+        predicted = [name for name in test["classes"] if name not in known and name not in unseen]
         unscored = [one["name"] for one in papers.model["classes"] if one["name"] not in test["classes"]]
         weak = [f"{name} ({_percent(iou)})" for name, iou in known.items() if iou < WEAK]
         if known_cases := sorted(test["cases"].keys() & {video["case"] for video in videos}):
@@ -258,6 +261,11 @@ def _limits(papers: Papers) -> Iterator[str]:
             yield f"- Poorly found in test videos (IoU below {WEAK:.0%}): {', '.join(weak)}."
         if unseen:
             yield f"- Could not be judged, as no test video shows it: {', '.join(unseen)}."
+        if predicted:
+            yield (
+                f"- Predicted in test videos, though none shows it: {', '.join(predicted)}. Each counts as 0 in the "
+                "mIoU; how well it would be found is not known."
+            )
         if unscored:
             yield f"- Not scored in test videos: {', '.join(unscored)}."
     yield "- It knows only the classes above, and gives every pixel one of them, also where it shows something else."

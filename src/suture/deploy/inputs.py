@@ -30,6 +30,8 @@ _SAMPLES, _SAMPLE = 4, 65_536
 """Places in a file, and bytes from each, that tell it from others."""
 _CONVERTING = 4
 """Threads that turn a video's frames into RGB: together faster than most decoders."""
+_LONGEST_FOLDER = 255
+"""Bytes that the name of a folder may have."""
 _LONGEST_NAME = 236
 """Bytes: of 255, a file that is being written has a few more than its name."""
 _Decoded = tuple[int, Picture | np.ndarray | None, str]
@@ -166,6 +168,17 @@ class Clip:
                 f"{self.path}: found 16-bit images with no value above {largest}, which are read as black, since 65535 "
                 f"is white: save them with 8 bits, their values divided by {divisor}."
             )
+
+    @property
+    def unnamable(self) -> str:
+        """That no folder of results can have its name, in one sentence; nothing where one can."""
+        size = len(os.fsencode(self.name))
+        if size <= _LONGEST_FOLDER:
+            return ""
+        return (
+            f"{self.path}: with the folders that tell it from others its name would have {size} bytes, expected "
+            f"{_LONGEST_FOLDER} at most: rename them, or predict it by itself."
+        )
 
     def refuse_long_name(self) -> None:
         """Refuse names that file systems take, but not with what the names of masks have more."""
@@ -380,11 +393,6 @@ def _named(clips: list[Clip]) -> list[Clip]:
         for place in longer:
             lengths[place] += 1
     for clip, name in zip(clips, names, strict=True):
-        if (size := len(os.fsencode(name))) > 255:
-            raise UserError(
-                f"{clip.path}: with the folders that tell it from others its name would have {size} bytes, expected "
-                "255 at most: rename them, or predict it by itself."
-            )
         clip.name = name
     return clips
 

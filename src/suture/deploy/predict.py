@@ -85,8 +85,12 @@ def predict(
     clips = find_clips(inputs, out, videos_by)
     if rank == 0 and (told := _told_by_name(clips, settings.videos_by == "trained")):
         _say(console, told)
-    jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in clips]
-    mine = {clip.name for clip in shared_out(clips, rank, world)}
+    unnamable = [clip.unnamable for clip in clips if clip.unnamable and rank == 0]
+    for problem in unnamable:
+        _say(console, problem)
+    named = [clip for clip in clips if not clip.unnamable]
+    jobs = [Job(predictor, clip, out / clip.name, settings, batch) for clip in named]
+    mine = {clip.name for clip in shared_out(named, rank, world)}
     own = [job for job in jobs if job.clip.name in mine]
     begins = [job for job in own if force or not job.record.exists()]  # else nothing is written
     others = together_in(out, {**begins[0].made_by, "force": force}) if begins else nullcontext()
@@ -100,6 +104,7 @@ def predict(
             summary = _run(own, console, tell=len(clips) > 1)
     except OSError as error:
         raise _not_written(out, error) from error
+    summary.problems += unnamable
     summary = sum(_gathered(summary), Summary())
     if summary.problems and not summary.clips and not summary.skipped:
         if len(clips) == 1:

@@ -83,9 +83,9 @@ def area_chart(
     height: int = HEIGHT,
     cuts: Sequence[int] = (),
 ) -> Markup:
-    """Shares of the classes (N × classes, adding up to 1) stacked over x, the first class at the bottom."""
-    axes = _Axes(x_range or (min(x), max(x)), (0, 1), width, height)
-    over_time = np.stack([_thinned(x, column)[1] for column in shares.T], axis=1)
+    """Shares of the classes (N × classes, adding up to 1) stacked in percent over x, the first class at the bottom."""
+    axes = _Axes(x_range or (min(x), max(x)), (0, 100), width, height)
+    over_time = 100 * np.stack([_thinned(x, column)[1] for column in shares.T], axis=1)
     places = _thinned(x, x)[0]
     tops = np.cumsum(over_time, axis=1)
     parts = []
@@ -95,7 +95,7 @@ def area_chart(
         if not over_time[:, number].any():
             continue
         outline = [*zip(places, upper, strict=True), *reversed(list(zip(places, lower, strict=True)))]
-        said = f"{escape(name)}: {over_time[:, number].mean():.1%} on average"
+        said = f"{escape(name)}: {over_time[:, number].mean():.1f}% on average"
         style = f"fill: var(--class{number})"
         parts.append(f'<path class="area" style="{style}" d="{axes.path(outline)}Z"><title>{said}</title></path>')
     return _svg(

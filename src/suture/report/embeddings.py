@@ -307,14 +307,14 @@ def _before_and_after(model: FinishedModel, classes: int, context: Context) -> _
     for (earlier, before), (stage, after) in pairwise(trained):
         if isinstance(stage.stage, TwoBranches):
             return _Pair(
-                f"before and after its stage {stage.name}",
+                f"before and after its {stage.name} stage",
                 (f"before {stage.name} (after {earlier.name})", load_model(before, description)),
                 (f"after {stage.name}", load_model(after, description)),
             )
     final = "final model", model.segmenter
     if len(trained) > 1:
         first, weights = trained[0]
-        about = f"it has no contrast stage, so after its first stage, {first.name}, and at the end"
+        about = "after its first stage and at the end"
         return _Pair(about, (f"after {first.name}", load_model(weights, description)), final)
     try:
         start = starting_segmenter(run.config, classes, model.processes)
@@ -323,7 +323,7 @@ def _before_and_after(model: FinishedModel, classes: int, context: Context) -> _
         context.console.print(said, highlight=False, soft_wrap=True)
         context.remarks.append(f"The starting weights of {run.name} could not be had: its embeddings are left out.")
         return None
-    return _Pair("it has no contrast stage, so its starting weights and the end", ("starting weights", start), final)
+    return _Pair("before and after the training", ("starting weights", start), final)
 
 
 def _labelled(context: Context, dataset: Dataset) -> dict[str, list[int]]:

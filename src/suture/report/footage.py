@@ -27,7 +27,7 @@ _NEXT = 8
 _SAMPLES = 6
 _CURVES = (
     ("confidence", "confidence: the probability of the predicted class, mean over the view"),
-    ("entropy", "entropy of the class probabilities: 1 is as unsure as can be"),
+    ("entropy", "entropy of the class probabilities: 100 is as unsure as can be"),
     ("consistency", "consistency: mean IoU of neighbouring frames' predictions"),
 )
 
@@ -166,11 +166,11 @@ def _video(context: Context, found: Footage, name: str) -> dict[str, Any]:
 def _curve(context: Context, watched: Mapping[int, Watched], key: str, length: int, cuts: Sequence[int]) -> Markup:
     series = []
     for number, of_run in watched.items():
-        values = getattr(of_run, key)
+        values = 100 * getattr(of_run, key)
         known = np.flatnonzero(np.isfinite(values))
         series.append(Series(context.runs[number].name, number, [of_run.indices[i] for i in known], values[known]))
     return line_chart(
-        "without truth", series, "frame", key, (0, 1), x_range=(0, length - 1), width=WIDE, height=130, cuts=cuts
+        "without truth", series, "frame", key, (0, 100), x_range=(0, length - 1), width=WIDE, height=130, cuts=cuts
     )
 
 

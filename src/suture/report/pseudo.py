@@ -186,11 +186,11 @@ def _about(run: RunFacts, quality: PseudoQuality | None) -> str:
     """What is known of a run's pseudo labels, or what the pictures show instead."""
     if quality is not None:
         if quality.miou is None:
-            return "the unlabelled training frames have no masks to judge them by, so only their confidence is known."
+            return "its pseudo labels have no masks to be judged by, so only their confidence is known."
         return (
-            f"mIoU {percent(quality.miou)} and pixel accuracy {percent(quality.pa)} on {quality.judged} "
-            "unlabelled training frames with masks, evenly taken where there are more; these masks were not used in "
-            "training."
+            f"its pseudo labels have {percent(quality.miou)} mIoU and {percent(quality.pa)} pixel accuracy, on "
+            f"{quality.judged} unlabelled training frames with masks (taken evenly where there are more). These masks "
+            "were not used in training."
         )
     if run.all_labelled:
         return (
@@ -257,7 +257,7 @@ def _distance_chart(
     series = []
     for number, quality in found.items():
         measured = [(frame.distance, value(frame)) for frame in quality.frames.values() if frame.distance]
-        known = [(distance, at) for distance, at in measured if at is not None and np.isfinite(at)]
+        known = [(distance, 100 * at) for distance, at in measured if at is not None and np.isfinite(at)]
         if known:
             distances, values = zip(*known, strict=True)
             means = over_distance(distances, values)
@@ -270,4 +270,6 @@ def _distance_chart(
                     (list(distances), list(values)),
                 )
             )
-    return line_chart("pseudo labels", series, "frames to the nearest labelled one", label, (0, 1)) if series else None
+    return (
+        line_chart("pseudo labels", series, "frames to the nearest labelled one", label, (0, 100)) if series else None
+    )

@@ -1,4 +1,7 @@
-"""Scores of runs side by side: which is best, and how far it is from the first."""
+"""Scores of runs side by side, and how far each is from the first.
+
+None is marked as the best: every run is one seed, and the best of a few seeds is chance.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +28,6 @@ class Cell:
 
     text: str
     value: float | None
-    best: bool = False
     difference: str = ""
     """To the first run, in percent points."""
 
@@ -35,37 +37,26 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
-def side_by_side(values: Sequence[float | None], *, lower: bool = False, target: float | None = None) -> list[Cell]:
-    """The cells of one score of several runs: higher is better, or `lower`, or nearer to a `target`.
+def side_by_side(values: Sequence[float | None]) -> list[Cell]:
+    """The cells of one score of several runs.
 
-    >>> [(cell.text, cell.best, cell.difference) for cell in side_by_side([0.5, 0.625])]
-    [('50.0', False, ''), ('62.5', True, '+12.5')]
+    >>> [(cell.text, cell.difference) for cell in side_by_side([0.5, 0.625])]
+    [('50.0', ''), ('62.5', '+12.5')]
     """
-
-    def goodness(value: float) -> float:
-        return -abs(value - target) if target is not None else -value if lower else value
-
-    # What reads the same is the same: nobody wins by less than is shown.
-    good = [None if value is None else round(goodness(round(value, 3)), 3) for value in values]
-    known = [value for value in good if value is not None]
-    best = max(known) if len(set(known)) > 1 else None
     cells = []
     for place, value in enumerate(values):
         difference = ""
         if place and value is not None and values[0] is not None:
+            # What reads the same is the same.
             apart = round(value, 3) - round(values[0], 3)
             difference = f"{100 * apart:+.1f}".replace("-", "−") if round(apart, 3) else "±0.0"
-        cells.append(Cell(percent(value), value, best is not None and good[place] == best, difference))
+        cells.append(Cell(percent(value), value, difference))
     return cells
 
 
 def overall(runs: Sequence[RunFacts], which: str) -> list[list[Cell]]:
     """The cells of a set: a list per run, an entry per column."""
-    columns = []
-    for score in SCORES:
-        values = [_of(run, which, "overall", score.key) for run in runs]
-        truth = _first(_of(run, which, "overall", "consistency_truth") for run in runs)
-        columns.append(side_by_side(values, target=truth if score.key == "consistency" else None))
+    columns = [side_by_side([_of(run, which, "overall", score.key) for run in runs]) for score in SCORES]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -88,9 +79,7 @@ def per_class(runs: Sequence[RunFacts], which: str) -> list[dict[str, Any]]:
                 "frames": _first(counts),
                 "iou": side_by_side([_of(run, which, "classes", name, "iou") for run in runs]),
                 "deviation": [_deviation(_in_videos(run, which, name)) for run in runs],
-                "false_presence": side_by_side(
-                    [_of(run, which, "classes", name, "false_presence") for run in runs], lower=True
-                ),
+                "false_presence": side_by_side([_of(run, which, "classes", name, "false_presence") for run in runs]),
             }
         )
     return rows
@@ -220,8 +209,8 @@ def _first(values: Sequence[Any] | Iterator[Any]) -> Any:
 
 
 def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None = None) -> Table:
-    """The scores of runs for the terminal: new videos and completion, a row per run, the best of each bold; and what
-    the sets are and the scores leave out.
+    """The scores of runs for the terminal: new videos and completion, a row per run; and what the sets are and the
+    scores leave out.
 
     They are those in the run folders, unless others are given.
 
@@ -240,7 +229,7 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
         table.add_column(score.title, justify="right")
     for which in shown:
         for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
-            values = [Text(cell.text, "bold" if cell.best and len(facts) > 1 else "") for cell in cells[:_SHOWN]]
+            values = [cell.text for cell in cells[:_SHOWN]]
             table.add_row(
                 SETS[which].name if place == 0 else "", Text(run.name), *values, end_section=place == len(facts) - 1
             )

@@ -33,8 +33,8 @@ def cautions(runs: Sequence[RunFacts]) -> list[str]:
     first = runs[0]
     if sum(bool(run.metrics) for run in runs) > 1:
         said.append(
-            "Every run is one training with one seed: a difference between runs may be chance. Which method is better, "
-            "three seeds or more of each can tell (suture compare)."
+            "Every run is one training with one seed: a difference between runs may be chance. To tell which method is "
+            "better takes three seeds or more of each (suture compare)."
         )
     if waiting := unfinished(runs):
         said.append(waiting)

@@ -248,6 +248,7 @@ class Bar(Callback):
 
     def on_exception(self, trainer: L.Trainer, stage: Any, exception: BaseException) -> None:
         if hasattr(self, "_progress"):
+            self._progress.update(self._task, completed=trainer.global_step)  # more than was last shown
             self._progress.stop()
 
 

@@ -3,7 +3,7 @@
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -172,13 +172,16 @@ def load_config(
     overrides: Sequence[str] = (),
     *,
     origin: str = "the settings given",
+    look: Callable[[Config], object] | None = None,
 ) -> Config:
     """Make a complete config of a config file or a dataset's folder, a preset and `a.b=c` overrides from `origin`.
+
+    `look` is shown it while only the method's own settings are still missing, whose import takes seconds.
 
     >>> load_config(Path("data/my-surgery"), overrides=["seed=3", "method.train.steps=4000"])  # doctest: +SKIP
     """
     said: dict[str, Any] = {}
-    where = origin
+    where = where_preset = origin
     if (
         target is not None
         and suffix_of(target) in (".yaml", ".yml")
@@ -188,7 +191,8 @@ def load_config(
         said, where = read_yaml(target), str(target)
         check_format(target, said.get("format", FORMAT), FORMAT)
         stated = said.pop("preset", None)
-        preset = stated if preset is None else preset
+        if preset is None:
+            preset, where_preset = stated, where
         # Paths in a config are relative to the config, wherever the command is run; those of --set to the command.
         said = relocated(said, target.parent, Path())
     elif target is not None:
@@ -199,7 +203,8 @@ def load_config(
         set_value(said, override, origin)
     if not said.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
-    return parse_config(merge(_without(_preset(preset), overrides), _method_as_section(said)), where)
+    below = _without(_preset(preset, where_preset), overrides)
+    return parse_config(merge(below, _method_as_section(said)), where, look)
 
 
 def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -218,7 +223,7 @@ def _below(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return said
 
 
-def parse_config(said: Mapping[str, Any], where: str) -> Config:
+def parse_config(said: Mapping[str, Any], where: str, look: Callable[[Config], object] | None = None) -> Config:
     """Complete what was said with the defaults, all the way down, and validate it; messages name `where`.
 
     `methods` may hold settings for several methods, so that one file serves a comparison: the chosen one's are taken.
@@ -234,6 +239,8 @@ def parse_config(said: Mapping[str, Any], where: str) -> Config:
     except ValidationError as error:
         # Told before the methods are looked at, which import torch and Lightning: that takes seconds.
         raise UserError("\n".join(_explained(error, Config, "", where, chosen=name))) from error
+    if look is not None:
+        look(config)
     mistakes: list[str] = []
     for other in several:
         if other != name:
@@ -337,16 +344,16 @@ def relocated(said: Mapping[str, Any], before: Path, after: Path | None) -> dict
     return moved
 
 
-def _preset(name: str | None) -> dict[str, Any]:
+def _preset(name: str | None, where: str) -> dict[str, Any]:
     """What a preset says, over the preset that it names itself, if it does."""
     if name is None:
         return {}
     if name not in presets():
         raise UserError(
-            f"preset: there is no {name!r}{nearest(name, presets())}; the presets are {', '.join(presets())}."
+            f"{where}: preset: there is no {name!r}{nearest(name, presets())}; the presets are {', '.join(presets())}."
         )
     said = yaml.safe_load(preset_text(name))
-    return merge(_preset(said.pop("preset", None)), said)
+    return merge(_preset(said.pop("preset", None), where), said)
 
 
 def _method_as_section(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -365,7 +372,10 @@ def _method_settings(name: str, said: Mapping[str, Any], at: str, where: str) ->
     """A method's settings, complete, and what is wrong with them."""
     from suture.methods.method import find_method
 
-    kind = find_method(name).Settings
+    try:
+        kind = find_method(name).Settings
+    except UserError as error:
+        return {}, [f"{where}: {error}"]
     try:
         return kind(**merge(kind().model_dump(), said)).model_dump(mode="json"), []
     except ValidationError as error:
@@ -449,9 +459,10 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 def _places_of(method: str) -> list[str]:
     """Every setting of a method, as `method.train.optimizer.lr`; importing the methods takes seconds."""
-    from suture.methods.method import find_method
+    from suture.methods.method import methods
 
-    return [f"method.{place}" for place in _places(find_method(method).Settings)] if method else []
+    kind = methods().get(method) if method else None  # an unknown one is told when nothing else is wrong
+    return [f"method.{place}" for place in _places(kind.Settings)] if kind else []
 
 
 def _close(place: str, known: Iterable[str]) -> list[str]:

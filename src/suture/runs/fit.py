@@ -96,7 +96,7 @@ def _frames(session: Session, stages: Sequence[AnyStage], *, masks_alone: bool =
     try:
         store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
     except WrongMask as error:
-        raise as_check_says(dataset, list(labelling), error) from error
+        raise as_check_says(dataset, error) from error
     return TrainingFrames(dataset, labelling, store)
 
 

@@ -349,3 +349,26 @@ def test_a_label_that_no_class_names(root: Path) -> None:
     dataset = load_dataset(root)
     with pytest.raises(UserError, match=r"a/0001 holds the value clip \(12 pixels\)"):
         dataset.read_mask(dataset["a"], 0)
+
+
+def test_a_stray_image_beside_an_export_is_named_and_forgotten_once_it_is_gone(tmp_path: Path) -> None:
+    """It is taken for a mask, for which the classes of labels have no values."""
+    for index in range(3):
+        (tmp_path / "videos/a").mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 6), (index, 90, 60)).save(tmp_path / f"videos/a/{index:04d}.png")
+    write(tmp_path / "masks/coco.json", content(("grasper", SQUARE)))
+    path = write_draft(tmp_path)
+    stray = tmp_path / "masks/screenshot.png"
+    Image.fromarray(np.full((6, 8), 7, np.uint8)).save(stray)
+    with pytest.raises(UserError) as refused:
+        load_dataset(tmp_path)
+    assert str(refused.value).startswith(
+        f"{path}: the classes grasper and clip have no value for masks that are images (1 here, first: {stray}): "
+    )
+    assert str(refused.value).endswith("; or, if an image is no mask, move it elsewhere.")
+    text = write_draft(tmp_path, force=True).read_text()
+    assert "# 1 image among the masks, first screenshot.png: move away what is no mask, and draft again." in text
+    assert "class_7" in text
+    stray.unlink()
+    assert "class_7" not in write_draft(tmp_path, force=True).read_text()
+    assert load_dataset(tmp_path).classes.names == ("grasper", "clip")

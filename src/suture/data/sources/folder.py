@@ -194,8 +194,11 @@ class ImageMasks:
     def frames(self) -> list[str]:
         return list(self.files)
 
+    def path_of(self, frame: str) -> str:
+        return f"{self.path}{os.sep}{self.files[frame]}"
+
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> MaskFile:
-        return MaskFile(Path(f"{self.path}{os.sep}{self.files[frame]}"), annotated)
+        return MaskFile(Path(self.path_of(frame)), annotated)
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,12 @@ class Masks:
 
     export: Export
     only: Clip | None
+
+
+def image_masks(masks: Sequence[Masks]) -> list[str]:
+    """The masks that are image files."""
+    exports = (found.export for found in masks)
+    return [export.path_of(frame) for export in exports if isinstance(export, ImageMasks) for frame in export.files]
 
 
 def mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
@@ -309,7 +318,7 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[Cla
     if any(found.export.frames for found in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: say under classes what their values mean.")
     labels = {label: value for found in masks for label, value in found.export.labels.items()}
-    images = any(isinstance(found.export, ImageMasks) for found in masks)
+    images = image_masks(masks)
     table = file.class_table(path, labels, images)
     for found in masks:
         if found.export.labels and not found.export.labels.keys() & table.label_ids.keys():
