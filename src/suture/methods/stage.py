@@ -174,6 +174,10 @@ class Stage(L.LightningModule, ABC):
     def refuse(self, segmenter: Segmenter) -> None:
         """Raise `UserError` where the segmenter is none for this stage: asked before anything is written."""
 
+    def hint(self, cases: int) -> str | None:
+        """What a person should know who trains this stage on so many cases; told at the start."""
+        return None
+
     @abstractmethod
     def prepare(self) -> int:
         """Set up networks and pools from `self.job`; give the number of frames that make an epoch."""
