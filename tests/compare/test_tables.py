@@ -603,7 +603,7 @@ def test_cost_says_how_many_runs_shared_a_device(tmp_path: Path, write_run: Writ
     table = cost_table(read_results(tmp_path).boards[0])
     assert table.columns[-1] == "Runs at a time"
     assert [row[-1] for row in texts(table.groups[0])] == ["8, 12", "1, –", "–"]
-    assert table.notes[0].endswith("slow each other down: runs at a time are how many did, at most.")
+    assert table.notes[0].endswith("slow each other down: runs at a time are how many of one command did, at most.")
     assert table.notes[1:-1] == [
         "† times not comparable with most runs of a because of runs at a time of some runs.",
         "‡ times not comparable with most runs of a because of runs at a time (not always known).",

@@ -331,7 +331,11 @@ def cost_table(board: Board) -> Table:
             "Minutes: all stages together, without the evaluation. Images/s: frames in the batches of the training "
             "stages over their time. Peak memory: of a run alone, also where others shared its device. Runs that share "
             "a device slow each other down"
-            + (": runs at a time are how many did, at most." if shared else "; how many did is not known."),
+            + (
+                ": runs at a time are how many of one command did, at most."
+                if shared
+                else "; how many did is not known."
+            ),
             *([_untimed_note(untimed, len(board.runs))] if untimed else []),
             *_mark_notes(board, groups),
             *([UNLIKE_TIMES] if any(row.mark_of_times for row in board.rows) else []),
