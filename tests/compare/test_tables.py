@@ -151,6 +151,27 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
     ]
 
 
+def test_rows_whose_batches_are_labelled_in_part_are_named(tmp_path: Path, write_run: Write) -> None:
+    """By what their stages say, or by the method where these are of an earlier version."""
+    pretrain = {"steps": 50, "batch": 8, "seconds": 30.0, "labels_alone": True}
+    rounds = pretrain | {"labels_alone": False}
+    stages = {
+        "supervised": {"train": pretrain | {"steps": 100}},
+        "uamt": {"train": rounds | {"steps": 100, "unlabelled_batch": 8}},
+        "pgvcl": {"pretrain": pretrain, "contrast": rounds | {"supervised_steps": 0}, "finetune": pretrain},
+        "mine": {"pretrain-a": pretrain, "round-1-b": rounds | {"supervised_steps": 0}, "round-1-a": rounds},
+    }
+    earlier = {"twice": THREE_STAGES, "dmt": THREE_STAGES, "selftraining": THREE_STAGES}
+    for method, done in (stages | earlier).items():
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, stages=done)
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows if row.mark] == []
+    (note,) = [note for note in score_table(board).notes if "pseudo labels" in note]
+    assert note.startswith(
+        "In some supervised steps of dmt, mine and selftraining, a part of the batch are frames with"
+    )
+
+
 def test_the_stages_of_a_run_say_whether_it_learns_from_labels_alone(tmp_path: Path, write_run: Write) -> None:
     """In runs of old they do not, and the names of the methods of that time tell it."""
     alone, beside = (BASELINE["train"] | {"labels_alone": said} for said in (True, False))

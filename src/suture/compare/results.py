@@ -27,7 +27,15 @@ from suture.records import (
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
-from suture.runs.effort import differing, digest, effort, images_of_a_step, labels_alone, scored_on
+from suture.runs.effort import (
+    differing,
+    digest,
+    effort,
+    images_of_a_step,
+    labels_alone,
+    mixed_batches,
+    scored_on,
+)
 from suture.words import listed
 
 ORDER = ("val", "test", COMPLETION)
@@ -270,6 +278,11 @@ class Row:
             return "–"
         alone = labels_alone(run.config["method"]["name"], run.stages)
         return f"{0 if alone else 100 * (1 - run.labelled_share):.1f}%"
+
+    @property
+    def mixes_batches(self) -> bool:
+        """Whether its batches hold fewer labelled frames than they say, in some supervised steps."""
+        return any(mixed_batches(run.config["method"]["name"], run.stages) for run in self.runs)
 
     def values(self, which: str, where: Where, key: str) -> dict[int, float]:
         """A score by seed."""
