@@ -93,7 +93,7 @@ class WeakToStrong(SemiSupervised):
         undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
         kept[np.isin(own, undropped)] = 1
         return WeakToStrongBatch(
-            self.labelled_views(part),
+            self.usual_views(self.order, part),
             self.unlabelled.collate(numbers, weak),
             torch.from_numpy(np.array(colors, np.float32)),
             torch.from_numpy(np.array(boxes, np.float32)),
