@@ -1,4 +1,4 @@
-"""A whole small comparison: killed, with a run that fails, gone on with, and tabulated; and a part of one."""
+"""A whole small comparison with a sweep: killed, with a run that fails, gone on with, tabulated; and a part of one."""
 
 import json
 import os
@@ -71,14 +71,14 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     settings = SyntheticSettings(cases=4, frames=8, shots=2, width=48, height=48)
     write_synthetic(tmp_path / "data", settings, container="png", progress=False)
     file, out = tmp_path / "small.yaml", tmp_path / "out"
-    file.write_text(FILE)
+    file.write_text(f"{FILE}sweep: {{bank: {{method.contrast.keys.mode: bank}}}}\n")
     console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
 
     kill_after_the_first_run(file, out)
     done = {path: path.stat().st_mtime_ns for path in finished(out)}
     assert done
 
-    busy = "made__every-4__pgvcl__seed-1"
+    busy = "made__every-4__pgvcl__bank__seed-1"
     with Run(out / "runs" / busy).locked():
         outcome = compare(file, out, devices="cpu", jobs=2, console=console)
     assert list(outcome.failed) == [busy]
@@ -102,7 +102,9 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     (board,) = read_results(out).boards
     supervised, pgvcl = board.rows
     assert (supervised.title, len(supervised.runs), supervised.labelled) == ("supervised", 2, "25.0%")
-    assert (pgvcl.title, len(pgvcl.runs), pgvcl.mark) == ("pgvcl", 2, "")  # 2 + 2 supervised steps are 4
+    assert (pgvcl.title, len(pgvcl.runs), pgvcl.mark) == ("pgvcl · bank", 2, "")  # 2 + 2 supervised steps are 4
+    assert {run.config["method"]["contrast"]["keys"]["mode"] for run in pgvcl.runs} == {"bank"}, "as swept"
+    assert (out / "sweep-made-every-4.png").exists()
     assert supervised.runs[0].facts["supervised steps"] == "4"
     assert [run.runs_at_a_time for run in supervised.runs] == [2, 2]
     assert listing(read_plan(file), out).row_count == 4

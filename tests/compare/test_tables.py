@@ -14,11 +14,13 @@ import cv2
 import numpy as np
 import pytest
 from by_hand import scores
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from rich.console import Console
 
 from suture.compare.compare import print_scores, show_tables, write_tables
-from suture.compare.pictures import _dots
+from suture.compare.pictures import BESIDE, SWEPT, _dots
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
 from suture.compare.tables import (
@@ -147,6 +149,27 @@ def test_other_protocols_give_the_shape_of_table_2(tmp_path: Path, write_run: Wr
         ["50.00", "*75.00", "62.50"],
         ["*60.00", "70.00", "62.50"],
     ]
+
+
+def test_rows_whose_batches_are_labelled_in_part_are_named(tmp_path: Path, write_run: Write) -> None:
+    """By what their stages say, or by the method where these are of an earlier version."""
+    pretrain = {"steps": 50, "batch": 8, "seconds": 30.0, "labels_alone": True}
+    rounds = pretrain | {"labels_alone": False}
+    stages = {
+        "supervised": {"train": pretrain | {"steps": 100}},
+        "uamt": {"train": rounds | {"steps": 100, "unlabelled_batch": 8}},
+        "pgvcl": {"pretrain": pretrain, "contrast": rounds | {"supervised_steps": 0}, "finetune": pretrain},
+        "mine": {"pretrain-a": pretrain, "round-1-b": rounds | {"supervised_steps": 0}, "round-1-a": rounds},
+    }
+    earlier = {"twice": THREE_STAGES, "dmt": THREE_STAGES, "selftraining": THREE_STAGES}
+    for method, done in (stages | earlier).items():
+        write_run(f"d__every-10__{method}__seed-0", {"test": scores(0.5)}, stages=done)
+    (board,) = read_results(tmp_path).boards
+    assert [row.title for row in board.rows if row.mark] == []
+    (note,) = [note for note in score_table(board).notes if "pseudo labels" in note]
+    assert note.startswith(
+        "In some supervised steps of dmt, mine and selftraining, a part of the batch are frames with"
+    )
 
 
 def test_the_stages_of_a_run_say_whether_it_learns_from_labels_alone(tmp_path: Path, write_run: Write) -> None:
@@ -601,7 +624,7 @@ def test_cost_says_how_many_runs_shared_a_device(tmp_path: Path, write_run: Writ
     table = cost_table(read_results(tmp_path).boards[0])
     assert table.columns[-1] == "Runs at a time"
     assert [row[-1] for row in texts(table.groups[0])] == ["8, 12", "1, –", "–"]
-    assert table.notes[0].endswith("slow each other down: runs at a time are how many did, at most.")
+    assert table.notes[0].endswith("slow each other down: runs at a time are how many of one command did, at most.")
     assert table.notes[1:-1] == [
         "† times not comparable with most runs of a because of runs at a time of some runs.",
         "‡ times not comparable with most runs of a because of runs at a time (not always known).",
@@ -970,14 +993,44 @@ def test_seeds_are_counted_against_those_planned_for_the_method(tmp_path: Path, 
     assert [row[0].text for row in table.groups[0] if row[3].bold] == ["twice"], "one planned seed does not win either"
 
 
-def test_a_sweep_becomes_a_picture(tmp_path: Path, write_run: Write) -> None:
-    write_run("d__every-10__pixpro__seed-0", {"test": scores(0.5), "completion": scores(0.7)})
-    for point, value in (("P0N0", 0.55), ("P1N4", 0.58)):
-        write_run(f"d__every-10__pgvcl__{point}__seed-0", {"test": scores(value), "completion": scores(0.8)})
+def test_a_sweep_becomes_a_picture(tmp_path: Path, write_run: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar for each point, and one for the method beside that is not swept; of each set of frames."""
+    for seed, more in enumerate((0.0, 0.02)):
+        write_run(f"d__every-10__pixpro__seed-{seed}", {"test": scores(0.5 + more), "completion": scores(0.7)})
+        for point, value in (("P0N0", 0.55), ("P1N4", 0.58)):
+            metrics = {"test": scores(value + more), "completion": scores(value + 0.2)}
+            write_run(f"d__every-10__pgvcl__{point}__seed-{seed}", metrics)
+    drawn: list[Figure] = []
+    save = Figure.savefig
+
+    def saved(figure: Figure, *to: Any, **options: Any) -> None:
+        drawn.append(figure)
+        save(figure, *to, **options)
+
+    monkeypatch.setattr(Figure, "savefig", saved)
     written = {path.name: path for path in write_tables(tmp_path)}
     assert written["sweep-d-every-10.png"].read_bytes().startswith(b"\x89PNG")
     assert "data:image/png;base64," in written["tables.html"].read_text(encoding="utf-8")
     assert "pgvcl · P1N4" in written["tables.md"].read_text(encoding="utf-8")
+
+    (figure,) = drawn
+    test, completion = figure.axes
+    assert bars(test) == {"P0N0": (56.0, SWEPT), "P1N4": (59.0, SWEPT), "pixpro": (51.0, BESIDE)}
+    assert bars(completion) == {"P0N0": (75.0, SWEPT), "P1N4": (78.0, SWEPT), "pixpro": (70.0, BESIDE)}
+
+
+def bars(axes: Axes) -> dict[str, tuple[float, str]]:
+    """How high each bar reaches, by the name below it, and its colour."""
+    names = {tick: label.get_text() for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)}
+    found = {
+        names[round(bar.get_x() + bar.get_width() / 2)]: (
+            round(bar.get_y() + bar.get_height(), 6),
+            to_hex(bar.get_facecolor()),
+        )
+        for bar in axes.patches
+    }
+    assert len(found) == len(axes.patches) == len(names), "one above each name"
+    return found
 
 
 def test_a_comparison_without_a_sweep_shows_every_seed(tmp_path: Path, write_run: Write) -> None:

@@ -38,20 +38,20 @@ def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
     fit(stage, job)
     assert before < 0.8
     assert train_accuracy(stage.outcome(), job) > 0.9
-    assert stage.outcome() is stage.average.module
+    assert stage.outcome() is stage.teacher.module
 
 
 def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
     """(L_sup + (L_s1 + L_s2) / 2) / 2, sample by sample and pixel by pixel."""
     stage = begun(tiny_job(round_view=True), confidence=0.55, cutmix=1.0)
-    stage.average.module.classifier.head.weight.mul_(1000)  # a teacher that is sure of some pixels
+    stage.teacher.module.classifier.head.weight.mul_(1000)  # a teacher that is sure of some pixels
     set_dropout(stage, active=False)
     stage.segmenter.eval()
     batch = stage.render(stage.draw(WHOLE))
     with torch.no_grad():
         total = stage.loss(batch)
         (images, labels), (weak, in_view) = batch.labelled, batch.weak
-        probabilities = stage.average(weak).softmax(1)
+        probabilities = stage.teacher(weak).softmax(1)
         terms = []
         for view in range(2):
             loss, pixels, kept = 0.0, 0, 0
@@ -131,10 +131,10 @@ def test_the_teacher_is_an_average_that_predicts_as_in_inference(tiny_job: Calla
     job = tiny_job()
     stage = WeakToStrong("train", UniMatchSettings(steps=2, batch=4))
     fit(stage, job)
-    assert not stage.average.training
-    assert not any(module.training for module in stage.average.modules())
+    assert not stage.teacher.training
+    assert not any(module.training for module in stage.teacher.modules())
     assert job.segmenter.training
-    norm, student = (module.classifier.bn.running_mean for module in (stage.average.module, job.segmenter))
+    norm, student = (module.classifier.bn.running_mean for module in (stage.teacher.module, job.segmenter))
     assert not torch.equal(norm, student)  # buffers are averaged too
     assert norm.abs().sum() > 0
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from suture.models.momentum import MomentumCopy
 
-Buffers = Literal["copy", "ema", "keep"]
+Buffers = Literal["ema", "keep"]
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -38,7 +38,7 @@ def obvious(slow: nn.Module, online: nn.Module, momentum: float, buffers: Buffer
     slow.load_state_dict(state)
 
 
-@given(momentum=st.floats(0, 1), buffers=st.sampled_from(["copy", "ema", "keep"]), steps=st.integers(1, 3))
+@given(momentum=st.floats(0, 1), buffers=st.sampled_from(["ema", "keep"]), steps=st.integers(1, 3))
 def test_as_the_obvious_loop(momentum: float, buffers: Buffers, steps: int) -> None:
     online = network()
     slow, expected = MomentumCopy(online, buffers), copy.deepcopy(online)
@@ -51,7 +51,7 @@ def test_as_the_obvious_loop(momentum: float, buffers: Buffers, steps: int) -> N
 
 def test_starts_equal_and_lags() -> None:
     online = network()
-    slow = MomentumCopy(online)
+    slow = MomentumCopy(online, "ema")
     assert all(torch.equal(a, b) for a, b in zip(slow.parameters(), online.parameters(), strict=True))
     start = online.get_parameter("0.weight").detach().clone()
     moved(online)
@@ -66,7 +66,7 @@ def test_starts_equal_and_lags() -> None:
 
 def test_ends_of_the_range_are_exact() -> None:
     online = network()
-    slow = MomentumCopy(online)
+    slow = MomentumCopy(online, "ema")
     before = copy.deepcopy(slow.module)
     moved(online)
     slow.update(online, 1.0)
@@ -77,14 +77,14 @@ def test_ends_of_the_range_are_exact() -> None:
 
 def test_outside_autograd_and_inside_the_state() -> None:
     online = network()
-    slow = MomentumCopy(online)
+    slow = MomentumCopy(online, "ema")
     assert not any(parameter.requires_grad for parameter in slow.parameters())
     assert all(parameter.requires_grad for parameter in online.parameters())
     images = torch.rand(1, 3, 2, 2, requires_grad=True)
     assert not slow(images).requires_grad
     slow.update(online, 0.5)
     assert all(parameter.grad_fn is None for parameter in slow.parameters())
-    other = MomentumCopy(network(seed=1))
+    other = MomentumCopy(network(seed=1), "ema")
     other.load_state_dict(slow.state_dict())
     assert set(slow.state_dict()) == {f"module.{name}" for name in online.state_dict()}
     assert torch.equal(other.get_parameter("module.0.weight"), slow.get_parameter("module.0.weight"))
@@ -104,7 +104,7 @@ def test_the_mode_is_the_callers() -> None:
 
 def test_wrapped_online_modules_have_other_names_only() -> None:
     online = network()
-    slow = MomentumCopy(online)
+    slow = MomentumCopy(online, "ema")
     moved(online)
     slow.update(nn.ModuleDict({"module": online}), 0.0)
     assert torch.equal(slow.get_parameter("module.0.weight"), online.get_parameter("0.weight"))
@@ -112,7 +112,7 @@ def test_wrapped_online_modules_have_other_names_only() -> None:
 
 def test_lists_are_of_one_type_and_device(monkeypatch: pytest.MonkeyPatch) -> None:
     online = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2, dtype=torch.float64), nn.BatchNorm1d(2)])
-    slow = MomentumCopy(online)
+    slow = MomentumCopy(online, "ema")
     calls: list[tuple[str, list[Any]]] = []
     for name in ("_foreach_lerp_", "_foreach_copy_"):
         real = getattr(torch, name)
@@ -123,7 +123,7 @@ def test_lists_are_of_one_type_and_device(monkeypatch: pytest.MonkeyPatch) -> No
 
         monkeypatch.setattr(torch, name, spy)
     slow.update(online, 0.9)
-    assert [name for name, _ in calls] == ["_foreach_lerp_"] * 2 + ["_foreach_copy_"] * 2
+    assert [name for name, _ in calls] == ["_foreach_lerp_"] * 2 + ["_foreach_copy_"]
     for _, own in calls:
         assert len({(tensor.dtype, tensor.device) for tensor in own}) == 1
     assert sum(len(own) for _, own in calls) == len(list(online.parameters())) + len(list(online.buffers()))
@@ -131,4 +131,4 @@ def test_lists_are_of_one_type_and_device(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_another_architecture_is_refused() -> None:
     with pytest.raises(ValueError):
-        MomentumCopy(network()).update(nn.Conv2d(3, 4, 1), 0.5)
+        MomentumCopy(network(), "ema").update(nn.Conv2d(3, 4, 1), 0.5)

@@ -18,6 +18,8 @@ from suture.data.scene import read_scene
 from suture.report.context import Context
 from suture.report.embeddings import FRAMES, covering, embeddings, pixel_features, sample_pixels
 from suture.report.facts import read_runs
+from suture.runs.config import load_config
+from suture.runs.run import train
 
 PLACES = st.dictionaries(
     st.tuples(st.sampled_from("abc"), st.integers(0, 9)), st.sets(st.integers(0, 7), max_size=4), min_size=1, max_size=9
@@ -107,6 +109,22 @@ def test_before_and_after(context: Context) -> None:
     again = embeddings(Context(context.runs[1:], frames=False, console=context.console))
     assert again is not None
     assert np.array_equal(again.runs[0].after.points, pgvcl.after.points), "the same every time"
+
+
+def test_propagation_is_compared_as_a_contrast_is(runs: Runs, tmp_path: Path, console: Console) -> None:
+    stages = ("pretrain", "propagation", "finetune")
+    short = [f"method.{stage}={{steps: 2, epochs: null, batch: 2}}" for stage in stages]
+    settings = ["data.size=32", "data.labelling.every=6", "method=pixpro", *short]
+    data = runs.supervised.parents[1] / "data"
+    train(load_config(data, "demo", [*settings, "method.propagation.hidden=16"]), tmp_path / "pixpro", console)
+    found = embeddings(Context(read_runs([tmp_path / "pixpro"]), frames=False, console=console))
+    assert found is not None
+    (pixpro,) = found.runs
+    assert pixpro.about == "before and after its stage propagation"
+    assert pixpro.before.title == "before propagation (after pretrain)"
+    assert pixpro.after.title == "after propagation"
+    assert pixpro.before.points.shape == (len(found.pixels.classes), 2)
+    assert not np.allclose(pixpro.before.points, pixpro.after.points)
 
 
 def test_without_masks_of_new_videos_it_is_labelled_frames(runs: Runs, console: Console) -> None:

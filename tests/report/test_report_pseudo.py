@@ -8,22 +8,26 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 from tiny_runs import Runs
 
-from suture.data.classes import ClassTable
+from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
 from suture.data.labelling import Labelling, frame_name
+from suture.data.scene import read_scene
 from suture.evaluation.evaluate import protocol_of, scores
 from suture.files import read_json
 from suture.methods.pseudo import PseudoLabels, PseudoSettings
+from suture.models.weights import load_model
 from suture.report.context import Context
 from suture.report.facts import read_runs
 from suture.report.pictures import EVENLY, Gallery, Judge
 from suture.report.pseudo import PseudoQuality, pseudo_labels, pseudo_pictures, pseudo_quality, pseudo_section
 from suture.report.report import write_report
 from suture.runs.config import load_config
+from suture.runs.folder import Run
 from suture.runs.run import train
 
 STAGE = PseudoLabels("pseudo", PseudoSettings())
@@ -121,6 +125,30 @@ def test_where_a_teacher_said_them_it_is_shown(runs: Runs, taught: dict[str, Pat
     assert gallery.groups[:3] == ["worst", "median", "best"]
     assert all(len(panel.scores) == len(gallery.chosen) for panel in gallery.panels[1:])
     assert all(note.endswith("from a labelled one") for note in gallery.notes.values())
+
+
+def test_the_pseudo_labels_of_dmt(runs: Runs, tmp_path: Path, console: Console) -> None:
+    """Their confidence is written as the logarithm of the doubt, and shown as the model that said them has it."""
+    short = ("method.pretrain={steps: 2, batch: 2}", "method.round={steps: 2, batch: 2, labelled: 1}")
+    settings = ["data.size=32", "data.labelling.every=6", "method=dmt", "method.rates=[1.0]", *short]
+    dmt = tmp_path / "dmt"
+    train(load_config(runs.supervised.parents[1] / "data", "demo", settings), dmt, console)
+    said, gallery = pictured(console, dmt, runs.pgvcl)
+    assert re.match(r"dmt: mIoU [\d.]+ and pixel accuracy [\d.]+ on 33 unlabelled training frames with masks", said[0])
+    titles = ["truth", "pseudo label of dmt", "pseudo label of pgvcl", "dmt, final", "pgvcl, final"]
+    assert [panel.title for panel in gallery.panels] == titles
+
+    network = Run(dmt).model().segmenter.describe()
+    said_them = load_model(dmt / "stages" / "2-pretrain-b" / "weights.safetensors", network).eval()
+    for (name, index), note in gallery.notes.items():
+        image = torch.from_numpy(read_scene(gallery.videos[name], index, (32, 32))).permute(2, 0, 1)[None].float() / 255
+        with torch.no_grad():
+            sure = said_them(image).softmax(1).amax(1)[0].numpy()
+        inside = np.load(dmt / "pseudo" / "labels-1-b" / f"{name}.labels.npy")[0] != IGNORE
+        told = re.search(r"mean confidence ([\d.]+) %", note)
+        assert told
+        half_a_level = 100 * (2 ** (12 / 255) - 1)  # of the doubt: coarse where it is large, as after two steps
+        assert float(told[1]) == pytest.approx(100 * sure[inside].mean(), abs=half_a_level)
 
 
 def test_frames_per_step_count_unlabelled_ones_too(taught: dict[str, Path], tmp_path: Path, console: Console) -> None:

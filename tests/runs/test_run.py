@@ -265,6 +265,27 @@ def test_classes_that_no_labelled_frame_shows_are_named(
     assert "thread and 2 more: they cannot be learnt." in text.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("validation", "keys", "asked"),
+    [
+        ("[case02]", "{}", "4"),
+        ("[case02]", "{mode: bank, other_videos: all}", "all"),
+        ("[case02]", "{other_videos: 0}", None),
+        ("[]", "{}", None),
+    ],
+)
+def test_a_contrast_without_other_videos_is_told(
+    pgvcl: Callable[..., Config], tmp_path: Path, validation: str, keys: str, asked: str | None
+) -> None:
+    """Without case02 two videos of one case are left, of which neither counts as another video."""
+    text = io.StringIO()
+    config = pgvcl(f"data.validation={validation}", f"method.contrast.keys={keys}")
+    train(config, tmp_path / "run", Console(file=text, width=40))
+    told = "There is only one training case: the contrast has no keys of other videos, though "
+    told += f"method.contrast.keys.other_videos is {asked}.\n"
+    assert text.getvalue().count("keys of other videos") == text.getvalue().count(told) == (asked is not None)
+
+
 def test_labels_that_are_ignored_throughout_are_refused(
     dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:

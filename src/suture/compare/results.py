@@ -27,7 +27,15 @@ from suture.records import (
 )
 from suture.runs.config import differences as changed
 from suture.runs.config import parse_config
-from suture.runs.effort import differing, digest, effort, images_of_a_step, labels_alone, scored_on
+from suture.runs.effort import (
+    differing,
+    digest,
+    effort,
+    images_of_a_step,
+    labels_alone,
+    mixed_batches,
+    scored_on,
+)
 from suture.words import listed
 
 ORDER = ("val", "test", COMPLETION)
@@ -135,11 +143,11 @@ class Result:
             "workers": "auto" if workers is None else workers,
             "threads": self._over_starts("threads"),
             "commit": self._over_starts("commit"),
-            "versions": " and ".join(_distinct(map(digest, software))) or None,
+            "versions": " and ".join(distinct(map(digest, software))) or None,
         }
 
     def _over_starts(self, key: str) -> str | None:
-        said = _distinct(start.get(key) for start in self.starts)
+        said = distinct(start.get(key) for start in self.starts)
         return None if None in said else " and ".join(map(str, said)) or None
 
     @property
@@ -271,6 +279,11 @@ class Row:
         alone = labels_alone(run.config["method"]["name"], run.stages)
         return f"{0 if alone else 100 * (1 - run.labelled_share):.1f}%"
 
+    @property
+    def mixes_batches(self) -> bool:
+        """Whether its batches hold fewer labelled frames than they say, in some supervised steps."""
+        return any(mixed_batches(run.config["method"]["name"], run.stages) for run in self.runs)
+
     def values(self, which: str, where: Where, key: str) -> dict[int, float]:
         """A score by seed."""
         found = {run.place.seed: run.score(which, where, key) for run in self.runs}
@@ -364,11 +377,11 @@ def read_results(folder: Path) -> Results:
     _refuse_one_place(folder, by_name)
     of_plan = [place for name in plan.get("runs", []) if (place := Place.of_name(name))]
     order = of_plan or [run.place for run in runs]
-    methods = _distinct(place.method for place in order)
+    methods = distinct(place.method for place in order)
     reference = plan.get("reference", "supervised" if "supervised" in methods else next(iter(methods), ""))
     seeds = Counter(place[:4] for place in of_plan)
     boards = []
-    for dataset in _distinct(place.dataset for place in order):
+    for dataset in distinct(place.dataset for place in order):
         of_dataset = [run for run in runs if run.place.dataset == dataset]
         if of_dataset:
             boards.append(_board(dataset, of_dataset, order, seeds, reference, plan.get("proposed", "")))
@@ -412,12 +425,12 @@ def _board(
 ) -> Board:
     most = max(Counter(run.place[:4] for run in runs).values())
     rows: dict[tuple[str, str, str], Row] = {}
-    for place in _distinct(place[1:4] for place in order if place.dataset == dataset):
+    for place in distinct(place[1:4] for place in order if place.dataset == dataset):
         of_row = [run for run in runs if run.place[1:4] == place]
         if of_row:
             rows[place] = Row(sorted(of_row, key=lambda run: run.place.seed), seeds[dataset, *place] or most)
     groups = []
-    for labelling in _distinct(place[0] for place in rows):
+    for labelling in distinct(place[0] for place in rows):
         of_group = [row for place, row in rows.items() if place[0] == labelling]
         first = next((row for row in of_group if row.place.method == reference), of_group[0])
         groups.append(Group(labelling, of_group, first))
@@ -532,7 +545,8 @@ def _other_split(data: Mapping[str, Any], reference: Mapping[str, Any]) -> list[
     return [f"split with {listed(told, _VIDEOS)}"] if told else []
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order of their first places."""
     return list(dict.fromkeys(values))
 
 

@@ -11,7 +11,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from suture.compare.results import CLASS_SCORE, OVERALL, Board, Group, Row, Where, mean_and_deviation, t_interval
+from suture.compare.results import (
+    CLASS_SCORE,
+    OVERALL,
+    Board,
+    Group,
+    Row,
+    Where,
+    distinct,
+    mean_and_deviation,
+    t_interval,
+)
 from suture.data.protocols import Protocol
 from suture.evaluation.protocols import COMPLETION, case_interval
 from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
@@ -148,7 +158,7 @@ def best_rows(group: Group, column: Column) -> list[Row]:
 
 def class_columns(board: Board, which: str) -> list[Column]:
     """A column for each class that the set shows, or a run predicts there, in the order of the dataset's table."""
-    names = _distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
+    names = distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
     columns = [Column(which, Where("classes", name), CLASS_SCORE) for name in names]
     return [column for column in columns if any(_values(row, column) for row in board.rows)]
 
@@ -221,7 +231,7 @@ def pooled_table(board: Board) -> Table | None:
     """The proposed method against each other one, over all pairs of a labelling and a seed that both have."""
     keys = dict.fromkeys((board.primary, "miou_frames"))
     rows = []
-    for other in _distinct(row.title for row in board.rows if row.title != board.proposed):
+    for other in distinct(row.title for row in board.rows if row.title != board.proposed):
         named = [{row.title: row for row in group.rows} for group in board.groups]
         pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
         if not pairs:
@@ -303,9 +313,9 @@ def cost_table(board: Board) -> Table:
                     Cell("–" if memory is None else f"{memory / GIB:.1f}"),
                     Cell(_spread(speeds, 1)),
                     Cell(_stage_minutes(row)),
-                    Cell(", ".join(_distinct(start["device"] for run in row.runs for start in run.starts)) or "?"),
+                    Cell(", ".join(distinct(start["device"] for run in row.runs for start in run.starts)) or "?"),
                     *(
-                        [Cell(", ".join(_distinct(str(run.runs_at_a_time or "–") for run in row.runs)))]
+                        [Cell(", ".join(distinct(str(run.runs_at_a_time or "–") for run in row.runs)))]
                         if shared
                         else []
                     ),
@@ -331,7 +341,11 @@ def cost_table(board: Board) -> Table:
             "Minutes: all stages together, without the evaluation. Images/s: frames in the batches of the training "
             "stages over their time. Peak memory: of a run alone, also where others shared its device. Runs that share "
             "a device slow each other down"
-            + (": runs at a time are how many did, at most." if shared else "; how many did is not known."),
+            + (
+                ": runs at a time are how many of one command did, at most."
+                if shared
+                else "; how many did is not known."
+            ),
             *([_untimed_note(untimed, len(board.runs))] if untimed else []),
             *_mark_notes(board, groups),
             *([UNLIKE_TIMES] if any(row.mark_of_times for row in board.rows) else []),
@@ -386,7 +400,7 @@ def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str]) 
 
 
 def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
-    seeds = _distinct(len(row.runs) for row in board.rows)
+    seeds = distinct(len(row.runs) for row in board.rows)
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
     planned = {row.title: row.planned for row in board.rows}
@@ -397,21 +411,26 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
     if min(seeds) < ENOUGH:
         spread += " With fewer than three seeds, a difference may be chance."
     several = f" and has {ENOUGH} seeds or more" if min(seeds) < ENOUGH <= max(seeds) else ""
-    against = _distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
+    against = distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
     best = (
         f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}{several}."
         if against
         else ""
     )
     notes = [spread + best]
-    notes.append(_meaning(_distinct(column.key for column in columns)))
+    notes.append(_meaning(distinct(column.key for column in columns)))
     if any(column.where != OVERALL and column.key == "miou" for column in columns):
         notes.append("Of a single sequence, a class that it lacks counts as 0 in runs that predict a pixel of it.")
-    said = _distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
+    said = distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
     if said:
         notes.append(f"Protocol: {'; '.join(said)}.")
     if board.sets:
         notes.append(f"{set_meanings(board.sets).capitalize()}.")
+    if mixing := distinct(row.title for row in board.rows if row.mixes_batches):
+        notes.append(
+            f"In some supervised steps of {listed(mixing, 5)}, a part of the batch are frames with pseudo labels: they "
+            "learn from fewer labelled frames than rows whose batch is of these alone."
+        )
     everything = [run for group in board.groups if group.labelling == "all" for row in group.rows for run in row.runs]
     if everything and COMPLETION in board.sets and not any(COMPLETION in run.metrics for run in everything):
         notes.append("No completion with all labels: every frame with a mask is learnt from, so none is left to score.")
@@ -432,7 +451,7 @@ def _meaning(keys: Iterable[str]) -> str:
 
 def _marks(rows: Iterable[Row]) -> str:
     """Of all rows that a difference is made of."""
-    return ",".join(_distinct(row.mark for row in rows if row.mark))
+    return ",".join(distinct(row.mark for row in rows if row.mark))
 
 
 def _mark_notes(board: Board, groups: Iterable[Iterable[Iterable[Cell]]]) -> list[str]:
@@ -527,7 +546,3 @@ def _spread(values: Sequence[float], digits: int, signed: bool = False) -> str:
 def _signed(value: float) -> str:
     said = f"{value:+.2f}"
     return "0.00" if float(said) == 0 else said.replace("-", "−")
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))

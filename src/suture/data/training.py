@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from suture.data.augment import Patches, ViewDraw, collate
+from suture.data.augment import Patches, ViewDraw, collate, outline
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
@@ -137,6 +137,22 @@ class TrainingFrames:
         numbers = list(numbers)
         sure = [self.confidence.get(n) for n in numbers] if confidence else None
         return collate(draws, [self.image(n) for n in numbers], [self.labels(n) for n in numbers], sure)
+
+
+class UnlabelledFrames:
+    """Frames as they are where labels do not matter: all that is known of a pixel is whether it is in the view."""
+
+    def __init__(self, frames: TrainingFrames) -> None:
+        self.frames = frames
+        frames.in_view(0)  # found here, and not once more in each of the loader's workers
+
+    def collate(self, numbers: Sequence[int], draws: Sequence[ViewDraw]) -> Patches:
+        """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
+        return collate(draws, [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers])
+
+    def outline(self, number: int, draw: ViewDraw) -> np.ndarray:
+        """The box and the slant of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
+        return np.concatenate(outline(draw, self.frames.image(number).shape))
 
 
 def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:

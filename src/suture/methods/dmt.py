@@ -144,18 +144,20 @@ class Learning(Stage):
         return super().facts() | ({} if self.handed_on else {"supervised_steps": 0})
 
     def draw(self, part: Part) -> Taught:
-        """Truly labelled frames stand at even distances in the global batch, so that processes get equal shares."""
-        s = self.settings
-        numbers, true = [], []
-        for place in part.own:
-            before, until = (place * s.labelled // s.batch, (place + 1) * s.labelled // s.batch)
-            true.append(until > before)
-            if until > before:
-                numbers.append(self.order[part.step * s.labelled + before])
-            else:
-                numbers.append(self.unlabelled_order[part.step * (s.batch - s.labelled) + place - before])
-        draws = [draw_view(self.rng(part.step, place), s.augment) for place in part.own]
+        numbers, true = zip(*(self.turn(part.step, place) for place in part.own), strict=True)
+        draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
         return Taught(self.job.frames.collate(numbers, draws, confidence=True), torch.tensor(true))
+
+    def turn(self, step: int, place: int) -> tuple[int, bool]:
+        """The frame at a place of the global batch, and whether it is truly labelled.
+
+        Such frames stand at even distances, so that processes get equal shares.
+        """
+        s = self.settings
+        before, until = (place * s.labelled // s.batch, (place + 1) * s.labelled // s.batch)
+        if until > before:
+            return self.order[step * s.labelled + before], True
+        return self.unlabelled_order[step * (s.batch - s.labelled) + place - before], False
 
     def render(self, batch: Taught) -> Taught:
         patches: Patches = batch.views

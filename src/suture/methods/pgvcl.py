@@ -87,6 +87,15 @@ class Contrast(TwoBranches):
 
     settings: ContrastSettings
 
+    def hint(self, cases: int) -> str | None:
+        wanted = self.settings.keys.other_videos
+        if cases > 1 or not wanted:
+            return None
+        return (
+            "There is only one training case: the contrast has no keys of other videos, though "
+            f"{self.key}.keys.other_videos is {wanted}."
+        )
+
     def prepare(self) -> int:
         s, job = self.settings, self.job
         self.pool = KeyPool(job.frames.cases, job.shots)

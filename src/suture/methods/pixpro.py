@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from suture.data.augment import Patches, draw_view, render_images, render_labels
 from suture.data.classes import IGNORE
+from suture.data.training import UnlabelledFrames
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
 from suture.methods.branches import BranchSettings, TwoBranches
 from suture.methods.method import Method, method
-from suture.methods.semi import UnlabelledFrames
 from suture.methods.stage import Part, Stage, Total, TrainingSettings, drawn_from
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.projector import unit

@@ -1,16 +1,13 @@
 """What the methods in one stage share: labelled and unlabelled frames in a batch, and a loss of several terms."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import Patches, ViewDraw, collate, draw_view, outline
-from suture.data.training import Epochs, TrainingFrames
-from suture.methods.stage import OneStageSettings, Part, Stage, Total, all_sum
+from suture.data.training import Epochs, UnlabelledFrames
+from suture.methods.stage import OneStageSettings, Stage, Total, all_sum
 
 
 class SemiSettings(OneStageSettings):
@@ -18,22 +15,6 @@ class SemiSettings(OneStageSettings):
 
     unlabelled_batch: int | None = Field(None, ge=1)
     """Unlabelled frames per step, over all devices and accumulated parts; by default as many as labelled ones."""
-
-
-class UnlabelledFrames:
-    """Frames as they are where labels do not matter: all that is known of a pixel is whether it is in the view."""
-
-    def __init__(self, frames: TrainingFrames) -> None:
-        self.frames = frames
-        frames.in_view(0)  # found here, and not once more in each of the loader's workers
-
-    def collate(self, numbers: Sequence[int], draws: Sequence[ViewDraw]) -> Patches:
-        """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
-        return collate(draws, [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers])
-
-    def outline(self, number: int, draw: ViewDraw) -> np.ndarray:
-        """The box and the slant of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
-        return np.concatenate(outline(draw, self.frames.image(number).shape))
 
 
 class SemiSupervised(Stage):
@@ -62,12 +43,6 @@ class SemiSupervised(Stage):
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {"unlabelled_batch": self.unlabelled_batch}
-
-    def labelled_views(self, part: Part) -> Patches:
-        """The labelled frames of a part."""
-        numbers = [self.order[part.step * self.settings.batch + place] for place in part.own]
-        draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
-        return self.job.frames.collate(numbers, draws)
 
     def unlabelled_places(self, labelled: range) -> range:
         """The unlabelled places that go with labelled ones: the same share of their batch."""

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from suture.data.augment import Augment
-from suture.data.training import TrainingFrames, generator
+from suture.data.augment import Augment, Patches, draw_view
+from suture.data.training import Epochs, TrainingFrames, generator
 from suture.data.workers import start_worker
 from suture.errors import UserError
 from suture.methods.capture import CapturedStep
@@ -188,6 +188,10 @@ class Stage(L.LightningModule, ABC):
     def refuse(self, segmenter: Segmenter) -> None:
         """Raise `UserError` where the segmenter is none for this stage: asked before anything is written."""
 
+    def hint(self, cases: int) -> str | None:
+        """What a person should know who trains this stage on so many cases; told at the start."""
+        return None
+
     @abstractmethod
     def prepare(self) -> int:
         """Set up networks and pools from `self.job`; give the number of frames that make an epoch."""
@@ -262,6 +266,12 @@ class Stage(L.LightningModule, ABC):
     def rng(self, step: int, place: int | str) -> Any:
         """The generator of one place in the global batch of a step."""
         return generator(self.job.seed, self.name, step, place)
+
+    def usual_views(self, order: Epochs, part: "Part") -> Patches:
+        """The frames whose turn it is in a part of a step, each cut, flipped and coloured as `augment` says."""
+        numbers = [order[part.step * self.settings.batch + place] for place in part.own]
+        draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
+        return self.job.frames.collate(numbers, draws)
 
     def loader(self, first: int) -> DataLoader[Any]:
         """Batches from step `first` on, prefetched by workers; the order does not depend on their number."""

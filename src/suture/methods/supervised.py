@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import Patches, draw_view, render_images, render_labels
+from suture.data.augment import Patches, render_images, render_labels
 from suture.data.training import Epochs
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import KEEP, THRESHOLD, hard_pixels
@@ -47,9 +47,7 @@ class Supervised(Stage):
         return len(numbers)
 
     def draw(self, part: Part) -> Patches:
-        numbers = [self.order[part.step * self.settings.batch + place] for place in part.own]
-        draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
-        return self.job.frames.collate(numbers, draws)
+        return self.usual_views(self.order, part)
 
     def render(self, batch: Patches) -> tuple[Tensor, Tensor]:
         return render_images(batch, self.job.size), render_labels(batch, self.job.size)

@@ -86,7 +86,7 @@ class UncertaintyAware(SemiSupervised):
         places = self.unlabelled_places(part.own)
         draws = [draw_view(self.rng(part.step, f"unlabelled {place}"), self.settings.augment) for place in places]
         numbers = self.unlabelled_numbers(part.step, places)
-        return UncertaintyBatch(self.labelled_views(part), self.unlabelled.collate(numbers, draws))
+        return UncertaintyBatch(self.usual_views(self.order, part), self.unlabelled.collate(numbers, draws))
 
     def render(self, batch: UncertaintyBatch) -> UncertaintyBatch:
         size = self.job.size

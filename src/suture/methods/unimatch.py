@@ -72,11 +72,16 @@ class WeakToStrong(SemiSupervised):
 
     settings: UniMatchSettings
     average: MomentumCopy
-    """The teacher: the average that every stage can keep."""
+
+    @property
+    def teacher(self) -> MomentumCopy:
+        """The average that every stage can keep, and moves by itself: after step i,
+        teacher ← m · teacher + (1 − m) · student with m = min(1 − 1/i, ema)."""
+        return self.average
 
     def begin(self, job: Job) -> None:
         super().begin(job)
-        self.average.eval()
+        self.teacher.eval()
 
     def draw(self, part: Part) -> WeakToStrongBatch:
         s, step = self.settings, part.step
@@ -93,7 +98,7 @@ class WeakToStrong(SemiSupervised):
         undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
         kept[np.isin(own, undropped)] = 1
         return WeakToStrongBatch(
-            self.labelled_views(part),
+            self.usual_views(self.order, part),
             self.unlabelled.collate(numbers, weak),
             torch.from_numpy(np.array(colors, np.float32)),
             torch.from_numpy(np.array(boxes, np.float32)),
@@ -111,7 +116,7 @@ class WeakToStrong(SemiSupervised):
         supervised = Total(*cross_entropy(self.segmenter(images), labels))
 
         limit = self.settings.confidence
-        sure, target = self.average(weak).float().softmax(1).max(1)
+        sure, target = self.teacher(weak).float().softmax(1).max(1)
         inside = in_view != IGNORE
         target = target.where(inside, IGNORE)
         mixed = [self.cut_mix(views, boxes) for views, boxes in zip(batch.strong, batch.boxes, strict=True)]

@@ -14,12 +14,12 @@ Pairs = list[tuple[Tensor, Tensor]]
 class MomentumCopy(nn.Module):
     """A deep copy of `online`, at `.module`, that `update` moves towards it; it never takes part in autograd.
 
-    Floating buffers (batch norm statistics) are by choice `copy` (the online ones), `ema` (averaged like parameters) or
-    `keep` (the copy's own, as its own forward passes in train mode make them). Counters are copied unless kept.
-    Whether the copy is in train or eval mode is the caller's choice.
+    Buffers (batch norm statistics) are by choice `ema` (averaged like parameters, counters copied) or `keep` (the
+    copy's own, as its own forward passes in train mode make them). Whether the copy is in train or eval mode is the
+    caller's choice.
 
     >>> online = nn.Linear(1, 1)
-    >>> slow = MomentumCopy(online)
+    >>> slow = MomentumCopy(online, "keep")
     >>> before = online.weight.detach().clone()
     >>> _ = online.weight.data.add_(1.0)
     >>> slow.update(online, 0.9)
@@ -27,7 +27,7 @@ class MomentumCopy(nn.Module):
     True
     """
 
-    def __init__(self, online: nn.Module, buffers: Literal["copy", "ema", "keep"] = "copy") -> None:
+    def __init__(self, online: nn.Module, buffers: Literal["ema", "keep"]) -> None:
         super().__init__()
         self.module = copy.deepcopy(online).requires_grad_(False)
         self.buffers_by = buffers
@@ -42,10 +42,9 @@ class MomentumCopy(nn.Module):
         # By order, not by name: DDP and torch.compile put prefixes before the names of the online module.
         averaged: Pairs = list(zip(self.module.parameters(), online.parameters(), strict=True))
         copied: Pairs = []
-        if self.buffers_by != "keep":
+        if self.buffers_by == "ema":
             for pair in zip(self.module.buffers(), online.buffers(), strict=True):
-                average = self.buffers_by == "ema" and pair[0].is_floating_point()
-                (averaged if average else copied).append(pair)
+                (averaged if pair[0].is_floating_point() else copied).append(pair)
         for own, others in _alike(averaged):
             torch._foreach_lerp_(own, others, 1 - momentum)
         for own, others in _alike(copied):

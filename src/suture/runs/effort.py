@@ -13,6 +13,8 @@ UNSUPERVISED = ("contrast", "propagation")
 """Stages that learn from no label, in runs made before their `done.json` said so itself."""
 LABELS_ALONE = ("supervised", "twice", "strong")
 """Methods that learn from labelled frames alone, in runs made before the `done.json` of their stages said so itself."""
+MIXED = ("dmt", "selftraining")
+"""Methods with labelled and pseudo-labelled frames in one batch, in runs made before their `done.json` said so."""
 Stages = Mapping[str, Mapping[str, Any]]
 """How each stage ended, by its name."""
 
@@ -81,9 +83,7 @@ def supervised_steps(stages: Stages) -> int:
 
 def supervised_batches(stages: Stages) -> list[int]:
     """The batches of the supervised steps; several numbers where stages differ."""
-    return sorted(
-        {done["batch"] for name, done in stages.items() if "batch" in done and supervised_steps({name: done})}
-    )
+    return sorted({done["batch"] for done in _supervised(stages)})
 
 
 def labels_alone(method: str, stages: Stages) -> bool:
@@ -98,6 +98,22 @@ def labels_alone(method: str, stages: Stages) -> bool:
     """
     said = [done.get("labels_alone") for done in stages.values() if "batch" in done]
     return all(said) if said and None not in said else method in LABELS_ALONE
+
+
+def mixed_batches(method: str, stages: Stages) -> bool:
+    """Whether some supervised steps have pseudo-labelled frames in their batch; an `unlabelled_batch` is beside it.
+
+    >>> mixed_batches("new", {"train": {"steps": 9, "batch": 8, "labels_alone": False}})
+    True
+    >>> mixed_batches("new", {"train": {"steps": 9, "batch": 8, "labels_alone": False, "unlabelled_batch": 8}})
+    False
+    >>> mixed_batches("dmt", {"pretrain-a": {"steps": 9, "batch": 8}, "round-1-a": {"steps": 9, "batch": 8}})
+    True
+    """
+    supervised = _supervised(stages)
+    if any(done.get("labels_alone") is None for done in supervised):
+        return method in MIXED
+    return any(not done["labels_alone"] and not done.get("unlabelled_batch") for done in supervised)
 
 
 def images_of_a_step(stage: Mapping[str, Any]) -> int:
@@ -120,6 +136,11 @@ def stored_side(config: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     native = max((min(view["rect"][2:]) for view in views), default=None)
     stored = asked or storage_size(min(_sides(config)), min(crops))
     return str(stored if native is None else min(stored, native))
+
+
+def _supervised(stages: Stages) -> list[Mapping[str, Any]]:
+    """The stages that have supervised steps, as they ended."""
+    return [done for name, done in stages.items() if "batch" in done and supervised_steps({name: done})]
 
 
 def _sides(config: Mapping[str, Any]) -> tuple[int, int]:

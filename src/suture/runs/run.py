@@ -381,3 +381,4 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    _say([hint for stage in stages if isinstance(stage, Stage) and (hint := stage.hint(cases))], session.console)
