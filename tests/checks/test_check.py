@@ -775,6 +775,9 @@ def test_plain_pictures_are_not_taken_for_interlaced() -> None:
     checks = np.indices((96, 96)).sum(axis=0).astype(np.uint8) % 2 * 200
     bars = np.repeat(np.arange(96) // 8 % 2 * 200, 96).reshape(96, 96).astype(np.uint8)
     assert not any(is_combed(grey) for grey in (noise, checks, bars, bars.T.copy()))
+    ridges = np.full((121, 161), 90, np.uint8)
+    ridges[32:48:2, 32:64] = 130  # of a tube in a small frame, shrunk to single lines
+    assert not is_combed(ridges)
 
 
 def test_drawn_masks_have_no_values_in_between() -> None:

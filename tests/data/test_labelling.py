@@ -170,6 +170,16 @@ def test_a_ratio_is_of_the_frames_that_take_part() -> None:
     assert choose(dataset(holed), LabellingSettings(ratio=0.25))["a"] == (0, 40, 60, 80)
 
 
+def test_a_list_names_videos_by_the_end_of_their_path_as_predictions_do(tmp_path: Path) -> None:
+    data = dataset(*(video(name, 10, []) for name in ("op1_part 1", "op1_part 2", "op2_part 2", "op3")))
+    file = tmp_path / "list.txt"
+    file.write_text("part 1__frame_000004\npart 1 2\nop1_part 1 3\nop3 1\n")
+    assert from_list(file, data) == Labelling({"op1_part 1": (2, 3, 4), "op3": (1,)})
+    file.write_text("part 2 4\n")
+    with pytest.raises(UserError, match=r"line 1: found the video 'part 2', which fits op1_part 2 and op2_part 2: wri"):
+        from_list(file, data)
+
+
 def test_a_list_is_checked_against_the_dataset(tmp_path: Path) -> None:
     data = dataset(video("a", 10, range(10)), video("t", 10, range(10), split="test"))
     file = tmp_path / "list.txt"

@@ -251,3 +251,5 @@ def test_a_view_is_cut_to_its_frame() -> None:
     assert View(4, 2, 100, 100).within(20, 10) == View(4, 2, 16, 8)
     with pytest.raises(UserError, match="outside its frames of 20×10"):
         View(20, 0, 5, 5).within(20, 10)
+    with pytest.raises(UserError, match="outside its frames of 20×10"):
+        View(-1, 0, 5, 5).within(20, 10)

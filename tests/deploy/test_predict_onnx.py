@@ -4,11 +4,13 @@ in every form that `suture export` writes; and one that it really wrote."""
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from predict_files import COLORS, NAMES, picture, write_images, write_model, write_video
 from rich.console import Console
 
@@ -16,6 +18,7 @@ from suture.data.classes import IGNORE
 from suture.data.view import View
 from suture.deploy.asked import Settings
 from suture.deploy.export import Shape, to_onnx
+from suture.deploy.networks import OnnxNetwork
 from suture.deploy.outputs import read_written_mask
 from suture.deploy.predict import predict
 from suture.deploy.predictor import Predictor
@@ -195,6 +198,25 @@ def test_frames_that_are_enlarged_in_vain_are_told_once(tmp_path: Path, source: 
     assert said("smaller", (20, 24), "masks") == []
     assert said("trained", (80, 96), "masks", size=[80, 96]) == [], "the network looks at as many pixels anyway"
     assert said("open", None, "logits", size=[80, 96]) == []
+
+
+def test_frames_that_are_refused_are_not_told_as_enlarged(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "cut.onnx", (80, 96), "masks", View(16, 8, 60, 64))
+    console = Console(file=io.StringIO(), record=True, width=400)
+    inputs = [write_video(tmp_path / "fits.mp4", 2), write_images(tmp_path / "square", 2, size=(40, 40))]
+    assert len(predict(Predictor(model), inputs, tmp_path / "out", console=console).problems) == 1
+    assert "those of 40×40 are enlarged" not in console.export_text()
+
+
+def test_probabilities_are_enlarged_and_not_scores() -> None:
+    """As a run does it, and the page on deployment says it: of enlarged scores, the surer side would take too much."""
+    scores = np.array([[[[20, 0]], [[0, 1]]]], np.float32)  # one pixel sure of the first class, one in doubt
+    session = SimpleNamespace(run=lambda names, given: [scores])
+    found = OnnxNetwork(session, 2, 1, scored=True, view=None)(torch.zeros(1, 3, 1, 4))
+    sure, doubt = torch.tensor(scores)[0, :, 0].softmax(0).unbind(1)
+    expected = torch.stack([sure, 0.75 * sure + 0.25 * doubt, 0.25 * sure + 0.75 * doubt, doubt], 1)
+    torch.testing.assert_close(found.softmax(1)[0, :, 0], expected)
+    assert found.argmax(1).tolist() == [[[0, 0, 1, 1]]]
 
 
 def test_a_file_that_was_really_exported(tmp_path: Path) -> None:

@@ -187,3 +187,14 @@ def test_boundaries_have_no_score_where_nobody_asks_for_them() -> None:
         found.append(score(protocol, scorer, {"v": "v"})["overall"])
     assert (found[0]["nsd"], found[1]["nsd"]) == (1, None)
     assert found[0]["miou"] == found[1]["miou"] == 1
+
+
+def test_outlines_have_no_score_where_no_true_one_is_known() -> None:
+    truth = np.zeros((40, 40), np.uint8)
+    truth[:, 20:] = 1
+    truth[:, 19:21] = 255  # as `unpainted: ignore` leaves between shapes
+    prediction = np.zeros((40, 40), np.uint8)
+    prediction[:, 30:] = 1
+    scores = score(DEFAULT, filled(DEFAULT, ("tissue", "tool"), ("v", 0, prediction, truth)))
+    assert [scores["overall"][name] for name in ("nsd", "boundary_f")] == [None, None]  # had been 0, for any prediction
+    assert scores["classes"]["tool"]["nsd"] is None

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from suture.data.dataset import Frame, Frames, Mask, said_splits
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import before_number, images_of, last_number, masks_beside, walk
+from suture.data.walk import before_number, composed, images_of, last_number, masks_beside, walk
 from suture.errors import UserError
 from suture.files import suffix_of
 from suture.records import refuse_run
@@ -111,13 +111,14 @@ class Clip:
         return len(self.images) if self.file is None else len(self.file)
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {stem: index for index, stem in enumerate(self.images)}
+    def positions(self) -> dict[str, int]:
+        """The indices of the frames by the names of their images, composed."""
+        return {composed(stem): index for index, stem in enumerate(self.images)}
 
     def position(self, name: str) -> int | None:
-        """The index of the frame that a mask's name means within this video."""
+        """The index of the frame that a mask's name, composed, means within this video."""
         if self.file is None:
-            return self._positions.get(name)
+            return self.positions.get(name)
         number = _NUMBERED.fullmatch(name)
         return int(number[1]) if number else None
 
@@ -129,7 +130,7 @@ class Clip:
 
 
 class Clips:
-    """All videos, and which of them a name means."""
+    """All videos, and which of them a name means; an umlaut may be one character in the one and two in the other."""
 
     def __init__(
         self,
@@ -155,12 +156,12 @@ class Clips:
         self._folders: dict[str, list[Clip]] = {}
         for clip in self.all:
             for name in {clip.id, "/".join(clip.parts)}:
-                self._whole.setdefault(name, []).append(clip)
+                self._whole.setdefault(composed(name), []).append(clip)
             for start in range(1, len(clip.parts)):
-                self._ends.setdefault("/".join(clip.parts[start:]), []).append(clip)
+                self._ends.setdefault(composed("/".join(clip.parts[start:])), []).append(clip)
             if clip.file is None:
-                self._folders.setdefault(clip.folder.relative_to(place).as_posix(), []).append(clip)
-        self._words = {word for clip in self.all for word in (clip.id, *clip.parts)}
+                self._folders.setdefault(composed(clip.folder.relative_to(place).as_posix()), []).append(clip)
+        self._words = {word for clip in self.all for word in _words(clip)}
 
     @staticmethod
     def below(place: Path, skip: set[Path], pattern: str | None = None) -> "Clips":
@@ -244,6 +245,7 @@ class Clips:
 
     def named(self, name: str) -> list[Clip]:
         """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
+        name = composed(name)
         if name in self._whole or name in self._ends:
             return self._whole.get(name) or self._ends[name]
         while "/" in name and name not in self._whole:
@@ -268,21 +270,23 @@ class Clips:
 
     def frames(self, masks: Sequence[str], only: Clip | None) -> Iterator[tuple[str, list[tuple[Clip, int]]]]:
         """Each mask's name with the frames that it may mean, within one video or among all."""
+        names = {mask: composed(mask) for mask in masks}
         if only is not None:
-            yield from ((name, self._frames(name, [only], only)) for name in masks)
+            yield from ((mask, self._frames(name, [only], only)) for mask, name in names.items())
             return
-        named = {folder: self._of_folder(folder) for folder in {name.rpartition("/")[0] for name in masks}}
+        named = {folder: self._of_folder(folder) for folder in {name.rpartition("/")[0] for name in names.values()}}
         # Where no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
         foreign = not any(named.values())
-        plain = {last for folder, _, last in (name.rpartition("/") for name in masks) if foreign or not folder}
+        parted = (name.rpartition("/") for name in names.values())
+        plain = {last for folder, _, last in parted if foreign or not folder}
         holding: dict[str, list[Clip]] = {}
         for clip in self.all:
-            for name in clip.images.keys() & plain:
+            for name in clip.positions.keys() & plain:
                 holding.setdefault(name, []).append(clip)
-        for name in masks:
+        for mask, name in names.items():
             folder, _, last = name.rpartition("/")
             if not folder:
-                yield name, self._frames(name, [*holding.get(last, ()), *self._files], None)
+                yield mask, self._frames(name, [*holding.get(last, ()), *self._files], None)
                 continue
             found = self._frames(name, named[folder], None)
             # Of whom a bare number is, only the folder can say, unless it is called like any.
@@ -290,20 +294,20 @@ class Clips:
             if not found and foreign and (common or not _NUMBERED.fullmatch(last)):
                 alone = self._frames(name, [*holding.get(last, ()), *self._files], None)
                 found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
-            yield name, found
+            yield mask, found
 
     def is_strange(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder says nothing of the video whose frame it found; images/ is no strange one."""
-        last = folder.rpartition("/")[2]
-        return bool(folder) and not self._of_folder(folder) and last not in COMMON_FOLDERS and last not in clip.parts
+        last = composed(folder).rpartition("/")[2]
+        return bool(folder) and not self._of_folder(folder) and last not in COMMON_FOLDERS and last not in _words(clip)
 
     def _of_folder(self, folder: str) -> list[Clip]:
         """The videos that a mask's folder means: by their names, or since their frames lie in a folder of its path."""
-        return self.named(folder) or self._folders.get(folder, [])
+        return self.named(folder) or self._folders.get(composed(folder), [])
 
     def _contradicts(self, folder: str, clip: Clip) -> bool:
         """Whether a mask's folder speaks of another video."""
-        return any(word in self._words and word not in (clip.id, *clip.parts) for word in folder.split("/"))
+        return any(word in self._words and word not in _words(clip) for word in folder.split("/"))
 
     def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
         last = name.rpartition("/")[2]
@@ -320,7 +324,12 @@ class Clips:
         if found or not uploaded:
             return found
         said = unquote(uploaded[1])
-        return self.named(said) or [clip for clip in self.all if _plain(clip.id) == said]
+        return self.named(said) or [clip for clip in self.all if _plain(composed(clip.id)) == composed(said)]
+
+
+def _words(clip: Clip) -> tuple[str, ...]:
+    """What a folder of its masks may be called."""
+    return tuple(map(composed, (clip.id, *clip.parts)))
 
 
 def _tell_videos(clip: Clip, names: Counter[str], single: bool) -> bool:

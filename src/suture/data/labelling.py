@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from suture.data.dataset import Dataset
+from suture.data.dataset import Dataset, Video
 from suture.errors import UserError
 from suture.settings import Settings
 
@@ -182,21 +182,36 @@ def _between(shot: Sequence[int], known: set[int], share: int) -> set[int]:
 
 
 def from_list(path: Path, dataset: Dataset) -> Labelling:
-    """The frames that a text file lists; one that the dataset does not have is an error that names the line."""
+    """The frames that a text file lists; one that the dataset does not have is an error that names the line.
+
+    The end of a video's name will do, as `suture predict` calls a video by the end of its path.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): expected a text file with one VIDEO INDEX per line."
         ) from error
-    lengths = {video.id: len(video) for video in dataset}
-    for where, video, index in _lines(text, str(path)):
-        if video not in lengths:
-            some = ", ".join(list(lengths)[:5])
-            raise UserError(f"{where}: there is no video {video!r} in {dataset.root}; its videos are {some}.")
-        if index >= lengths[video]:
-            raise UserError(f"{where}: found frame {index} of video {video}, whose last frame is {lengths[video] - 1}.")
-    return Labelling.from_text(text, str(path))
+    videos = {video.id: video for video in dataset}
+    frames: dict[str, list[int]] = {}
+    for where, name, index in _lines(text, str(path)):
+        video = videos[name] if name in videos else _ending(name, dataset, where)
+        if index >= len(video):
+            raise UserError(f"{where}: found frame {index} of video {video.id}, whose last frame is {len(video) - 1}.")
+        frames.setdefault(video.id, []).append(index)
+    return Labelling(frames)
+
+
+def _ending(name: str, dataset: Dataset, where: str) -> Video:
+    """The one video whose name ends like this."""
+    found = [video for video in dataset if video.id.endswith(f"_{name}")]
+    if not found:
+        some = ", ".join(video.id for video in list(dataset)[:5])
+        raise UserError(f"{where}: there is no video {name!r} in {dataset.root}; its videos are {some}.")
+    if len(found) > 1:
+        fitting = " and ".join(video.id for video in found)
+        raise UserError(f"{where}: found the video {name!r}, which fits {fitting}: write one of these.")
+    return found[0]
 
 
 def all_masks(dataset: Dataset) -> Labelling:

@@ -187,7 +187,10 @@ class _Decoder:
                 return Picture(picture, self.tagged_rotation)
             if found >= position:
                 break
-        raise UserError(f"{self.path}: frame {position} does not decode; the file is damaged there: exclude the frame.")
+        raise UserError(
+            f"{self.path}: frame {position} does not decode, the file is damaged there: copy it again, or exclude the "
+            "frame."
+        )
 
     def pictures(self) -> Iterator[tuple[int, av.VideoFrame]]:
         """All frames that decode from here on, with their positions."""

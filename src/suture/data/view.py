@@ -62,7 +62,7 @@ class View:
     def within(self, width: int, height: int, where: str = "view") -> "View":
         """The same view cut to a frame's size; messages name where it was said."""
         frames = f"frames of {width}×{height} pixels"
-        if self.x >= width or self.y >= height:
+        if not (0 <= self.x < width and 0 <= self.y < height):
             raise UserError(
                 f"{where}: the view {self.to_json()['rect']} lies outside its {frames}, expected x, y, width and "
                 "height in pixels of the frame."

@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def natural(name: str) -> tuple[list[str | int], str]:
     """A sorting key that counts numbers as numbers: frame2 comes before frame10."""
     parts = _DIGITS.split(name)
     return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
+
+
+def composed(name: str) -> str:
+    """A name to compare by: macOS and its zips write ü as u and two dots, keyboards and other systems as one character.
+
+    >>> composed("Mu\\u0308ller") == "M\\u00fcller"
+    True
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def last_number(name: str) -> int | None:

@@ -56,6 +56,10 @@ class Network:
     cuts: bool = False
     """Whether it cuts the view out of whole frames itself."""
 
+    def takes(self, height: int, width: int) -> bool:
+        """Whether frames of this size can be given: in those of another shape, a view of its own lies elsewhere."""
+        return not self.cuts or height * self.size[1] == width * self.size[0]
+
 
 def open_network(path: Path, device: str = "auto") -> Network:
     """The network of a run folder, of a `model.safetensors` with its `model.json`, or of an ONNX file."""
@@ -133,7 +137,9 @@ class OnnxNetwork(nn.Module):
             return (found[:, None] == classes).float() * _SURE
         height, width = frame.shape[:2]
         view = self.view or View(0, 0, width, height)
-        scores = F.interpolate(found.float(), (view.height, view.width), mode="bilinear", align_corners=False)
+        # Probabilities are enlarged, not scores, as of a run and inside a file that gives masks.
+        chances = F.interpolate(found.float().softmax(1), (view.height, view.width), mode="bilinear")
+        scores = chances.clamp_min(torch.finfo(torch.float32).tiny).log()
         if self.view is None:
             return scores
         around = (view.x, width - view.x - view.width, view.y, height - view.y - view.height)

@@ -195,7 +195,11 @@ def _waste(job: Job) -> str:
     """That frames are enlarged in vain for a file of a fixed size, and the mend; nothing where they are not."""
     network = job.predictor.network
     size = None if network.any_size else job.clip.size
-    if size is None or math.prod(network.size) < _MUCH * max(math.prod(size), math.prod(network.trained)):
+    if (
+        size is None
+        or not network.takes(*size)
+        or math.prod(network.size) < _MUCH * max(math.prod(size), math.prod(network.trained))
+    ):
         return ""
     (rows, columns), (height, width) = network.size, size
     view = " with its --view" if network.cuts else ""

@@ -200,7 +200,7 @@ class Predictor:
         name, (rows, columns) = self.network.identity["name"], self.network.size
         if view:
             raise UserError(f"{name} cuts its view out of whole frames itself: give it frames without a view.")
-        if height * columns != width * rows:
+        if not self.network.takes(height, width):
             raise UserError(
                 f"{name} cuts its view out of frames of {columns}×{rows} pixels, but these have {width}×{height}: "
                 "export it for these, with --frame and --view."

@@ -56,7 +56,8 @@ def score(protocol: Protocol, scorer: Scorer, cases: Mapping[str, str] | None = 
     Per class there are `iou`, `dice`, `accuracy`, the number of `frames` with it, and
 
     - `false_presence`: share of the frames without the class in which it is predicted on more than 0.1 % of the view;
-    - `nsd`, `boundary_f`: mean over the frames in which it has a boundary, true or predicted.
+    - `nsd`, `boundary_f`: mean over the frames in which it has a boundary, true or predicted; None where ignored pixels
+      leave no boundary in any true mask.
 
     `left_out` are the classes without a score; `confusion` is the matrix of all frames as `metrics.confusion` lays it
     out.
@@ -117,8 +118,8 @@ class _Rules:
             "dice": mean(dice(total)[self.counted]),
             "pa": pixel_accuracy(total),
             "pac": mean(class_accuracy(total)[self.counted]),
-            "nsd": mean(mean(surface_dice(boundaries), axis=0)[self.counted]),
-            "boundary_f": mean(mean(boundary_f(boundaries), axis=0)[self.counted]),
+            "nsd": mean(_outlines(surface_dice, boundaries)[self.counted]),
+            "boundary_f": mean(_outlines(boundary_f, boundaries)[self.counted]),
             "consistency": prediction_steadiness,
             "consistency_truth": truth_steadiness,
         }
@@ -130,8 +131,8 @@ class _Rules:
             "iou": iou(total),
             "dice": dice(total),
             "accuracy": class_accuracy(total),
-            "nsd": mean(surface_dice(boundaries), axis=0),
-            "boundary_f": mean(boundary_f(boundaries), axis=0),
+            "nsd": _outlines(surface_dice, boundaries),
+            "boundary_f": _outlines(boundary_f, boundaries),
             "false_presence": mean(falsely_present(matrices), axis=0),
             "frames": present(matrices).sum(0),
         }
@@ -165,6 +166,12 @@ class _Rules:
         classes = len(self.names)
         matrices = np.array([frame.matrix for frame in frames], np.int64).reshape(-1, classes + 1, classes + 1)
         return matrices, np.array([frame.boundary for frame in frames], np.int64).reshape(-1, classes, 4)
+
+
+def _outlines(score: Callable[[np.ndarray], np.ndarray], boundaries: np.ndarray) -> np.ndarray:
+    """A score of each class's outlines, mean over frames; NaN where no true one is known, as then none can be right."""
+    values = mean(score(boundaries), axis=0)
+    return values if boundaries[..., 3].any() else np.full_like(values, np.nan)
 
 
 def _mean_of(values: Sequence[Any]) -> float:

@@ -205,6 +205,8 @@ def test_a_mask_can_be_sent_to_another_process(tmp_path: Path) -> None:
         ("coco.json", "b__frame_000001.png", "b", 1),
         ("coco.json", "images/cb0618f6-b__frame_000001.png", "b", 1),  # Label Studio
         ("coco.json", "..\\media\\upload\\4\\cb0618f6-b__frame_000001.png", "b", 1),
+        ("coco.json", "/data/local-files/?d=label%5Cb__frame_000001.png", "b", 1),  # its local storage
+        ("coco.json", "/data/local-files/?d=b__frame_000001.png", "b", 1),
         ("masks/b.json", "0002.png", "b", 1),
     ],
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
+from unicodedata import normalize
 
 import av
 import numpy as np
@@ -904,3 +905,21 @@ def test_several_places_of_masks(tmp_path: Path) -> None:
     write_file(tmp_path, videos="videos", masks=["*_mask.png", "two"], classes=CLASSES)
     with pytest.raises(UserError, match="a pattern is for masks beside the frames of all videos"):
         load_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC"), ("NFD", "NFD")])
+def test_an_umlaut_may_be_one_character_or_two(tmp_path: Path, forms: tuple[str, str]) -> None:
+    """As macOS and its zips write them; the names look alike, so that nobody could have told why no mask fits."""
+    of_video, of_mask = (lambda name, form=form: normalize(form, name) for form in forms)
+    write_frames(tmp_path / "videos" / of_video("Müller"), of_video("Bild_ä1"), of_video("Bild_ä2"))
+    write_frames(tmp_path / "videos" / of_video("Größe"), *"123")
+    write_frames(tmp_path / "videos/other", "5")
+    masks = ["Müller__frame_000000", "Bild_ä2", "Größe/3"]
+    for name in masks:
+        write_image(tmp_path / "masks" / f"{of_mask(name)}.png", 3)
+    cases, split = {"fall": [of_mask("Müller")]}, {"train": ["fall"], "test": [of_mask("Größe")]}
+    write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES, cases=cases, split=split)
+    dataset = load_dataset(tmp_path)
+    assert masks_of(dataset) == {of_video("Müller"): [0, 1], of_video("Größe"): [2]}
+    assert (dataset.unmatched_masks, dataset.missing_videos) == ([], [])
+    assert [dataset[of_video(name)].split for name in ("Müller", "Größe")] == ["train", "test"]

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel
 
@@ -69,6 +70,12 @@ def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
     return ShapeExport(path, labels, images, notes, boxes)
 
 
+def _stored(name: str) -> str:
+    """The path behind the address that Label Studio gives to a file of its local storage; else the name as it is."""
+    _, address, path = name.partition("/local-files/?d=")
+    return unquote(path) if address else name
+
+
 def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnImage], int]:
     """The labels, the images with their shapes, and how many annotations have no shape."""
     data = read_json(where, content, _File, "COCO", "export it again as COCO")
@@ -87,7 +94,7 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnI
             without += 1
     images: dict[str, DrawnImage] = {}
     for entry in data["images"]:
-        frame = posixpath.splitext(posixpath.normpath(str(entry["file_name"]).replace("\\", "/")))[0]
+        frame = posixpath.splitext(posixpath.normpath(_stored(str(entry["file_name"])).replace("\\", "/")))[0]
         if frame in images:
             raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
         width, height = int(entry["width"]), int(entry["height"])

@@ -20,7 +20,7 @@ from suture.data.images import MaskFile, has_channels
 from suture.data.lists import SplitLists
 from suture.data.sources import source
 from suture.data.view import View
-from suture.data.walk import STAR, holds_files, images_of, listing, mask_suffixes, walk
+from suture.data.walk import STAR, composed, holds_files, images_of, listing, mask_suffixes, walk
 from suture.errors import UserError
 from suture.words import listed, number
 
@@ -438,8 +438,9 @@ def _split(file: DatasetFile, path: Path, clips: Clips, case_of: Mapping[str, st
         return dict.fromkeys(cases, "train")
     split_of: dict[str, Split] = {}
     named = {name for names in file.split.values() for name in names}
+    known = {composed(case): case for case in cases}
     for split, names in file.split.items():
-        for name in names:
+        for name in (known.get(composed(name), name) for name in names):
             if name in case_of and name not in cases:
                 raise UserError(
                     f"{path}: split.{split} names {name!r}, which is no case: it is a video of the case "
