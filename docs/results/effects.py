@@ -3,7 +3,8 @@
 The runs of one method are read from a comparison's folder. Each setting that has two values in them is a factor, and
 the scores are fitted by least squares as a sum of one effect per factor. Settings that change together, such as the
 crops of weak and strong views, are one factor; the validation videos are one too. Where there are three folds or more,
-as in leave-one-sequence-out, each has a level of its own, which is fitted and not printed.
+as in leave-one-sequence-out, each has a level of its own, which is fitted and not printed. Any other setting with three
+values or more is refused, as what it does would pass for chance; three seeds or more are chance.
 
 A class that no training video of a run shows has no part in its mIoU, nor one that the scored videos do not show. Per
 frame, on new videos, the former has none only in runs whose `metrics.json` says `left_out`; in runs that were scored
@@ -33,7 +34,7 @@ def flat(config: Any, key: str = "") -> dict[str, str]:
 def scores(metrics: dict[str, Any]) -> list[float]:
     """Both scores on new videos, then both in completion, in percent."""
     # A class is learnt where completion has it: its videos are those of the training.
-    learnt = {name for name, row in metrics["completion"]["classes"].items() if row["iou"] is not None}
+    learnt = {name for name, row in metrics["completion"]["classes"].items() if row["frames"]}
     found = []
     for part in ("val", "completion"):
         classes = metrics[part]["classes"].items()
@@ -73,6 +74,10 @@ def main() -> None:
         if config["method"]["name"] == said.method:
             configs.append(flat(config))
             rows.append(scores(json.loads((run / "metrics.json").read_text())))
+    for key in configs[0]:
+        values = {config[key] for config in configs}
+        if len(values) > 2 and key not in ("data.validation", "seed"):
+            options.error(f"{key} has the values {', '.join(sorted(values))}, expected two at most")
     columns = factors(configs)
     table = zip(*columns.values(), *folds(configs), strict=True)
     design = np.array([[1.0, *(0.5 if high else -0.5 for high in row)] for row in table])

@@ -103,7 +103,8 @@ def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
         new = {"classes": {"tissue": row}, "overall": {"miou_frames": score / 2}}
         known = {"classes": {"tissue": row, "pathology": row}, "overall": {"miou_frames": score}}
         if fold == "seq1":
-            known["classes"]["pathology"] = {"iou": None, "frames": 0}
+            new["classes"] |= {"pathology": {"iou": 0.0, "frames": 9}}
+            known["classes"]["pathology"] = {"iou": 0.0, "frames": 0}  # predicted all the same, in some frame
         train = {"hard_from": hard, "rare": rare}
         run = tmp_path / "runs" / f"{fold}-{hard}-{rare}"
         write_text(
@@ -118,6 +119,13 @@ def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
         "hard_from: 0.5 → 1.0": ["+10.0 ± 0.0", "+5.0 ± 0.0", "+10.0 ± 0.0", "+10.0 ± 0.0"],
         "rare: 0.0 → 0.2": ["−2.0 ± 0.0", "−1.0 ± 0.0", "−2.0 ± 0.0", "−2.0 ± 0.0"],
     }
+
+
+def test_a_setting_with_three_values_does_not_pass_for_chance() -> None:
+    command = [sys.executable, "docs/results/effects.py", "docs/results/vocalfolds-recipe-apart"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert 'method.train.passes has the values "apart", "own", "together", expected two at most' in done.stderr
 
 
 def rows(text: str) -> dict[str, list[str]]:

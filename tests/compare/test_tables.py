@@ -172,6 +172,20 @@ def test_rows_whose_batches_are_labelled_in_part_are_named(tmp_path: Path, write
     )
 
 
+def test_rows_whose_weights_were_chosen_by_validation_are_named(tmp_path: Path, write_run: Write) -> None:
+    for seed, best in enumerate(({"step": 50, "score": 0.6}, None)):
+        stages = {"train": BASELINE["train"] | ({"best": best} if best else {})}
+        metrics = {"val": scores(0.6), "test": scores(0.5)}
+        write_run(f"d__every-10__best__seed-{seed}", metrics, stages=stages)
+        write_run(f"d__every-10__supervised__seed-{seed}", metrics)
+    (board,) = read_results(tmp_path).boards
+    (note,) = [note for note in score_table(board).notes if "best_every" in note]
+    assert note.startswith("The weights of best were chosen by the validation videos")
+    for run in board.runs:
+        del run.metrics["val"]
+    assert not [note for note in score_table(board).notes if "best_every" in note]
+
+
 def test_the_stages_of_a_run_say_whether_it_learns_from_labels_alone(tmp_path: Path, write_run: Write) -> None:
     """In runs of old they do not, and the names of the methods of that time tell it."""
     alone, beside = (BASELINE["train"] | {"labels_alone": said} for said in (True, False))

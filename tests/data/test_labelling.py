@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -72,8 +72,11 @@ def test_equidistant_is_a_range_per_video(lengths: dict[str, int], every: int) -
 
 
 @given(st.floats(0.001, 1))
+@example(0.4)
+@example(0.7)
 def test_no_other_interval_is_clearly_nearer_to_the_ratio(ratio: float) -> None:
-    assert abs(1 / ratio - interval(ratio)) <= 0.5
+    share = 1 / interval(ratio)
+    assert all(abs(share - ratio) <= abs(1 / every - ratio) for every in range(1, 1200))
     assert interval(1.0) == 1
     assert by_ratio({"a": range(1000)}, ratio).count == -(-1000 // interval(ratio))
 

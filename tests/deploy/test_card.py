@@ -77,6 +77,16 @@ def test_completion_is_explained_only_where_it_was_scored(papers: Papers) -> Non
     assert "ompletion" not in without
 
 
+def test_scores_on_videos_that_the_weights_were_chosen_by_are_told_as_such(papers: Papers) -> None:
+    method = papers.config["method"]
+    chosen = papers.config | {"method": method | {"train": method["train"] | {"best_every": 20}}}
+    metrics = {"val": papers.metrics["test"]}
+    said = "- The weights were chosen by the validation videos: scores on these flatter it.\n"
+    assert said in replace(papers, config=chosen, metrics=metrics).card()
+    assert said not in replace(papers, config=chosen, metrics={"test": papers.metrics["test"]}).card()
+    assert said not in replace(papers, metrics=metrics).card()
+
+
 def test_single_blank_lines_with_remarks_on_the_scores_and_without(papers: Papers) -> None:
     metrics = papers.metrics["test"]
     remarked = replace(papers, metrics={"test": metrics | {"notes": ["gauze left out"]}}).card()

@@ -284,6 +284,11 @@ class Row:
         """Whether its batches hold fewer labelled frames than they say, in some supervised steps."""
         return any(mixed_batches(run.config["method"]["name"], run.stages) for run in self.runs)
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a stage of it has handed on the weights that were best on the validation videos."""
+        return any(done.get("best") for run in self.runs for done in run.stages.values())
+
     def values(self, which: str, where: Where, key: str) -> dict[int, float]:
         """A score by seed."""
         found = {run.place.seed: run.score(which, where, key) for run in self.runs}

@@ -431,6 +431,12 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
             f"In some supervised steps of {listed(mixing, 5)}, a part of the batch are frames with pseudo labels: they "
             "learn from fewer labelled frames than rows whose batch is of these alone."
         )
+    chosen = distinct(row.title for row in board.rows if row.is_chosen)
+    if chosen and "val" in board.sets:
+        notes.append(
+            f"The weights of {listed(chosen, 5)} were chosen by the validation videos (best_every): scores on these "
+            "flatter them."
+        )
     everything = [run for group in board.groups if group.labelling == "all" for row in group.rows for run in row.runs]
     if everything and COMPLETION in board.sets and not any(COMPLETION in run.metrics for run in everything):
         notes.append("No completion with all labels: every frame with a mask is learnt from, so none is left to score.")

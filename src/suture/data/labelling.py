@@ -104,10 +104,15 @@ def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
 
 
 def interval(ratio: float) -> int:
-    """The interval whose share of labelled frames is nearest to the ratio: one frame in `round(1 / ratio)`."""
+    """The interval whose share of labelled frames, one in so many, is nearest to the ratio.
+
+    >>> interval(0.1), interval(0.7)  # 1 / 0.7 is nearer to 1, which would be every frame
+    (10, 2)
+    """
     if not 0 < ratio <= 1:
         raise UserError(f"The labelled ratio is {ratio}, expected more than 0 and at most 1.")
-    return max(1, round(1 / ratio))
+    below = int(1 / ratio)
+    return min((below, below + 1), key=lambda every: abs(1 / every - ratio))
 
 
 def by_ratio(frames: Mapping[str, Sequence[int]], ratio: float) -> Labelling:

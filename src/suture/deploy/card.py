@@ -213,6 +213,9 @@ def _scores(papers: Papers) -> Iterator[str]:
             low, high = map(_percent, interval)
             score = titles[one["primary"]["score"]]
             remarks.append(f"{SETS[which].title}: 95 % interval of the {score} over cases {low}–{high}.")
+    stages = [stage for stage in papers.config["method"].values() if isinstance(stage, Mapping)]
+    if "val" in metrics and any(stage.get("best_every") for stage in stages):
+        remarks.append("The weights were chosen by the validation videos: scores on these flatter it.")
     if since := videos_since(papers.data, metrics):
         remarks.append(f"Of the videos scored as new, {', '.join(since)} came into the splits after the training.")
     remarks += dict.fromkeys(f"{note}." for one in metrics.values() for note in one["notes"])
