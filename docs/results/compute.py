@@ -69,7 +69,10 @@ def table(folder: Path) -> str:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", type=Path)
-    print(table(options.parse_args().folder))
+    folder = options.parse_args().folder
+    if not any((folder / "runs").glob("*__supervised__seed-*")):
+        options.error(f"{folder} has no run of supervised, in whose operations the others are told")
+    print(table(folder))
 
 
 if __name__ == "__main__":

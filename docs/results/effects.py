@@ -72,8 +72,13 @@ def main() -> None:
     for run in sorted((said.folder / "runs").iterdir()):
         config = yaml.safe_load((run / "config.yaml").read_text())
         if config["method"]["name"] == said.method:
+            metrics = json.loads((run / "metrics.json").read_text())
+            if not {"val", "completion"} <= metrics.keys():
+                options.error(f"{run} is scored on {', '.join(metrics)}, expected val and completion")
             configs.append(flat(config))
-            rows.append(scores(json.loads((run / "metrics.json").read_text())))
+            rows.append(scores(metrics))
+    if not configs:
+        options.error(f"{said.folder} has no run of {said.method}: name another method with --method")
     for key in configs[0]:
         values = {config[key] for config in configs}
         if len(values) > 2 and key not in ("data.validation", "seed"):

@@ -179,7 +179,7 @@ def columns(scored: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _in_videos(run: RunFacts, which: str, name: str) -> list[float]:
-    """The IoU of a class in each video that has it."""
+    """The IoU of a class in each video that shows it, and 0 where it is only predicted."""
     videos = run.metrics.get(which, {}).get("videos", {})
     found = (_of(run, which, "videos", video, "class_iou", name) for video in videos)
     return [value for value in found if value is not None]
