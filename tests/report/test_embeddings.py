@@ -120,7 +120,7 @@ def test_propagation_is_compared_as_a_contrast_is(runs: Runs, tmp_path: Path, co
     found = embeddings(Context(read_runs([tmp_path / "pixpro"]), frames=False, console=console))
     assert found is not None
     (pixpro,) = found.runs
-    assert pixpro.about == "before and after its stage propagation"
+    assert pixpro.about == "before and after its propagation stage"
     assert pixpro.before.title == "before propagation (after pretrain)"
     assert pixpro.after.title == "after propagation"
     assert pixpro.before.points.shape == (len(found.pixels.classes), 2)

@@ -134,7 +134,9 @@ def test_the_pseudo_labels_of_dmt(runs: Runs, tmp_path: Path, console: Console) 
     dmt = tmp_path / "dmt"
     train(load_config(runs.supervised.parents[1] / "data", "demo", settings), dmt, console)
     said, gallery = pictured(console, dmt, runs.pgvcl)
-    assert re.match(r"dmt: mIoU [\d.]+ and pixel accuracy [\d.]+ on 33 unlabelled training frames with masks", said[0])
+    assert re.match(
+        r"dmt: its pseudo labels have [\d.]+ mIoU and [\d.]+ pixel accuracy, on 33 unlabelled training frames", said[0]
+    )
     titles = ["truth", "pseudo label of dmt", "pseudo label of pgvcl", "dmt, final", "pgvcl, final"]
     assert [panel.title for panel in gallery.panels] == titles
 
