@@ -64,6 +64,8 @@ def test_what_took_hours_is_on_the_disk_before_it_takes_the_place_of_the_old(
     write_bytes(path, b"new")
     assert seen == [(b"old", b"new")]
     assert path.read_bytes() == b"new"
+    write_text(path, "newer")  # such as a run's config, without which it cannot go on
+    assert seen[1:] == [(b"new", b"newer")]
 
 
 HOLDS = """

@@ -178,9 +178,8 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write a text file as `write_bytes` does: without its config a run cannot go on."""
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

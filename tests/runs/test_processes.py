@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -172,6 +173,43 @@ def test_a_signal_to_one_process_ends_all_after_the_same_step(
     assert text.count("Stopped; to go on: start all processes again, by the same command") == 1
     train(config, folder, QUIET)  # in one process, from there
     assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 151))
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_killed_process_ends_the_others_with_one_sentence(
+    supervised: Callable[..., Config], tmp_path: Path, lost: int
+) -> None:
+    """As srun starts them: torchrun would end the others itself."""
+    config = supervised("method.train.steps=60", "compute.checkpoint_every=2", "compute.log_every=1")
+    file, folder = tmp_path / "config.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "localhost", "SLURM_NODEID": "0"}
+    step |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    started = []
+    for rank in range(2):
+        own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
+        with (tmp_path / f"said-{rank}").open("w") as said:
+            command = [sys.executable, "-m", "suture", "train", str(file), "-o", str(folder)]
+            started.append(subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | step | own))
+    try:
+        while len(read_curve(folder / "stages/1-train/metrics.csv")) < 3:
+            assert started[0].poll() is None, (tmp_path / "said-0").read_text()
+            time.sleep(0.02)
+        started[lost].kill()
+        assert started[1 - lost].wait(60) == 2
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    text = (tmp_path / f"said-{1 - lost}").read_text()
+    assert text.count("error: Another process of this run has ended, or cannot be reached any more: ") == 1
+    assert "Traceback" not in text
+    assert "Warning" not in text
+    train(config, folder, QUIET)  # nobody holds the lock, and the checkpoint is whole
+    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 61))
 
 
 def test_alone_where_nobody_started_several() -> None:

@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 from suture.errors import UserError, is_full, what_failed
 
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk, a lost file, a lack of memory into a `UserError` that says how to go on in this run folder."""
+    """Turn a full disk, a lost file or process, a lack of memory into a `UserError` that says how to go on here."""
     go_on = f"start the same command again to go on from the last checkpoint in {folder}"
     try:
         yield
@@ -30,6 +31,10 @@ def explained(folder: Path) -> Iterator[None]:
             raise
         raise UserError(_message(error)) from error
     except RuntimeError as error:
+        if _lost_process(error):
+            raise UserError(
+                f"Another process of this run has ended, or cannot be reached any more: see what it said, then {go_on}."
+            ) from error
         if not lost_loader(error):
             raise
         raise UserError(
@@ -41,6 +46,11 @@ def explained(folder: Path) -> Iterator[None]:
 def lost_loader(error: BaseException) -> bool:
     """Whether an error says that a loader's process is gone, by no error of its own."""
     return "DataLoader worker" in str(error) and not _of_worker(error)
+
+
+def _lost_process(error: BaseException) -> bool:
+    """Whether an error says that another process no longer answers; gloo's has no class of its own."""
+    return isinstance(error, dist.DistError) or "/gloo/" in str(error)
 
 
 def _of_worker(error: BaseException) -> bool:

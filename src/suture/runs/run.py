@@ -234,6 +234,7 @@ def _start(config: Config) -> Processes:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*")
+    warnings.filterwarnings("ignore", message="Grad strides do not match")  # nothing that a user could mend
     processes = Processes.start(config.compute)
     if processes.device.type == "cuda":
         torch.set_float32_matmul_precision("high")
