@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suture.errors import UserError
-from suture.files import LOCK, read_json, read_yaml, together_in, write_bytes
+from suture.files import LOCK, read_json, read_yaml, together_in, write_bytes, write_text
 
 
 def test_a_mapping(tmp_path: Path) -> None:
