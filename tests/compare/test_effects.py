@@ -70,6 +70,11 @@ SEVENTH = {
     "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
     "`ema` 0 → 0.996": "ema: 0.0 → 0.996",
 }
+NINTH = {
+    "`strong_labelled` 0 → 0.5": "strong_labelled: 0.0 → 0.5",
+    "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
+    "`frozen_norms` false → true": "frozen_norms: false → true",
+}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +87,7 @@ SEVENTH = {
         ("## Fifth screen", "vocalfolds-recipe-views", "stitch", FIFTH),
         ("## Sixth screen", "vocalfolds-recipe-tilt", "stitch", SIXTH),
         ("## Seventh screen", "vocalfolds-recipe-hard", "stitch", SEVENTH),
+        ("## Ninth screen", "vocalfolds-recipe-patients", "stitch", NINTH),
     ],
 )
 def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, method: str, said: dict[str, str]) -> None:
