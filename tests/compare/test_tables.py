@@ -809,6 +809,19 @@ def test_tables_load_neither_networks_nor_methods(tmp_path: Path, write_run: Wri
     assert done.stdout.split() == []
 
 
+def test_damaged_runs_that_no_plan_names_are_told(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(6):
+        folder = write_run(f"of-{seed}", by_the_default_protocol(0.5))
+        if seed:
+            (folder / "config.yaml").write_text("")
+    text = write_tables(tmp_path)[0].read_text(encoding="utf-8")
+    assert "Failed: of-1, of-2, of-3, of-4 and of-5: config.yaml holds nothing, expected a mapping of keys" in text
+    assert "Not finished: 5 of 6 runs (of-1, of-2, of-3, of-4 and 1 more)." in text
+    (tmp_path / "runs/of-0/metrics.json").write_text("")
+    with pytest.raises(UserError, match=r"of-0.metrics\.json is not valid JSON.*\n.*of-1.config\.yaml holds nothing"):
+        read_results(tmp_path)
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no finished run"):
         write_tables(tmp_path)
