@@ -16,7 +16,7 @@ from suture.compare.pictures import pictures, told_apart
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
 from suture.compare.queue import Outcome, Queue, devices_of, is_finished, told_once
 from suture.compare.render import Section, latex, markdown, page, terminal
-from suture.compare.results import OVERALL, Board, Results, damage, read_results
+from suture.compare.results import OVERALL, Board, Results, damage, read_results, told_deeper
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
 from suture.files import write_bytes, write_text
@@ -139,6 +139,8 @@ def show_tables(folder: Path, out: Path | None, console: Console) -> None:
     results = read_results(folder)
     _tell_failures(results.failed, console)
     _tell(results, _write(results, out or folder), console)
+    for line in told_deeper(folder):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def write_tables(folder: Path, out: Path | None = None) -> list[Path]:

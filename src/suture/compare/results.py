@@ -36,7 +36,7 @@ from suture.runs.effort import (
     mixed_batches,
     scored_on,
 )
-from suture.words import listed
+from suture.words import NAMED, listed
 
 ORDER = ("val", "test", COMPLETION)
 """The sets of frames that are scored, as the paper's columns have them."""
@@ -399,7 +399,7 @@ def read_results(folder: Path) -> Results:
                 damaged[name] = str(error)
     if not finished:
         none = f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json."
-        raise UserError("\n".join(damaged.values()) or none)
+        raise UserError("\n".join(damaged.values() or [none, *told_deeper(folder)]))
     by_name = {name: run for name, run in finished.items() if run.metrics}
     runs = list(by_name.values())
     _refuse_one_place(folder, by_name)
@@ -418,6 +418,16 @@ def read_results(folder: Path) -> Results:
     failed = {name: reasons[name] for name in missing if name in reasons} | damaged
     unscored = [name for name in finished if name not in by_name]
     return Results(plan.get("title", folder.name), boards, order, missing, failed, unscored)
+
+
+def told_deeper(folder: Path) -> list[str]:
+    """A sentence about finished runs that lie deeper than `read_results` looks, where no plan says what belongs."""
+    runs = [path.parent for depth in ("*/*", "*/*/*") for path in folder.glob(f"{depth}/metrics.json")]
+    places = {run.parent.parent if run.parent.name == "runs" else run.parent for run in runs} - {folder}
+    if not places or (folder / PLAN).exists():
+        return []
+    named = listed(sorted(map(str, places)), NAMED)
+    return [f"Finished runs that lie deeper are left out; to compare them, give their folder: {named}."]
 
 
 def _dataset(config: Mapping[str, Any], metrics: Mapping[str, Any], data: Mapping[str, Any]) -> str:
