@@ -399,6 +399,15 @@ def test_the_command_with_only(
     assert f"to go on: suture compare {begun} -o {tmp_path} --devices cpu --only unimatch\n" in capsys.readouterr().err
 
 
+def test_the_list_cuts_no_name_off(begun: Path, tmp_path: Path) -> None:
+    """As it is what `--only` takes."""
+    plan, console = read_plan(begun), Console(record=True, file=(tmp_path / "said.txt").open("w"), width=30)
+    console.print(listing(plan, tmp_path))
+    parts = re.findall(r"^│ (\S+) ", console.export_text(), re.MULTILINE)
+    assert "".join(parts) == "".join(run.name for run in plan.runs)
+    assert len(parts) > len(plan.runs)
+
+
 def test_a_path_that_leads_nowhere_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:
     """Each in one sentence, however many runs need it, together with what else is wrong."""
     (tmp_path / "data").rmdir()

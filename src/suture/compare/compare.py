@@ -110,7 +110,9 @@ def listing(plan: Plan, out: Path) -> Listing:
     states = {run.name: _state(out, run.name) for run in plan.runs}
     finished = sum(state == "finished" for state in states.values())
     title = f"{number(len(states), 'run')}, {finished} finished in {out}"
-    table = Listing("run", "state", title=title, title_justify="left")
+    table = Listing(title=title, title_justify="left")
+    table.add_column("run", overflow="fold")  # whole, as --only takes it
+    table.add_column("state", no_wrap=True)
     for name, state in states.items():
         table.add_row(name, state)
     return table
