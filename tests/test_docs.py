@@ -65,8 +65,8 @@ def test_the_page_of_labelling_shows_what_the_commands_print(
         assert before in file.read_text()
         file.write_text(file.read_text().replace(before, after))
 
-    suture("synthetic true --cases 5 --frames 60 --size 256x192")
-    shutil.copytree("true/videos", "videos")
+    suture("synthetic truth --cases 5 --frames 60 --size 256x192")
+    shutil.copytree("truth/videos", "videos")
     suture("check videos")
     Path("videos/exclude.csv").write_text("video,first,last,reason\ncase03,34,40,out of body\n")
     suture("check videos --write")
@@ -74,7 +74,7 @@ def test_the_page_of_labelling_shows_what_the_commands_print(
     suture("select videos --budget 24 -o label")
     Path("videos/masks").mkdir()
     for frame in Path("label").glob("*.png"):
-        shutil.copy(Path("true/masks") / frame.name, "videos/masks")
+        shutil.copy(Path("truth/masks") / frame.name, "videos/masks")
     suture("check videos")
     suture("check videos --write --force")
     mend("# unpainted: background", "unpainted: background")

@@ -368,9 +368,10 @@ def export(
         )
     _say(out, f"{done.path}: {done.shape}")
     if not (frame or dynamic):
-        _say(out, "It takes frames of that size only, which show the scene alone: for others give --frame and --view.")
+        others = "for others give --frame WIDTHxHEIGHT and --view X,Y,W,H"
+        _say(out, f"It takes frames of that size only, which show the scene alone: {others}.")
     elif not (view or dynamic):
-        _say(out, "It takes frames that show the scene alone: where a border is around it, give --view.")
+        _say(out, "It takes frames that show the scene alone: where a border is around it, give --view X,Y,W,H.")
     of = "of the run's videos" if done.real else "that were generated, as the run's data cannot be read here"
     _say(out, f"Same class as in PyTorch: {done.agreement:.3%} of the pixels of {done.checked} frames {of}")
     _say(out, f"Card: {done.card}")

@@ -214,7 +214,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} holds a value that YAML cannot read ({error}): put quotes around it.") from error
     if not isinstance(value, dict):
         found = "nothing" if value is None else f"a {type(value).__name__}"
-        raise UserError(f"{path} holds {found}, expected a mapping of keys to values.")
+        raise UserError(
+            f"{path} holds {found}, expected a mapping of keys to values: put back a whole copy, or write it again."
+        )
     return value
 
 

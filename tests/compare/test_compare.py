@@ -184,6 +184,57 @@ def test_what_fails_alike_in_several_runs_is_told_once(begun: Path, tmp_path: Pa
         assert all(f"Failed: {one}" in text for one in unlucky)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (
+            "config.yaml",
+            "",
+            "holds nothing, expected a mapping of keys to values: put back a whole copy, or write it again.",
+        ),
+        ("config.yaml", "format: 4\nseed: 0\n", "is not as Suture wrote it (method: missing): put back a whole copy"),
+        ("metrics.json", "", "is not valid JSON at line 1, column 1 (Expecting value): it is damaged or cut off; put"),
+        ("metrics.json", '{"test": {"prot', "`suture evaluate` scores a run again."),
+        ("stages/1-train/done.json", "", "is not valid JSON at line 1, column 1"),
+    ],
+)
+def test_a_damaged_run_is_named_left_as_it_is_and_stops_no_other(
+    begun: Path, tmp_path: Path, file: str, content: str, said: str
+) -> None:
+    kept, name = tmp_path / "kept", "made__every-4__supervised__seed-0"
+    other = begun.with_name("like")
+    shutil.copytree(tmp_path / "runs" / name, other)
+    script = Path(sys.executable)
+    script.write_text(script.read_text().replace(str(tmp_path / "runs" / name), str(other)))
+    collect(tmp_path, kept)
+    damaged = tmp_path / "runs" / name / file
+    damaged.write_text(content)
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=400)
+    outcome = compare(begun, tmp_path, devices="cpu", kept=kept, console=console)
+    assert (len(outcome.finished), list(outcome.failed), outcome.left) == (5, [name], [])
+    assert outcome.failed[name].startswith(f"{damaged} ")
+    assert said in outcome.failed[name]
+    printed = console.export_text()
+    for word in ("not collected", "damaged", "failed"):
+        assert re.search(rf"{word}: ({name}: )?{re.escape(outcome.failed[name])}\n", printed)
+    assert f"Failed: {name}: {damaged.name} " in (tmp_path / "tables.md").read_text()
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(read_results(kept).boards[0].runs) == 6, "the whole copy of before is there"
+    assert [*listing(read_plan(begun), tmp_path).columns[1].cells].count("damaged") == 1
+    shutil.copy(other / file, damaged)
+    assert len(compare(begun, tmp_path, devices="cpu", console=console).finished) == 6
+
+
+def test_a_damaged_config_of_a_run_that_is_not_finished_stops_no_other(begun: Path, tmp_path: Path) -> None:
+    """`suture train` tells of it; here it is the script that fails."""
+    name = "made__every-4__dmt__seed-0"
+    (tmp_path / "runs" / name).mkdir()
+    (tmp_path / "runs" / name / "config.yaml").touch()
+    outcome = compare(begun, tmp_path, devices="cpu", console=Console(quiet=True))
+    assert (len(outcome.finished), list(outcome.failed)) == (5, [name])
+
+
 def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: Path, tmp_path: Path) -> None:
     def names(*methods: str) -> list[str]:
         return [f"made__every-4__{method}__seed-{seed}" for seed in (0, 1) for method in methods]
@@ -346,6 +397,15 @@ def test_the_command_with_only(
     monkeypatch.setattr("suture.compare.compare.Queue.train", interrupted)
     assert suture(*whole, "--only", "unimatch") == 130
     assert f"to go on: suture compare {begun} -o {tmp_path} --devices cpu --only unimatch\n" in capsys.readouterr().err
+
+
+def test_the_list_cuts_no_name_off(begun: Path, tmp_path: Path) -> None:
+    """As it is what `--only` takes."""
+    plan, console = read_plan(begun), Console(record=True, file=(tmp_path / "said.txt").open("w"), width=30)
+    console.print(listing(plan, tmp_path))
+    parts = re.findall(r"^│ (\S+) ", console.export_text(), re.MULTILINE)
+    assert "".join(parts) == "".join(run.name for run in plan.runs)
+    assert len(parts) > len(plan.runs)
 
 
 def test_a_path_that_leads_nowhere_is_told_before_anything_starts(begun: Path, tmp_path: Path) -> None:

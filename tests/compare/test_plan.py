@@ -191,6 +191,23 @@ def test_runs_made_with_other_settings_are_refused(tmp_path: Path) -> None:
         refuse_changed(plan, out)
 
 
+def test_scores_of_a_run_with_settings_that_are_gone_are_refused(tmp_path: Path) -> None:
+    """A config that is damaged stops no other run; nor does one that nothing was scored with yet."""
+    file, out = write(tmp_path), tmp_path / "out"
+    plan = read_plan(file)
+    folder = out / "runs" / plan.runs[0].name
+    folder.mkdir(parents=True)
+    said = plan.runs[0].config.model_dump(mode="json")
+    said["method"]["train"]["charm"] = 1
+    (folder / "config.yaml").write_text(yaml.safe_dump(said))
+    refuse_changed(plan, out)
+    (folder / "metrics.json").write_text("{}")
+    with pytest.raises(UserError, match=r"config\.yaml: there is no setting method\.train\.charm"):
+        refuse_changed(plan, out)
+    (folder / "config.yaml").write_text("")
+    refuse_changed(plan, out)
+
+
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_our_own_comparisons_can_be_run_or_say_at_which_commit(file: Path) -> None:
     said = re.search(r"^# at commit ([0-9a-f]{7})", file.read_text(), re.MULTILINE)

@@ -809,6 +809,38 @@ def test_tables_load_neither_networks_nor_methods(tmp_path: Path, write_run: Wri
     assert done.stdout.split() == []
 
 
+def test_damaged_runs_that_no_plan_names_are_told(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(6):
+        folder = write_run(f"of-{seed}", by_the_default_protocol(0.5))
+        if seed:
+            (folder / "config.yaml").write_text("")
+    text = write_tables(tmp_path)[0].read_text(encoding="utf-8")
+    assert "Failed: of-1, of-2, of-3, of-4 and of-5: config.yaml holds nothing, expected a mapping of keys" in text
+    assert "Not finished: 5 of 6 runs (of-1, of-2, of-3, of-4 and 1 more)." in text
+    (tmp_path / "runs/of-0/metrics.json").write_text("")
+    with pytest.raises(UserError, match=r"of-0.metrics\.json is not valid JSON.*\n.*of-1.config\.yaml holds nothing"):
+        read_results(tmp_path)
+
+
+def test_runs_that_lie_deeper_are_told(tmp_path: Path, write_run: Write) -> None:
+    for seed, place in enumerate(("all/mine-0", "all/round/mine-1", "all/methods/runs/mine-2")):
+        folder = write_run(f"of-{seed}", by_the_default_protocol(0.5))
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(tmp_path / place)
+
+    def printed() -> str:
+        console = Console(file=io.StringIO(), record=True, width=400)
+        show_tables(tmp_path / "all", None, console)
+        return console.export_text()
+
+    deeper = f"left out; to compare them, give their folder: {tmp_path / 'all/methods'} and {tmp_path / 'all/round'}."
+    assert printed().endswith(f"Finished runs that lie deeper are {deeper}\n")
+    write_json(tmp_path / "all/plan.json", {"title": "p", "reference": "supervised", "runs": ["mine-0"]})
+    assert "lie deeper are left out" not in printed(), "a plan says what belongs"
+    with pytest.raises(UserError, match=rf"holds no finished run.*\n.*give their folder: {tmp_path / 'all'}"):
+        read_results(tmp_path)
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no finished run"):
         write_tables(tmp_path)

@@ -1,6 +1,8 @@
 """Scores side by side, in the page's cells and in the terminal."""
 
 import io
+import shutil
+from pathlib import Path
 
 from rich.console import Console
 from tiny_runs import Runs
@@ -38,6 +40,15 @@ def test_table_for_the_terminal(runs: Runs) -> None:
     said = out.file.getvalue()  # type: ignore[attr-defined]
     assert [said.count(name) for name in ("supervised", "pgvcl", "│ test ", "│ completion ")] == [3, 3, 1, 1]
     assert "test, validation: new videos; completion: the unlabelled frames" in said
+
+
+def test_a_name_by_default_is_whole_in_80_columns(runs: Runs, tmp_path: Path) -> None:
+    run = tmp_path / "videos-supervised-0"
+    shutil.copytree(runs.supervised, run)
+    out = Console(file=io.StringIO(), width=80)
+    out.print(scores_table([run]))
+    said = out.file.getvalue()  # type: ignore[attr-defined]
+    assert said.count("│ videos-supervised-0 │") == 3
 
 
 def test_completion_is_explained_only_where_it_is(runs: Runs) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from suture.compare.plan import PLAN
 from suture.compare.queue import TIMES
+from suture.compare.results import damage
 from suture.errors import UserError
 from suture.files import read_json, read_yaml, write_json, write_text
 from suture.runs.config import without_folders
@@ -21,14 +22,16 @@ _ABSOLUTE = re.compile(r"(~|/|[A-Za-z]:[\\/]|\\\\)\S")
 def collect(folder: Path, out: Path, name: str = "*") -> list[str]:
     """Copy the small files of a comparison's finished runs into `out/runs`, and its plan; give the runs' names.
 
-    With a `name`, of that run alone. Of paths in a config only the last part is kept: where the data lay can tell a
-    patient's name, and the data are known by their hashes. Any other absolute path is an error. `write_tables(out)`
-    makes the tables again.
+    With a `name`, of that run alone. Damaged runs are left out, so that a whole copy of one stays. Of paths in a config
+    only the last part is kept: where the data lay can tell a patient's name, and the data are known by their hashes.
+    Any other absolute path is an error. `write_tables(out)` makes the tables again.
     """
     refuse_same(folder, out)
-    finished = sorted(path.parent for path in folder.glob(f"runs/{name}/metrics.json"))
+    damaged = {path.parent: damage(path.parent) for path in sorted(folder.glob(f"runs/{name}/metrics.json"))}
+    finished = [run for run, why in damaged.items() if why is None]
     if not finished:
-        raise UserError(f"{folder} holds no finished run: none of its folders runs/RUN has a metrics.json.")
+        none = f"{folder} holds no finished run: none of its folders runs/RUN has a metrics.json."
+        raise UserError("\n".join(filter(None, damaged.values())) or none)
     for run in finished:
         target = out / "runs" / run.name
         config = without_folders(read_yaml(run / "config.yaml"))

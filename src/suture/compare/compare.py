@@ -16,7 +16,7 @@ from suture.compare.pictures import pictures, told_apart
 from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
 from suture.compare.queue import Outcome, Queue, devices_of, is_finished, told_once
 from suture.compare.render import Section, latex, markdown, page, terminal
-from suture.compare.results import OVERALL, Board, Results, read_results
+from suture.compare.results import OVERALL, Board, Results, damage, read_results, told_deeper
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
 from suture.files import write_bytes, write_text
@@ -73,7 +73,7 @@ def compare(
             keep()
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
         _tell_failures(outcome.failed, console)
-        if any(is_finished(out, run.name) for run in plan.runs):
+        if any(is_finished(out, run.name) and run.name not in outcome.failed for run in plan.runs):
             results = read_results(out)
             _tell(results, _write(results, out), console)
     if outcome.left:
@@ -107,13 +107,22 @@ def default_folder(file: Path) -> Path:
 
 def listing(plan: Plan, out: Path) -> Listing:
     """The runs of a plan and how far they are, for the terminal."""
-    finished = {run.name for run in plan.runs if is_finished(out, run.name)}
-    title = f"{number(len(plan.runs), 'run')}, {len(finished)} finished in {out}"
-    table = Listing("run", "state", title=title, title_justify="left")
-    for run in plan.runs:
-        begun = (out / "runs" / run.name / "config.yaml").exists()
-        table.add_row(run.name, "finished" if run.name in finished else "begun" if begun else "–")
+    states = {run.name: _state(out, run.name) for run in plan.runs}
+    finished = sum(state == "finished" for state in states.values())
+    title = f"{number(len(states), 'run')}, {finished} finished in {out}"
+    table = Listing(title=title, title_justify="left")
+    table.add_column("run", overflow="fold")  # whole, as --only takes it
+    table.add_column("state", no_wrap=True)
+    for name, state in states.items():
+        table.add_row(name, state)
     return table
+
+
+def _state(out: Path, name: str) -> str:
+    folder = out / "runs" / name
+    if is_finished(out, name):
+        return "damaged" if damage(folder) else "finished"
+    return "begun" if (folder / "config.yaml").exists() else "–"
 
 
 def print_scores(board: Board, console: Console) -> None:
@@ -132,6 +141,8 @@ def show_tables(folder: Path, out: Path | None, console: Console) -> None:
     results = read_results(folder)
     _tell_failures(results.failed, console)
     _tell(results, _write(results, out or folder), console)
+    for line in told_deeper(folder):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
@@ -211,11 +222,12 @@ def _missing(results: Results) -> str:
         said = datasets.setdefault(dataset, [])
         if count := counts[dataset, method]:
             said.append(f"{method} {count}")
-    return "; ".join(
+    told = "; ".join(
         f"{dataset}: {', '.join(said)}" if len(datasets) > 1 else ", ".join(said)
         for dataset, said in datasets.items()
         if said
     )
+    return told or listed(results.missing, FEW)  # where no plan names them
 
 
 def _without_folders(sentence: str) -> str:

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from suture.data.dataset_file import nearest, parse
 from suture.errors import UserError
 from suture.files import check_format, read_yaml, write_json
+from suture.records import ConfigRecord, read_record
 from suture.runs.config import Config, differences, load_config, merge, relocated, without_folders
 from suture.runs.folder import Run
 from suture.settings import Settings
@@ -194,18 +195,40 @@ def read_plan(file: Path) -> Plan:
 
 
 def refuse_changed(plan: Plan, out: Path) -> None:
-    """Refuse runs in the comparison's folder that were made with another config: they are not what is asked for."""
+    """Refuse runs in the comparison's folder that were made with another config: they are not what is asked for.
+
+    A config that is damaged concerns one run alone, and is told when its turn comes.
+    """
     changed = []
     for run in plan.runs:
         folder = out / "runs" / run.name
-        if (folder / "config.yaml").exists():
-            found = differences(_deciding(Run(folder).config), _deciding(run.config))
+        if (folder / "config.yaml").exists() and (config := _config_of(folder)):
+            found = differences(_deciding(config), _deciding(run.config))
             changed += [f"{run.name} ({'; '.join(found[:3])})"] if found else []
     if changed:
         raise UserError(
             f"{out} holds runs with other settings: {listed(changed, 3)}: "
             "give another folder with -o, or remove these runs."
         )
+
+
+def _config_of(folder: Path) -> Config | None:
+    """A run's config; None where it is damaged. A whole one with settings that are gone is refused once it has scores,
+    as nobody can tell whether they are the plan's."""
+    try:
+        return Run(folder).config
+    except UserError:
+        if (folder / "metrics.json").exists() and _is_whole(folder / "config.yaml"):
+            raise
+        return None
+
+
+def _is_whole(config: Path) -> bool:
+    try:
+        read_record(config, ConfigRecord)
+    except UserError:
+        return False
+    return True
 
 
 def expanded(said: Mapping[str, Any]) -> dict[str, Any]:

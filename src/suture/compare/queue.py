@@ -1,7 +1,8 @@
 """Train the runs of a plan: as many at once as the devices take, each in a process of its own.
 
-A run is finished when its `metrics.json` is there. One that fails does not stop the others; one that was stopped goes
-on from its last checkpoint when the comparison is started again.
+A run is finished when its `metrics.json` is there. One that fails does not stop the others, and neither does one whose
+small files are damaged, which is left as it is; one that was stopped goes on from its last checkpoint when the
+comparison is started again.
 """
 
 import ctypes
@@ -23,6 +24,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from suture.compare.plan import FAILED, Place, Plan, Planned
+from suture.compare.results import damage
 from suture.data.workers import cores
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
@@ -128,10 +130,11 @@ class Queue:
         self.keep = keep
         self.ends = None if minutes is None else time.monotonic() + 60 * minutes
         self.total = len(plan.runs)
-        self.finished = [run.name for run in plan.runs if is_finished(out, run.name)]
-        self.waiting = [run for run in plan.runs if run.name not in self.finished]
+        scored = [run.name for run in plan.runs if is_finished(out, run.name)]
+        self.failed = {name: why for name in scored if (why := damage(out / "runs" / name))}
+        self.finished = [name for name in scored if name not in self.failed]
+        self.waiting = [run for run in plan.runs if run.name not in scored]
         self.left: list[str] = []
-        self.failed: dict[str, str] = {}
         self.running: list[_Process] = []
         # One run on every device before any device gets its second.
         self.free = [device for _ in range(jobs) for device in devices]
@@ -156,6 +159,8 @@ class Queue:
     def _work(self) -> Outcome:
         if self.finished:
             self._say(f"{len(self.finished)} of {self.total} runs are finished already.")
+        for why in told_once(self.failed):
+            self._say(f"[red]damaged:[/red] {escape(why)}")
         bar = Progress(
             TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
             BarColumn(),
@@ -310,7 +315,10 @@ class Times:
 
     def _take_stages(self, name: str) -> None:
         done = (self.out / "runs" / name).glob("stages/*/done.json")
-        seconds = [read_record(path, StageRecord)["seconds"] for path in done]
+        try:
+            seconds = [read_record(path, StageRecord)["seconds"] for path in done]
+        except UserError:  # of such a run is told elsewhere
+            return
         if seconds and None not in seconds:
             self.seconds[name] = round(sum(seconds), 1)
 

@@ -36,7 +36,7 @@ from suture.runs.effort import (
     mixed_batches,
     scored_on,
 )
-from suture.words import listed
+from suture.words import NAMED, listed
 
 ORDER = ("val", "test", COMPLETION)
 """The sets of frames that are scored, as the paper's columns have them."""
@@ -74,7 +74,10 @@ class Result:
     def read(folder: Path) -> "Result":
         """Read a run's config, scores and stages; data and environment where they are there."""
         config = read_record(folder / "config.yaml", ConfigRecord)
-        metrics = read_record(folder / "metrics.json", MetricsRecord)
+        try:
+            metrics = read_record(folder / "metrics.json", MetricsRecord)
+        except UserError as error:
+            raise UserError(f"{error} `suture evaluate` scores a run again.") from error
         data = _read_if_there(folder / "data.json", DataRecord)
         place = Place.of_name(folder.name) or Place(
             _dataset(config, metrics, data),
@@ -208,6 +211,15 @@ class Result:
 
     def _scored(self, which: str) -> str:
         return scored_on(self.metrics.get(which), self._classes)
+
+
+def damage(folder: Path) -> str | None:
+    """Why the small files of a run that was scored cannot be read, in a sentence; None where they can."""
+    try:
+        Result.read(folder)
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def differences(reference: Result, other: Result) -> list[str]:
@@ -351,7 +363,10 @@ class Board:
 
 @dataclass(frozen=True)
 class Results:
-    """All finished runs below a folder that were scored, and those that were not, or are planned but not there."""
+    """All finished runs below a folder that were scored, and those that were not, or are planned but not there.
+
+    One whose small files cannot be read is not there.
+    """
 
     title: str
     boards: list[Board]
@@ -368,15 +383,23 @@ def read_results(folder: Path) -> Results:
     """Read every finished run in a folder (or its folder `runs`), in the order of the plan where it holds one.
 
     A plan also says which runs belong to the comparison: others are left out. Without one, runs are ordered by name and
-    `supervised` is the reference, if there is one. Two runs in one place of the tables are refused.
+    `supervised` is the reference, if there is one. Two runs in one place of the tables are refused. One that cannot be
+    read counts as failed.
     """
     paths = sorted(folder.glob("runs/*/metrics.json")) or sorted(folder.glob("*/metrics.json"))
     found = {path.parent.name: path.parent for path in paths}
     plan = _read_if_there(folder / PLAN, PlanRecord)
     planned = plan.get("runs", sorted(found))
-    finished = {name: Result.read(found[name]) for name in planned if name in found}
+    finished, damaged = dict[str, Result](), dict[str, str]()
+    for name in planned:
+        if name in found:
+            try:
+                finished[name] = Result.read(found[name])
+            except UserError as error:
+                damaged[name] = str(error)
     if not finished:
-        raise UserError(f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json.")
+        none = f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json."
+        raise UserError("\n".join(damaged.values() or [none, *told_deeper(folder)]))
     by_name = {name: run for name, run in finished.items() if run.metrics}
     runs = list(by_name.values())
     _refuse_one_place(folder, by_name)
@@ -390,11 +413,21 @@ def read_results(folder: Path) -> Results:
         of_dataset = [run for run in runs if run.place.dataset == dataset]
         if of_dataset:
             boards.append(_board(dataset, of_dataset, order, seeds, reference, plan.get("proposed", "")))
-    missing = [name for name in planned if name not in found]
+    missing = [name for name in planned if name not in finished]
     reasons = _read_if_there(folder / FAILED, FailuresRecord)
-    failed = {name: reasons[name] for name in missing if name in reasons}
+    failed = {name: reasons[name] for name in missing if name in reasons} | damaged
     unscored = [name for name in finished if name not in by_name]
     return Results(plan.get("title", folder.name), boards, order, missing, failed, unscored)
+
+
+def told_deeper(folder: Path) -> list[str]:
+    """A sentence about finished runs that lie deeper than `read_results` looks, where no plan says what belongs."""
+    runs = [path.parent for depth in ("*/*", "*/*/*") for path in folder.glob(f"{depth}/metrics.json")]
+    places = {run.parent.parent if run.parent.name == "runs" else run.parent for run in runs} - {folder}
+    if not places or (folder / PLAN).exists():
+        return []
+    named = listed(sorted(map(str, places)), NAMED)
+    return [f"Finished runs that lie deeper are left out; to compare them, give their folder: {named}."]
 
 
 def _dataset(config: Mapping[str, Any], metrics: Mapping[str, Any], data: Mapping[str, Any]) -> str:

@@ -226,7 +226,7 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[dict[str, Any]] | None 
     table.add_column("scored on", no_wrap=True)
     table.add_column("run", overflow="fold")
     for score in SCORES[:_SHOWN]:
-        table.add_column(score.title, justify="right")
+        table.add_column(score.title.replace(" ", "\n"), justify="right")  # leaves room for the run's name
     for which in shown:
         for place, (run, cells) in enumerate(zip(facts, overall(facts, which), strict=True)):
             values = [cell.text for cell in cells[:_SHOWN]]
