@@ -38,6 +38,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not lost
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_formulas_are_fenced(page: Path) -> None:
+    """As code by indentation alone, two lines of one had been wrapped into a sentence."""
+    without_blocks = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert not re.findall(r"^ {4}\S.*", without_blocks, re.MULTILINE)
+
+
 def test_every_page_is_in_the_index() -> None:
     named = set(re.findall(r"\]\(([\w-]+\.md)\)", text_of(ROOT / "docs/index.md")))
     assert named == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
