@@ -257,8 +257,9 @@ def test_a_new_patient() -> None:
         "over the means of the seeds within chance. UniMatch V2 and DMT are level with `twice`."
     ) in words("docs/results.md")
     assert (
-        "PGV-CL and PixPro are below the plain control for that one, patient 2. Strong is level with stitch for "
-        f"patient 1, ahead within chance, and {mean(strong_2)} below it for patient 2"
+        "PGV-CL and PixPro are below the plain control for that one, patient 2 (a patient is one case, so that PGV-CL "
+        "had no keys of other videos). Strong is level with stitch for patient 1, ahead within chance, and "
+        f"{mean(strong_2)} below it for patient 2"
     ) in words("README.md")
     assert level(strong)
     assert np.mean(strong) < 0
