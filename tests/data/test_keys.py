@@ -14,7 +14,10 @@ from suture.data.training import Epochs, generator
 
 # Cases of very different lengths, two of them with two videos; shots of one frame and of many; frames in any order.
 CASES = np.array([0] * 9 + [1] * 4 + [2] * 3 + [1] * 3 + [3] * 1)
+VIDEOS = np.array([0] * 4 + [1] * 5 + [2] * 4 + [3] * 3 + [4] * 3 + [5] * 1)
 SHOTS = np.array([0] * 4 + [1] * 5 + [2] * 1 + [3] * 3 + [4] * 3 + [5] * 3 + [6] * 1)
+by_owner = pytest.mark.parametrize("owners", [CASES, VIDEOS], ids=["case", "video"])
+"""What keeps frames apart: `keys.apart`."""
 
 
 def other_frames(plan: KeyPlan) -> np.ndarray:
@@ -30,7 +33,7 @@ def batches(count: int, size: int, seed: int = 0) -> Iterator[tuple[np.random.Ge
 
 
 @given(
-    cases=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    owners=st.lists(st.integers(0, 3), min_size=1, max_size=12),
     data=st.data(),
     views=st.integers(0, 2),
     same_shot=st.integers(0, 2),
@@ -39,20 +42,20 @@ def batches(count: int, size: int, seed: int = 0) -> Iterator[tuple[np.random.Ge
     seed=st.integers(0, 1000),
 )
 def test_never_the_wrong_video_and_never_across_a_cut(
-    cases: list[int], data: st.DataObject, views: int, same_shot: int, other_videos: int, mode: str, seed: int
+    owners: list[int], data: st.DataObject, views: int, same_shot: int, other_videos: int, mode: str, seed: int
 ) -> None:
     if mode == "bank" or views + same_shot == 0:
         views = max(views, 1)
-    # A shot is of one case: its number is made of the case's and of a part within it.
-    shots = [2 * case + data.draw(st.integers(0, 1)) for case in cases]
-    queries = data.draw(st.lists(st.integers(0, len(cases) - 1), min_size=1, max_size=5))
+    # A shot is of one owner: its number is made of the owner's and of a part within it.
+    shots = [2 * owner + data.draw(st.integers(0, 1)) for owner in owners]
+    queries = data.draw(st.lists(st.integers(0, len(owners) - 1), min_size=1, max_size=5))
     settings = KeySettings(views=views, same_shot=same_shot, other_videos=other_videos, mode=mode)
-    plan = KeyPool(cases, shots).draw(np.random.default_rng(seed), queries, settings)
+    plan = KeyPool(owners, shots).draw(np.random.default_rng(seed), queries, settings)
 
     of_shot, none = (plan.recalled, plan.own[:, views:]) if mode == "bank" else (plan.own[:, views:], plan.recalled)
     assert of_shot.shape == (len(queries), same_shot)
     assert not none.size
-    several = len(set(cases)) > 1
+    several = len(set(owners)) > 1
     assert plan.others.shape == (len(queries), other_videos if several and mode != "bank" else 0)
     if several:
         encoded = plan.own.size + (0 if mode == "shared" else plan.extra.size)
@@ -62,7 +65,7 @@ def test_never_the_wrong_video_and_never_across_a_cut(
         assert all(shots[key] == shots[query] for key in of_shot[b])
         alone = shots.count(shots[query]) == 1
         assert all((key == query) == alone for key in of_shot[b])
-        assert all(cases[key] != cases[query] for key in other_frames(plan)[b])
+        assert all(owners[key] != owners[query] for key in other_frames(plan)[b])
         # Every further key is met by the query it was drawn for, and by no other.
         met = set(plan.others[b][plan.others[b] >= plan.own.size] - plan.own.size)
         assert met == set(np.flatnonzero(plan.extra_of == b))
@@ -107,7 +110,7 @@ def test_bank_encodes_no_other_video_keys() -> None:
 
 
 @pytest.mark.parametrize("mode", ["paper", "shared", "bank"])
-def test_one_case_has_no_other_videos(mode: str) -> None:
+def test_one_owner_has_no_other_videos(mode: str) -> None:
     pool = KeyPool([0] * 6, [0, 0, 0, 1, 1, 1])
     plan = pool.draw(np.random.default_rng(0), [0, 5], KeySettings(other_videos=4, mode=mode))
     assert plan.own.size + plan.recalled.size == 4
@@ -115,21 +118,25 @@ def test_one_case_has_no_other_videos(mode: str) -> None:
     assert plan.extra.size == 0
 
 
+@by_owner
 @pytest.mark.parametrize("mode", ["paper", "shared"])
 @pytest.mark.parametrize("size", [2, 4])
-def test_other_video_keys_are_uniform_over_the_frames_of_other_videos(mode: str, size: int) -> None:
-    """Whatever the query's case: drawn alone or taken from the batch, every frame of other cases is as likely."""
-    pool, settings = KeyPool(CASES, SHOTS), KeySettings(other_videos=3, mode=mode)
+def test_other_video_keys_are_uniform_over_the_frames_of_other_owners(owners: np.ndarray, mode: str, size: int) -> None:
+    """Whosever the query: drawn alone or taken from the batch, every frame of other owners is as likely.
+
+    Of videos, those of the query's case are as likely as any other.
+    """
+    pool, settings = KeyPool(owners, SHOTS), KeySettings(other_videos=3, mode=mode)
     # One key per batch: keys of one batch are not independent, and a chi-square test is of independent draws.
-    counts = np.zeros((CASES.max() + 1, len(CASES)))
+    counts = np.zeros((owners.max() + 1, len(owners)))
     for rng, queries in batches(16000 // size, size):
         plan = pool.draw(rng, queries, settings)
         b, place = rng.integers(size), rng.integers(3)
-        counts[CASES[queries[b]], other_frames(plan)[b, place]] += 1
-    for case, row in enumerate(counts):
-        allowed = case != CASES
+        counts[owners[queries[b]], other_frames(plan)[b, place]] += 1
+    for owner, row in enumerate(counts):
+        allowed = owner != owners
         assert row[~allowed].sum() == 0
-        assert chisquare(row[allowed]).pvalue > 1e-3, f"case {case}: {row}"
+        assert chisquare(row[allowed]).pvalue > 1e-3, f"owner {owner}: {row}"
 
 
 def test_the_chi_square_would_notice_a_bias() -> None:
@@ -165,6 +172,7 @@ def test_draws_are_a_function_of_the_generator() -> None:
         {"views": 0, "mode": "bank"},
         {"views": -1},
         {"mode": "x"},
+        {"apart": "shot"},
     ],
 )
 def test_refuses_impossible_settings(wrong: dict) -> None:

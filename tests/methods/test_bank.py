@@ -39,10 +39,10 @@ def assert_same(found: Contrasts, expected: Contrasts, factor: float = 1.0) -> N
 class Visits:
     """Random visits, remembered the slow way beside the bank."""
 
-    def __init__(self, cases: list[int], puts: list[list[int]], seed: int) -> None:
+    def __init__(self, owners: list[int], puts: list[list[int]], seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        self.cases = cases
-        self.bank = Bank(torch.tensor(cases), CLASSES, CHANNELS)
+        self.owners = owners
+        self.bank = Bank(torch.tensor(owners), CLASSES, CHANNELS)
         self.last: dict[int, ClassSums] = {}
         for numbers in puts:
             keys = random_sums(len(numbers), generator)
@@ -50,12 +50,12 @@ class Visits:
             self.last.update({n: ClassSums(*(x[i] for x in keys)) for i, n in enumerate(numbers)})
 
     def others(self, query: int) -> list[ClassSums]:
-        return [sums for number, sums in self.last.items() if self.cases[number] != self.cases[query]]
+        return [sums for number, sums in self.last.items() if self.owners[number] != self.owners[query]]
 
 
 visits = st.builds(
     Visits,
-    cases=st.just([0, 0, 1, 1, 1, 2]),
+    owners=st.just([0, 0, 1, 1, 1, 2]),
     puts=st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=5), max_size=8),
     seed=st.integers(0, 2**31),
 )
@@ -111,7 +111,7 @@ def test_a_class_that_is_gone_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("draws", [4, "all"])
-def test_has_nothing_of_other_cases_where_there_is_one_case(draws: int | Literal["all"]) -> None:
+def test_has_nothing_of_other_owners_where_there_is_one_owner(draws: int | Literal["all"]) -> None:
     visits = Visits([0, 0, 0], [[0, 1, 2]], seed=0)
     met = visits.bank.expected(torch.tensor([1]), draws)
     values: tuple[Tensor, ...] = (met.positive_sums, met.positive_counts, met.negatives, met.key_frames)

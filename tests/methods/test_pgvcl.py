@@ -27,6 +27,7 @@ ALL = Part(0, range(4), range(4))
 VIDEOS = {"a.1": 4, "a.2": 3, "b": 4, "c": 5}
 LIGHT = {"architecture": "pspnet"}
 """For what does not depend on the architecture: a tenth of DeepLab's work."""
+by_apart = pytest.mark.parametrize("apart", ["case", "video"])
 
 
 def settings(**said: Any) -> ContrastSettings:
@@ -44,6 +45,12 @@ def begun(job: Job, *, frozen: bool = True, pseudo: bool = True, **said: Any) ->
     if frozen:
         stage.eval()
     return stage
+
+
+def owners(job: Job, apart: str) -> list[str]:
+    """The case or the video of every training frame."""
+    videos = [video for video, _ in job.frames.places]
+    return [video.case if apart == "case" else video.id for video in videos]
 
 
 def with_pseudo_labels(job: Job) -> None:
@@ -127,6 +134,7 @@ def test_the_method_reads_as_in_the_paper() -> None:
     assert [type(stage) for stage in stages] == [Supervised, PseudoLabels, Contrast, Supervised]
     said = kind.Settings().contrast
     assert (said.keys.views, said.keys.same_shot, said.keys.other_videos, said.keys.mode) == (1, 1, 4, "paper")
+    assert said.keys.apart == "case"
     assert (said.batch, said.epochs, said.augment.crop, said.augment.flip) == (4, 140, (0.3, 0.7), True)
     assert (said.optimizer.kind, said.optimizer.lr, said.optimizer.weight_decay) == ("lars", 1.0, 1e-5)
     assert said.temperature is None
@@ -138,16 +146,20 @@ def test_the_method_reads_as_in_the_paper() -> None:
 
 
 @pytest.mark.parametrize("mode", ["paper", "shared", "bank"])
-@pytest.mark.parametrize(("same_shot", "other_videos"), [(0, 0), (1, 4), (2, 4), (1, 64)])
-def test_queries_meet_their_own_shots_and_other_cases(
-    tiny_job: Build, mode: str, same_shot: int, other_videos: int
+@pytest.mark.parametrize(
+    ("same_shot", "other_videos", "apart"),
+    [(0, 0, "case"), (1, 4, "case"), (1, 4, "video"), (2, 4, "case"), (1, 64, "case"), (1, 64, "video")],
+)
+def test_queries_meet_their_own_shots_and_other_videos(
+    tiny_job: Build, mode: str, same_shot: int, other_videos: int, apart: str
 ) -> None:
     """Told from the rendered pixels themselves; excluded frames are not even in memory."""
     job = tiny_job(VIDEOS, numbered=True, excluded={"b": [1], "c": [0, 4]}, size=(8, 8))
-    keys = {"mode": mode, "same_shot": same_shot, "other_videos": other_videos}
+    keys = {"mode": mode, "same_shot": same_shot, "other_videos": other_videos, "apart": apart}
     stage = begun(job, keys=keys, augment={"crop": (0.3, 0.7), "color": "none"})
     seen: list[int] = []
-    cases, shots = job.frames.cases, job.shots
+    within = 0
+    cases, owner, shots = job.frames.cases, owners(job, apart), job.shots
     for step in range(7):
         batch = stage.render(stage.draw(ALL._replace(step=step)))
         queries, encoded = numbers_of(batch.queries.images), numbers_of(batch.keys.images)
@@ -163,7 +175,9 @@ def test_queries_meet_their_own_shots_and_other_cases(
             assert all(shots[key] == shots[query] for key in of_shot)
             others = [encoded[place] for place in batch.others[b]]
             assert len(others) == (0 if mode == "bank" else other_videos)
-            assert all(cases[key] != cases[query] for key in others)
+            assert all(owner[key] != owner[query] for key in others)
+            within += sum(cases[key] == cases[query] for key in others)
+    assert (within > 0) == (apart == "video" and mode != "bank"), "keys of the case's other videos"
     assert Counter(seen[: 2 * len(job.frames)]) == Counter([*range(len(job.frames))] * 2)
 
 
@@ -225,11 +239,13 @@ def test_accumulated_parts_each_have_the_pairwise_loss(tiny_job: Build, mode: st
         torch.testing.assert_close(total.loss, expected, rtol=1e-4, atol=1e-4)
 
 
+@by_apart
 @pytest.mark.parametrize("mode", ["paper", "shared", "bank"])
-def test_two_processes_are_one(tiny_job: Build, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_two_processes_are_one(tiny_job: Build, monkeypatch: pytest.MonkeyPatch, mode: str, apart: str) -> None:
     """The same views, the same keys, the same loss: from ranks that meet only in `all_gather`."""
-    whole = begun(tiny_job(VIDEOS, **LIGHT), keys={"mode": mode})
-    ranks = [begun(tiny_job(VIDEOS, rank=rank, world=2, **LIGHT), keys={"mode": mode}) for rank in range(2)]
+    keys = {"mode": mode, "apart": apart}
+    whole = begun(tiny_job(VIDEOS, **LIGHT), keys=keys)
+    ranks = [begun(tiny_job(VIDEOS, rank=rank, world=2, **LIGHT), keys=keys) for rank in range(2)]
     for rank in ranks:
         rank.load_state_dict(whole.state_dict())
     for step in range(3):
@@ -284,17 +300,19 @@ def test_two_processes_are_one(tiny_job: Build, monkeypatch: pytest.MonkeyPatch,
             assert torch.equal(rank.bank.frames, whole.bank.frames)
 
 
-def test_the_bank_meets_a_query_with_the_mean_of_other_cases(tiny_job: Build) -> None:
-    """N_v times the mean over what the frames of other cases gave at their last visit, and what its shot's gave."""
+@by_apart
+def test_the_bank_meets_a_query_with_the_mean_of_other_videos(tiny_job: Build, apart: str) -> None:
+    """N_v times the mean over what frames of other videos gave at their last visit, and what its shot's gave."""
     job = tiny_job(VIDEOS, **LIGHT)
-    stage = begun(job, keys={"mode": "bank", "other_videos": 3})
+    owner = owners(job, apart)
+    stage = begun(job, keys={"mode": "bank", "other_videos": 3, "apart": apart})
     last: dict[int, ClassSums] = {}
     for step in range(8):
         batch = stage.render(stage.draw(ALL._replace(step=step)))
         sums = stage.sums_of(batch.keys)
         met = stage.against(batch, sums)
         for b, query in enumerate(batch.query_numbers.tolist()):
-            others = [value for n, value in last.items() if job.frames.cases[n] != job.frames.cases[query]]
+            others = [value for n, value in last.items() if owner[n] != owner[query]]
             of_shot = [last[n] for n in batch.recalled[b].tolist() if n in last]
             counts = sums.counts[b] + sum(key.counts for key in of_shot)
             counts = counts + sum(3 / len(others) * other.counts for other in others)
@@ -305,13 +323,41 @@ def test_the_bank_meets_a_query_with_the_mean_of_other_cases(tiny_job: Build) ->
     assert stage.bank.visited[:-1].all()
 
 
+@by_apart
 @pytest.mark.parametrize("mode", ["paper", "shared", "bank"])
-def test_one_case_trains_without_other_videos(tiny_job: Build, mode: str) -> None:
-    stage = begun(tiny_job({"a.1": 4, "a.2": 4}, **LIGHT), keys={"mode": mode})
+def test_one_case_of_two_videos_has_keys_of_other_videos_by_video_alone(tiny_job: Build, mode: str, apart: str) -> None:
+    stage = begun(tiny_job({"a.1": 4, "a.2": 4}, **LIGHT), keys={"mode": mode, "apart": apart})
+    several = apart == "video"
     for step in range(2):
-        total = stage.loss(stage.render(stage.draw(ALL._replace(step=step))))
+        batch = stage.render(stage.draw(ALL._replace(step=step)))
+        assert batch.others.shape == (4, 4 if several and mode != "bank" else 0)
+        total = stage.loss(batch)
         assert total.loss.isfinite()
         assert total.weight > 0
+    if mode == "bank":  # every frame was a query by now
+        assert (stage.bank.expected(torch.arange(8), 4).key_frames == (4 if several else 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("keys", "cases", "videos", "told"),
+    [
+        ({}, 1, 1, "only one training case: the contrast has no keys of other videos, though "),
+        ({}, 1, 4, " Its 4 videos are keys for each other with --set method.contrast.keys.apart=video."),
+        ({}, 2, 2, None),
+        ({"apart": "video"}, 1, 1, "only one training video: the contrast has no keys of other videos, though "),
+        ({"apart": "video"}, 1, 2, None),
+        ({"other_videos": 0}, 1, 4, None),
+    ],
+)
+def test_where_there_are_no_keys_of_other_videos_it_says_how_to_have_them(
+    keys: dict, cases: int, videos: int, told: str | None
+) -> None:
+    hint = Contrast("contrast", settings(keys=keys)).hint(cases, videos)
+    if told is None:
+        assert hint is None
+    else:
+        assert told in hint
+        assert ("apart=video" in hint) == (videos > 1)
 
 
 def test_symmetric_adds_the_loss_of_the_views_that_change_places(tiny_job: Build) -> None:
@@ -494,12 +540,14 @@ def test_overfits_a_few_frames(tiny_job: Build, fit: Any) -> None:
     assert train_accuracy(job.segmenter, job) > 0.9
 
 
-def test_the_state_holds_all_that_a_resumed_stage_needs(tiny_job: Build) -> None:
+@by_apart
+def test_the_state_holds_all_that_a_resumed_stage_needs(tiny_job: Build, apart: str) -> None:
     """Both branches, their statistics and the bank: a second stage that takes them over goes on exactly."""
-    stage = begun(tiny_job(VIDEOS), frozen=False, keys={"mode": "bank"})
+    keys = {"mode": "bank", "apart": apart}
+    stage = begun(tiny_job(VIDEOS), frozen=False, keys=keys)
     stage.train()
     stage.loss(stage.render(stage.draw(ALL)))
-    again = begun(tiny_job(VIDEOS), frozen=False, keys={"mode": "bank"})
+    again = begun(tiny_job(VIDEOS), frozen=False, keys=keys)
     again.load_state_dict(copy.deepcopy(stage.state_dict()))
     for one in (stage, again):
         one.on_train_start()

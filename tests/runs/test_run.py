@@ -271,18 +271,20 @@ def test_classes_that_no_labelled_frame_shows_are_named(
         ("[case02]", "{}", "4"),
         ("[case02]", "{mode: bank, other_videos: all}", "all"),
         ("[case02]", "{other_videos: 0}", None),
+        ("[case02]", "{apart: video}", None),
         ("[]", "{}", None),
     ],
 )
 def test_a_contrast_without_other_videos_is_told(
     pgvcl: Callable[..., Config], tmp_path: Path, validation: str, keys: str, asked: str | None
 ) -> None:
-    """Without case02 two videos of one case are left, of which neither counts as another video."""
+    """Without case02 two videos of one case are left, which are other videos only if `apart` says so."""
     text = io.StringIO()
     config = pgvcl(f"data.validation={validation}", f"method.contrast.keys={keys}")
     train(config, tmp_path / "run", Console(file=text, width=40))
     told = "There is only one training case: the contrast has no keys of other videos, though "
-    told += f"method.contrast.keys.other_videos is {asked}.\n"
+    told += f"method.contrast.keys.other_videos is {asked}. Its 2 videos are keys for each other with "
+    told += "--set method.contrast.keys.apart=video.\n"
     assert text.getvalue().count("keys of other videos") == text.getvalue().count(told) == (asked is not None)
 
 

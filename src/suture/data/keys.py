@@ -27,6 +27,8 @@ class KeySettings(Settings):
     same_shot: int = Field(1, ge=0)
     other_videos: NonNegativeInt | Literal["all"] = 4
     """With the bank also `all`: the plain sum over every frame of other videos, which grows with their number."""
+    apart: Literal["case", "video"] = "case"
+    """What another video is: one of another case, or any other, whether of the same case or not."""
     mode: Literal["paper", "shared", "bank"] = "paper"
 
     @model_validator(mode="after")
@@ -41,7 +43,7 @@ class KeySettings(Settings):
 
     @property
     def encoded(self) -> int:
-        """Frames encoded as keys for each query, with several cases; `shared` adds some where a batch has too few.
+        """Frames encoded as keys for each query, with several owners; `shared` adds some where a batch has too few.
 
         >>> [KeySettings(mode=mode).encoded for mode in ("paper", "shared", "bank")]
         [6, 2, 1]
@@ -69,28 +71,31 @@ class KeyPlan:
 
 
 class KeyPool:
-    """Draws keys from frames numbered 0…n−1, of which each has a case and a shot.
+    """Draws keys from frames numbered 0…n−1, of which each has an owner and a shot.
 
-    >>> pool = KeyPool(cases=[0, 0, 1, 1], shots=[0, 0, 1, 1])
+    The owner is what keeps frames apart, their case or their video: frames of one owner are no other-video keys for
+    each other.
+
+    >>> pool = KeyPool(owners=[0, 0, 1, 1], shots=[0, 0, 1, 1])
     >>> plan = pool.draw(np.random.default_rng(0), [0, 2], KeySettings(other_videos=1))
     >>> plan.own.tolist()  # the frame itself, and the other frame of its shot
     [[0, 1], [2, 3]]
     """
 
-    def __init__(self, cases: Sequence[int] | np.ndarray, shots: Sequence[int] | np.ndarray) -> None:
-        self.cases = np.asarray(cases)
+    def __init__(self, owners: Sequence[int] | np.ndarray, shots: Sequence[int] | np.ndarray) -> None:
+        self.owners = np.asarray(owners)
         self.shots = np.asarray(shots)
-        by_case = np.argsort(self.cases, kind="stable")
-        self._by_case = by_case
-        self._case_begins = np.searchsorted(self.cases[by_case], np.arange(self.cases.max() + 2))
+        by_owner = np.argsort(self.owners, kind="stable")
+        self._by_owner = by_owner
+        self._owner_begins = np.searchsorted(self.owners[by_owner], np.arange(self.owners.max() + 2))
         by_shot = np.argsort(self.shots, kind="stable")
         self._by_shot = by_shot
         self._shot_begins = np.searchsorted(self.shots[by_shot], np.arange(self.shots.max() + 2))
 
     @cached_property
-    def several_cases(self) -> bool:
-        """Whether there is any other video to draw from: frames of the same case never stand for another one."""
-        return bool((self.cases != self.cases[0]).any())
+    def several_owners(self) -> bool:
+        """Whether there is any other video to draw from: frames of the same owner never stand for another one."""
+        return bool((self.owners != self.owners[0]).any())
 
     def same_shot(self, rng: np.random.Generator, query: int) -> int:
         """A frame of the query's shot, uniform over the others; a shot of one frame gives the frame itself."""
@@ -101,10 +106,10 @@ class KeyPool:
         return int(self._by_shot[end - 1] if chosen == query else chosen)
 
     def other_video(self, rng: np.random.Generator, query: int) -> int:
-        """A frame of another case, uniform over all of them."""
-        begin, end = self._case_begins[self.cases[query]], self._case_begins[self.cases[query] + 1]
-        place = rng.integers(len(self.cases) - (end - begin))
-        return int(self._by_case[place if place < begin else place + (end - begin)])
+        """A frame of another owner, uniform over all of them."""
+        begin, end = self._owner_begins[self.owners[query]], self._owner_begins[self.owners[query] + 1]
+        place = rng.integers(len(self.owners) - (end - begin))
+        return int(self._by_owner[place if place < begin else place + (end - begin)])
 
     def draw(self, rng: np.random.Generator, queries: Sequence[int], settings: KeySettings) -> KeyPlan:
         """Plan the keys of a batch of queries."""
@@ -112,16 +117,16 @@ class KeyPool:
         shot = np.array([[self.same_shot(rng, q) for _ in range(settings.same_shot)] for q in queries], np.int64)
         shot = shot.reshape(len(queries), -1)
         own, recalled = (views, shot) if settings.mode == "bank" else (np.hstack([views, shot]), shot[:, :0])
-        drawn = isinstance(settings.other_videos, int) and settings.mode != "bank" and self.several_cases
+        drawn = isinstance(settings.other_videos, int) and settings.mode != "bank" and self.several_owners
         wanted = int(settings.other_videos) if drawn else 0
         others = np.zeros((len(queries), wanted), np.int64)
         extra: list[int] = []
         extra_of: list[int] = []
-        owners = self.cases[own.ravel()]
+        owners = self.owners[own.ravel()]
         for b, query in enumerate(queries):
-            # Queries are drawn uniformly and a shot's frames uniformly within it, so a key of another case's query is
-            # uniform over that case's frames: taking any of them, blindly, keeps the marginals of drawing anew.
-            found = np.flatnonzero(owners != self.cases[query]) if settings.mode == "shared" else np.zeros(0, np.int64)
+            # Queries are drawn uniformly and a shot's frames uniformly within it, so a key of another owner's query is
+            # uniform over that owner's frames: taking any of them, blindly, keeps the marginals of drawing anew.
+            found = np.flatnonzero(owners != self.owners[query]) if settings.mode == "shared" else np.zeros(0, np.int64)
             chosen = rng.permutation(found)[:wanted]
             others[b, : len(chosen)] = chosen
             for place in range(len(chosen), wanted):

@@ -9,25 +9,26 @@ from suture.losses.pixel_contrast import ClassSums, Contrasts, contrasts
 
 
 class Bank(nn.Module):
-    """Remembers frames' class sums and gives the expectation of drawing N of the frames of other cases.
+    """Remembers frames' class sums and gives the expectation of drawing N of the frames of other owners.
 
-    Totals per case are kept up to date as frames are put in, so that a query costs the same however many frames there
-    are. All of it is in the state, so that a resumed run goes on exactly.
+    The owner of a frame is its case or its video, as for `KeyPool`. Totals per owner are kept up to date as frames are
+    put in, so that a query costs the same however many frames there are. All of it is in the state, so that a resumed
+    run goes on exactly.
     """
 
     sums: Tensor
     counts: Tensor
-    cases: Tensor
+    owners: Tensor
     visited: Tensor
     positive_sums: Tensor
     positive_counts: Tensor
     negatives: Tensor
     frames: Tensor
 
-    def __init__(self, cases: Tensor, classes: int, channels: int) -> None:
+    def __init__(self, owners: Tensor, classes: int, channels: int) -> None:
         super().__init__()
-        rows, groups = len(cases) + 1, int(cases.max()) + 1  # the last row takes what is to be forgotten
-        self.register_buffer("cases", torch.cat([cases, cases.new_zeros(1)]), persistent=False)
+        rows, groups = len(owners) + 1, int(owners.max()) + 1  # the last row takes what is to be forgotten
+        self.register_buffer("owners", torch.cat([owners, owners.new_zeros(1)]), persistent=False)
         self.register_buffer("sums", torch.zeros(rows, classes, channels))
         self.register_buffer("counts", torch.zeros(rows, classes))
         self.register_buffer("visited", torch.zeros(rows, dtype=torch.bool))
@@ -53,14 +54,14 @@ class Bank(nn.Module):
 
     def _add(self, rows: Tensor, keys: ClassSums, weight: Tensor) -> None:
         each = contrasts(ClassSums(keys.sums[:, None], keys.counts[:, None]))
-        cases = self.cases[rows]
+        owners = self.owners[rows]
         for total, value in (
             (self.positive_sums, each.positive_sums),
             (self.positive_counts, each.positive_counts),
             (self.negatives, each.negatives),
             (self.frames, each.key_frames),
         ):
-            total.index_add_(0, cases, value.double() * weight.reshape(-1, *[1] * (value.ndim - 1)))
+            total.index_add_(0, owners, value.double() * weight.reshape(-1, *[1] * (value.ndim - 1)))
 
     @torch.no_grad()
     def recall(self, numbers: Tensor) -> Contrasts:
@@ -69,8 +70,8 @@ class Bank(nn.Module):
 
     @torch.no_grad()
     def expected(self, queries: Tensor, draws: int | Literal["all"]) -> Contrasts:
-        """What drawing `draws` visited frames of other cases would give on average; `all` is the sum over all."""
-        own = self.cases[queries]
+        """What drawing `draws` visited frames of other owners would give on average; `all` is the sum over all."""
+        own = self.owners[queries]
 
         def of_others(total: Tensor) -> Tensor:
             return total.sum(0) - total[own]

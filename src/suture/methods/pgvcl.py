@@ -7,6 +7,7 @@ one class and push apart those of others, across views, shots and videos; fine-t
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -87,23 +88,25 @@ class Contrast(TwoBranches):
 
     settings: ContrastSettings
 
-    def hint(self, cases: int) -> str | None:
-        wanted = self.settings.keys.other_videos
-        if cases > 1 or not wanted:
+    def hint(self, cases: int, videos: int) -> str | None:
+        keys = self.settings.keys
+        if (cases if keys.apart == "case" else videos) > 1 or not keys.other_videos:
             return None
+        mend = f" Its {videos} videos are keys for each other with --set {self.key}.keys.apart=video."
         return (
-            "There is only one training case: the contrast has no keys of other videos, though "
-            f"{self.key}.keys.other_videos is {wanted}."
+            f"There is only one training {keys.apart}: the contrast has no keys of other videos, though "
+            f"{self.key}.keys.other_videos is {keys.other_videos}.{mend if videos > 1 else ''}"
         )
 
     def prepare(self) -> int:
         s, job = self.settings, self.job
-        self.pool = KeyPool(job.frames.cases, job.shots)
+        owners = (job.frames.cases if s.keys.apart == "case" else job.frames.places.video_of).astype(np.int64)
+        self.pool = KeyPool(owners, job.shots)
         with drawn_from(job.seed):
             self.make_branches()
         self.bank = None
         if s.keys.mode == "bank":
-            self.bank = Bank(torch.from_numpy(job.frames.cases), len(job.frames.classes), s.channels)
+            self.bank = Bank(torch.from_numpy(owners), len(job.frames.classes), s.channels)
         return len(job.frames)
 
     def draw(self, part: Part) -> ContrastBatch:

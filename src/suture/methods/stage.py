@@ -188,8 +188,8 @@ class Stage(L.LightningModule, ABC):
     def refuse(self, segmenter: Segmenter) -> None:
         """Raise `UserError` where the segmenter is none for this stage: asked before anything is written."""
 
-    def hint(self, cases: int) -> str | None:
-        """What a person should know who trains this stage on so many cases; told at the start."""
+    def hint(self, cases: int, videos: int) -> str | None:
+        """What a person should know who trains this stage on so many cases and videos; told at the start."""
         return None
 
     @abstractmethod

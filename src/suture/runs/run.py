@@ -382,4 +382,5 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    _say([hint for stage in stages if isinstance(stage, Stage) and (hint := stage.hint(cases))], session.console)
+    hints = [stage.hint(cases, len(videos)) for stage in stages if isinstance(stage, Stage)]
+    _say([hint for hint in hints if hint], session.console)
