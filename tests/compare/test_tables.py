@@ -346,6 +346,26 @@ def test_a_row_whose_seeds_have_other_settings_is_not_the_best(tmp_path: Path, w
     assert [row[0].text for row in score_table(board).groups[0] if row[3].bold] == ["pgvcl"]
 
 
+@pytest.mark.parametrize("reference", ["twice", "d"])
+def test_where_the_reference_of_a_labelling_is_marked_the_best_has_no_mark(
+    reference: str, tmp_path: Path, write_run: Write
+) -> None:
+    """Whether its runs there were made otherwise, or it has none there and another row stands in for it."""
+    longer = {"train": BASELINE["train"] | {"steps": 200}}
+    rows = {reference: (0.7, longer), "a": (0.6, longer), "b": (0.8, BASELINE), "c": (0.5, BASELINE)}
+    names = [write_run("s__every-10__twice__seed-0", {"test": scores(0.5)}, stages=BASELINE).name]
+    for method, (value, stages) in rows.items():
+        names.append(write_run(f"s__every-20__{method}__seed-0", {"test": scores(value)}, stages=stages).name)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "runs": names})
+    (board,) = read_results(tmp_path).boards
+    assert [row.mark for row in board.rows] == ["", "†", "†", "", ""]
+    table = score_table(board)
+    assert [row[0].text for row in table.groups[1] if row[3].bold] == ["b"]
+    assert "Bold: the best of a labelling, among what can be compared with twice." in table.notes[0]
+    with write_tables(tmp_path)[2].open(newline="") as file:
+        assert {line["method"] for line in csv.DictReader(file) if line["best"] == "1"} == {"b"}
+
+
 def test_an_output_stride_that_nobody_chose_is_told_in_words(tmp_path: Path, write_run: Write) -> None:
     """Of an architecture that has a usual one, it is that one."""
 

@@ -314,12 +314,12 @@ class Group:
     labelling: str
     rows: list[Row]
     reference: Row
+    """What its other rows are paired with: it may itself be marked."""
 
     @property
     def peers(self) -> list[Row]:
-        """The rows of which every seed can be compared with the group's reference: only among them is there a best."""
-        first = self.reference.runs[0]
-        return [row for row in self.rows if not differences(first, row.runs[0]) and not row.unlike_seeds]
+        """The rows without a mark, of which every seed can be compared: only among them is there a best."""
+        return [row for row in self.rows if not row.mark]
 
 
 @dataclass
@@ -328,6 +328,8 @@ class Board:
 
     dataset: str
     groups: list[Group]
+    reference: Row
+    """What rows are marked by, in every group."""
     differences: dict[str, str]
     """What each mark stands for."""
     proposed: str = ""
@@ -478,7 +480,7 @@ def _board(
     marks = _mark(groups, first)
     shown = [row for group in groups for row in group.rows]
     usual = proposed if any(row.title == proposed for row in shown) else first.title
-    return Board(dataset, groups, marks | _mark_times(shown, usual, len(marks)), proposed)
+    return Board(dataset, groups, first, marks | _mark_times(shown, usual, len(marks)), proposed)
 
 
 def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:

@@ -144,7 +144,7 @@ def _title(board: Board, column: Column) -> str:
 
 
 def best_rows(group: Group, column: Column) -> list[Row]:
-    """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared.
+    """Who has the highest mean in a column, as far as it is printed, among the rows without a mark.
 
     One lucky seed does not win beside means of several: rows of fewer than `ENOUGH` take part where no row, comparable
     or not, has so many.
@@ -411,7 +411,8 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
     if min(seeds) < ENOUGH:
         spread += " With fewer than three seeds, a difference may be chance."
     several = f" and has {ENOUGH} seeds or more" if min(seeds) < ENOUGH <= max(seeds) else ""
-    against = distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
+    contested = [group.reference for group in board.groups if len(group.rows) > 1]
+    against = distinct((board.reference if first.mark else first).title for first in contested)
     best = (
         f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}{several}."
         if against
