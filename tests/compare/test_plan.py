@@ -10,6 +10,7 @@ import yaml
 
 from suture.compare.plan import Place, read_plan, refuse_changed
 from suture.errors import UserError
+from suture.files import write_text
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
 SMALL = {"datasets": {"made": {"root": "data"}}, "methods": ["supervised"], "seeds": [0]}
@@ -154,6 +155,20 @@ def test_so_may_the_settings_of_a_point_of_which_a_method_takes_its_own(tmp_path
     assert alone.method["contrast"]["keys"]["mode"] == "shared"
     assert (twice.method["finetune"]["steps"], pgvcl.method["finetune"]["steps"]) == (3, 4)
     assert (twice.data.size, alone.data.size, pgvcl.data.size) == (64, 256, 64)
+
+
+def test_a_name_that_is_too_long_for_its_files_is_refused(tmp_path: Path) -> None:
+    """The longest that is not can be written."""
+    longest = "m" * (236 - len("made__all____seed-0"))
+    (name,) = names(write(tmp_path, methods={longest: {"method": "supervised"}}))
+    write_text(tmp_path / "configs" / f"{name}.yaml", "")
+    (tmp_path / f"{name}.log").touch()
+    refused = r"small.yaml: the name of the run (\S+) has 237 bytes, expected 236 at most, .*: shorten the names that"
+    with pytest.raises(UserError, match=refused):
+        read_plan(write(tmp_path, methods={f"m{longest}": {"method": "supervised"}}))
+    many = {"method.train.augment.tilt": [10], "data.store_size": [100]}
+    with pytest.raises(UserError, match="at most, as files are called by it: name the points of the sweep, or shorten"):
+        read_plan(write(tmp_path, methods={longest: {"method": "supervised"}}, sweep=many))
 
 
 @pytest.mark.parametrize("point", ["", "other_videos=all", "same_shot=1,other_videos=4"])

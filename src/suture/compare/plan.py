@@ -1,6 +1,7 @@
 """The comparison file, and the runs it plans: datasets × labellings × methods × swept values × seeds."""
 
 import itertools
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ FAILED = "failed.json"
 """Why runs failed when they were last started, by their names."""
 _NAME = re.compile(r"[A-Za-z0-9.+-]+(_[A-Za-z0-9.+-]+)*")
 _ANY_LABELLING = {"every": None, "ratio": None, "list": None}
+_LONGEST_NAME = 236
+"""Bytes: of 255, `configs/NAME.yaml` has more as it is written, under a temporary name, than folder and log."""
 _SECTIONS = {*Config.model_fields, "methods"}
 _NAMES_A_METHOD = re.compile(r"method|method(s\.[^.]+)?\.name")
 
@@ -200,6 +203,12 @@ def read_plan(file: Path) -> Plan:
     comparison = parse(Comparison, said, file)
     runs: dict[str, Planned] = {}
     for run in _runs(comparison, file):
+        if (size := len(os.fsencode(run.name))) > _LONGEST_NAME:
+            raise UserError(
+                f"{file}: the name of the run {run.name} has {size} bytes, expected {_LONGEST_NAME} at most, as files "
+                f"are called by it: {'name the points of the sweep, or ' if run.place.point else ''}shorten the names "
+                "that it is made of."
+            )
         if run.name in runs:
             raise UserError(
                 f"{file}: the run {run.name} is planned twice: two labellings, or two points of the sweep, come to the "
