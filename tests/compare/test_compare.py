@@ -241,6 +241,16 @@ def test_a_run_that_cannot_be_started_stops_no_other(begun: Path, tmp_path: Path
     assert json.loads((tmp_path / "failed.json").read_text()) == outcome.failed
 
 
+def test_why_a_run_failed_is_still_known_when_one_that_failed_before_is_started(begun: Path, tmp_path: Path) -> None:
+    failing, last = "made__every-4__dmt__seed-0", "made__every-4__unimatch__seed-1"
+    (tmp_path / "failed.json").write_text(json.dumps({last: "of an earlier start"}))
+    (tmp_path / "logs" / f"{failing}.log").mkdir(parents=True)
+    outcome = compare(begun, tmp_path, devices="cpu", console=Console(quiet=True))
+    assert list(outcome.failed) == [failing]
+    assert json.loads((tmp_path / "failed.json").read_text()) == outcome.failed
+    assert f"Failed: {failing}: " in (tmp_path / "tables.md").read_text()
+
+
 def test_a_damaged_config_of_a_run_that_is_not_finished_stops_no_other(begun: Path, tmp_path: Path) -> None:
     """`suture train` tells of it; here it is the script that fails."""
     name = "made__every-4__dmt__seed-0"

@@ -219,7 +219,7 @@ class Queue:
 
     def _start(self, run: Planned, device: Device) -> _Process:
         if self.reasons.pop(run.name, None):
-            write_json(self.out / FAILED, self.reasons)
+            write_json(self.out / FAILED, self.reasons | self.failed)
         config = self.out / "configs" / f"{run.name}.yaml"
         said = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
         write_text(config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
