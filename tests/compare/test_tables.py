@@ -590,6 +590,30 @@ def test_the_proposed_method_is_held_against_each_other_over_all_labellings(tmp_
     assert "of these runs on these videos" in table.notes[0]
 
 
+def test_each_point_of_a_swept_proposed_method_is_held_against_the_others(tmp_path: Path, write_run: Write) -> None:
+    """At the same point, where they have it; and times are held against all its points."""
+    made = {"twice": 0.5, "ours__P0": 0.6, "ours__P1": 0.7, "both__P0": 0.4, "both__P1": 0.3, "other__P2": 0.2}
+    names = [f"d__every-10__{row}__seed-{seed}" for row in made for seed in (0, 1)]
+    for name in names:
+        _, _, *row, _ = name.split("__")
+        commit = "a" if row[0] == "twice" else "b"
+        write_run(name, {"test": scores(made["__".join(row)])}, config={"method": {"name": row[0]}}, commit=commit)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "proposed": "ours", "runs": names})
+    (board,) = read_results(tmp_path).boards
+    table = pooled_table(board)
+    assert table is not None
+    assert [row[:3] for row in texts(table.groups[0])] == [
+        ["ours · P0 − twice", "+10.00 [+10.00, +10.00]", "2 of 2"],
+        ["ours · P0 − both · P0", "+20.00 [+20.00, +20.00]", "2 of 2"],
+        ["ours · P0 − other · P2", "+40.00 [+40.00, +40.00]", "2 of 2"],
+        ["ours · P1 − twice", "+20.00 [+20.00, +20.00]", "2 of 2"],
+        ["ours · P1 − both · P1", "+40.00 [+40.00, +40.00]", "2 of 2"],
+        ["ours · P1 − other · P2", "+50.00 [+50.00, +50.00]", "2 of 2"],
+    ]
+    assert {row.title for row in board.rows if row.mark_of_times} == {"twice"}
+    assert "† times not comparable with ours because of commit." in cost_table(board).notes
+
+
 def test_a_pair_carries_the_marks_of_both(tmp_path: Path, write_run: Write) -> None:
     names = []
     for method, size in (("twice", 64), ("ours", 128), ("other", 256)):
