@@ -226,6 +226,31 @@ def test_a_damaged_run_is_named_left_as_it_is_and_stops_no_other(
     assert len(compare(begun, tmp_path, devices="cpu", console=console).finished) == 6
 
 
+def test_a_run_that_cannot_be_started_stops_no_other(begun: Path, tmp_path: Path) -> None:
+    dmt = [f"made__every-4__dmt__seed-{seed}" for seed in (0, 1)]
+    for name in dmt:
+        (tmp_path / "logs" / f"{name}.log").mkdir(parents=True)
+    console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=400)
+    outcome = compare(begun, tmp_path, devices="cpu", console=console)
+    assert (len(outcome.finished), list(outcome.failed), outcome.left) == (4, dmt, [])
+    log = tmp_path / "logs" / f"{dmt[0]}.log"
+    assert outcome.failed[dmt[0]] == f"{log} cannot be read or written (Is a directory)"
+    printed = console.export_text()
+    assert f"\n{dmt[0]} failed: {outcome.failed[dmt[0]]}\n" in printed
+    assert f"\n{dmt[1]} failed as {dmt[0]} did\n" in printed
+    assert json.loads((tmp_path / "failed.json").read_text()) == outcome.failed
+
+
+def test_why_a_run_failed_is_still_known_when_one_that_failed_before_is_started(begun: Path, tmp_path: Path) -> None:
+    failing, last = "made__every-4__dmt__seed-0", "made__every-4__unimatch__seed-1"
+    (tmp_path / "failed.json").write_text(json.dumps({last: "of an earlier start"}))
+    (tmp_path / "logs" / f"{failing}.log").mkdir(parents=True)
+    outcome = compare(begun, tmp_path, devices="cpu", console=Console(quiet=True))
+    assert list(outcome.failed) == [failing]
+    assert json.loads((tmp_path / "failed.json").read_text()) == outcome.failed
+    assert f"Failed: {failing}: " in (tmp_path / "tables.md").read_text()
+
+
 def test_a_damaged_config_of_a_run_that_is_not_finished_stops_no_other(begun: Path, tmp_path: Path) -> None:
     """`suture train` tells of it; here it is the script that fails."""
     name = "made__every-4__dmt__seed-0"

@@ -10,6 +10,7 @@ import yaml
 
 from suture.compare.plan import Place, read_plan, refuse_changed
 from suture.errors import UserError
+from suture.files import write_text
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
 SMALL = {"datasets": {"made": {"root": "data"}}, "methods": ["supervised"], "seeds": [0]}
@@ -121,6 +122,55 @@ def test_points_of_a_sweep_may_have_names(tmp_path: Path) -> None:
     assert runs[1].config.data.size == 512
 
 
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        {"methods.pgvcl.contrast.keys.other_videos": [0, 4]},
+        {"methods": {"pgvcl": {"contrast": {"keys": {"other_videos": [0, 4]}}}}},
+        {"method": {"contrast": {"keys": {"other_videos": [0, 4]}}}},
+    ],
+)
+def test_a_key_may_be_swept_in_every_spelling(sweep: dict[str, Any], tmp_path: Path) -> None:
+    """Over what the method's own settings say; a method that has it not is run once."""
+    bank = {"method": "pgvcl", "set": {"method.contrast.keys": {"mode": "bank", "other_videos": 2}}}
+    runs = read_plan(write(tmp_path, methods={"twice": None, "bank": bank}, sweep=sweep)).runs
+    assert [run.place[2:4] for run in runs] == [("twice", ""), ("bank", "other_videos=0"), ("bank", "other_videos=4")]
+    keys = [run.config.method["contrast"]["keys"] for run in runs[1:]]
+    assert [(one["other_videos"], one["mode"]) for one in keys] == [(0, "bank"), (4, "bank")]
+
+
+def test_so_may_the_settings_of_a_point_of_which_a_method_takes_its_own(tmp_path: Path) -> None:
+    sweep = {
+        "alone": {"method": {"contrast": {"keys": {"mode": "shared"}}}},
+        "both": {"methods": {"twice": {"finetune": {"steps": 3}}}, "methods.pgvcl.finetune.steps": 4, "data.size": 64},
+    }
+    runs = read_plan(write(tmp_path, methods=["supervised", "twice", "pgvcl"], sweep=sweep)).runs
+    assert [run.place[2:4] for run in runs] == [
+        ("supervised", ""),
+        ("twice", "both"),
+        ("pgvcl", "alone"),
+        ("pgvcl", "both"),
+    ]
+    _, twice, alone, pgvcl = (run.config for run in runs)
+    assert alone.method["contrast"]["keys"]["mode"] == "shared"
+    assert (twice.method["finetune"]["steps"], pgvcl.method["finetune"]["steps"]) == (3, 4)
+    assert (twice.data.size, alone.data.size, pgvcl.data.size) == (64, 256, 64)
+
+
+def test_a_name_that_is_too_long_for_its_files_is_refused(tmp_path: Path) -> None:
+    """The longest that is not can be written."""
+    longest = "m" * (236 - len("made__all____seed-0"))
+    (name,) = names(write(tmp_path, methods={longest: {"method": "supervised"}}))
+    write_text(tmp_path / "configs" / f"{name}.yaml", "")
+    (tmp_path / f"{name}.log").touch()
+    refused = r"small.yaml: the name of the run (\S+) has 237 bytes, expected 236 at most, .*: shorten the names that"
+    with pytest.raises(UserError, match=refused):
+        read_plan(write(tmp_path, methods={f"m{longest}": {"method": "supervised"}}))
+    many = {"method.train.augment.tilt": [10], "data.store_size": [100]}
+    with pytest.raises(UserError, match="at most, as files are called by it: name the points of the sweep, or shorten"):
+        read_plan(write(tmp_path, methods={longest: {"method": "supervised"}}, sweep=many))
+
+
 @pytest.mark.parametrize("point", ["", "other_videos=all", "same_shot=1,other_videos=4"])
 def test_a_name_tells_the_place(point: str) -> None:
     place = Place("vocal_folds", "every-10", "pgv-cl", point, 12)
@@ -155,6 +205,29 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"sweep": {"one": {"data.size": 64, "seed": 1}}}, "sweep.one holds the key seed"),
         ({"methods": {"a": {"method": "twice", "set": {"seed": 1}}}}, "methods.a.set holds the key seed"),
         ({"set": {"seed": 1}}, "small.yaml: set holds the key seed"),
+        (
+            {"sweep": {"method": ["supervised", "twice"]}},
+            r"sweep holds the key method, which names .* under methods\.$",
+        ),
+        ({"sweep": {"method": {"name": ["supervised", "twice"]}}}, "sweep holds the key method.name, which names"),
+        ({"sweep": {"one": {"method.name": "twice"}}}, "sweep.one holds the key method.name, which names the method"),
+        (
+            {"methods": {"a": {"method": "twice", "set": {"method": "dmt"}}}},
+            "methods.a.set holds the key method, which",
+        ),
+        (
+            {"sweep": {"methods.supervisd.train.steps": [1, 2]}},
+            r"sweep holds settings of 'supervisd' \(did you mean supervised\?\), expected a method of the file",
+        ),
+        ({"sweep": {"methods.supervised.train.stps": [1, 2]}}, "there is no setting method.train.stps; did you mean"),
+        (
+            {
+                "methods": ["twice", "pgvcl"],
+                "sweep": {"methods.twice.finetune.steps": [1, 2], "methods.pgvcl.contrast.epochs": [3]},
+            },
+            "small.yaml, made, pgvcl: the sweep's steps=1,epochs=3 and steps=2,epochs=3 come to the same run",
+        ),
+        ({"sweep": {"model": {"encoder": "resnet18"}}}, "model.encoder is 'resnet18', expected a list of values"),
         ({"sweep": {"data.size": 64}}, "data.size is 64, expected a list of values"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (

@@ -346,6 +346,26 @@ def test_a_row_whose_seeds_have_other_settings_is_not_the_best(tmp_path: Path, w
     assert [row[0].text for row in score_table(board).groups[0] if row[3].bold] == ["pgvcl"]
 
 
+@pytest.mark.parametrize("reference", ["twice", "d"])
+def test_where_the_reference_of_a_labelling_is_marked_the_best_has_no_mark(
+    reference: str, tmp_path: Path, write_run: Write
+) -> None:
+    """Whether its runs there were made otherwise, or it has none there and another row stands in for it."""
+    longer = {"train": BASELINE["train"] | {"steps": 200}}
+    rows = {reference: (0.7, longer), "a": (0.6, longer), "b": (0.8, BASELINE), "c": (0.5, BASELINE)}
+    names = [write_run("s__every-10__twice__seed-0", {"test": scores(0.5)}, stages=BASELINE).name]
+    for method, (value, stages) in rows.items():
+        names.append(write_run(f"s__every-20__{method}__seed-0", {"test": scores(value)}, stages=stages).name)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "runs": names})
+    (board,) = read_results(tmp_path).boards
+    assert [row.mark for row in board.rows] == ["", "†", "†", "", ""]
+    table = score_table(board)
+    assert [row[0].text for row in table.groups[1] if row[3].bold] == ["b"]
+    assert "Bold: the best of a labelling, among what can be compared with twice." in table.notes[0]
+    with write_tables(tmp_path)[2].open(newline="") as file:
+        assert {line["method"] for line in csv.DictReader(file) if line["best"] == "1"} == {"b"}
+
+
 def test_an_output_stride_that_nobody_chose_is_told_in_words(tmp_path: Path, write_run: Write) -> None:
     """Of an architecture that has a usual one, it is that one."""
 
@@ -568,6 +588,30 @@ def test_the_proposed_method_is_held_against_each_other_over_all_labellings(tmp_
     assert against_other[:3] == ["ours − other", f"−5.00 [−{5 + half:.2f}, −{5 - half:.2f}]", "0 of 4"]
     assert against_twice[5:7] == ["0.00 [0.00, 0.00]", "0 of 4"]  # in completion
     assert "of these runs on these videos" in table.notes[0]
+
+
+def test_each_point_of_a_swept_proposed_method_is_held_against_the_others(tmp_path: Path, write_run: Write) -> None:
+    """At the same point, where they have it; and times are held against all its points."""
+    made = {"twice": 0.5, "ours__P0": 0.6, "ours__P1": 0.7, "both__P0": 0.4, "both__P1": 0.3, "other__P2": 0.2}
+    names = [f"d__every-10__{row}__seed-{seed}" for row in made for seed in (0, 1)]
+    for name in names:
+        _, _, *row, _ = name.split("__")
+        commit = "a" if row[0] == "twice" else "b"
+        write_run(name, {"test": scores(made["__".join(row)])}, config={"method": {"name": row[0]}}, commit=commit)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "proposed": "ours", "runs": names})
+    (board,) = read_results(tmp_path).boards
+    table = pooled_table(board)
+    assert table is not None
+    assert [row[:3] for row in texts(table.groups[0])] == [
+        ["ours · P0 − twice", "+10.00 [+10.00, +10.00]", "2 of 2"],
+        ["ours · P0 − both · P0", "+20.00 [+20.00, +20.00]", "2 of 2"],
+        ["ours · P0 − other · P2", "+40.00 [+40.00, +40.00]", "2 of 2"],
+        ["ours · P1 − twice", "+20.00 [+20.00, +20.00]", "2 of 2"],
+        ["ours · P1 − both · P1", "+40.00 [+40.00, +40.00]", "2 of 2"],
+        ["ours · P1 − other · P2", "+50.00 [+50.00, +50.00]", "2 of 2"],
+    ]
+    assert {row.title for row in board.rows if row.mark_of_times} == {"twice"}
+    assert "† times not comparable with ours because of commit." in cost_table(board).notes
 
 
 def test_a_pair_carries_the_marks_of_both(tmp_path: Path, write_run: Write) -> None:

@@ -1,6 +1,7 @@
 """The comparison file, and the runs it plans: datasets × labellings × methods × swept values × seeds."""
 
 import itertools
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,10 @@ FAILED = "failed.json"
 """Why runs failed when they were last started, by their names."""
 _NAME = re.compile(r"[A-Za-z0-9.+-]+(_[A-Za-z0-9.+-]+)*")
 _ANY_LABELLING = {"every": None, "ratio": None, "list": None}
+_LONGEST_NAME = 236
+"""Bytes: of 255, `configs/NAME.yaml` has more as it is written, under a temporary name, than folder and log."""
+_SECTIONS = {*Config.model_fields, "methods"}
+_NAMES_A_METHOD = re.compile(r"method|method(s\.[^.]+)?\.name")
 
 
 class Place(NamedTuple):
@@ -85,7 +90,8 @@ class Comparison(Settings):
     proposed: str = ""
     """The method that is compared with each of the others, over all labellings."""
     sweep: dict[str, list[Any] | dict[str, Any]] = Field(default_factory=dict)
-    """Values by config key (of several keys: every combination), or settings by the name of a point."""
+    """Values by config key (of several keys: every combination), or settings by the name of a point, which is no
+    section of a config."""
     set: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("methods", mode="before")
@@ -107,7 +113,11 @@ class Comparison(Settings):
     @field_validator("sweep", mode="before")
     @classmethod
     def _several_values(cls, sweep: Any) -> Any:
-        for key, values in sweep.items() if isinstance(sweep, Mapping) else ():
+        if not isinstance(sweep, Mapping):
+            return sweep
+        if any(isinstance(values, Mapping) for key, values in sweep.items() if key in _SECTIONS):
+            sweep = flattened(sweep)
+        for key, values in sweep.items():
             if not isinstance(values, list | Mapping):
                 raise ValueError(f"{key} is {values!r}, expected a list of values")
         return sweep
@@ -128,9 +138,18 @@ class Comparison(Settings):
             raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
         settings = {"set": self.set} | {f"methods.{name}.set": one.set for name, one in self.methods.items()}
         of_points = {f"sweep.{name}": said for name, said in self.sweep.items() if isinstance(said, dict)}
-        for place, said in (settings | (of_points or {"sweep": self.sweep})).items():
+        swept = of_points or {"sweep": self.sweep}
+        for place, said in (settings | swept).items():
             if "seed" in said:
                 raise ValueError(f"{place} holds the key seed, by which runs are told apart: list it under seeds")
+            for key, value in flattened(said).items():
+                if value and _NAMES_A_METHOD.fullmatch(key):
+                    raise ValueError(f"{place} holds the key {key}, which names the method: list it under methods")
+        names = {one.method for one in self.methods.values()}
+        for place, key in ((place, key) for place, said in swept.items() for key in flattened(said)):
+            if key.startswith("methods.") and (name := key.split(".")[1]) not in names:
+                expected = f"expected a method of the file ({', '.join(sorted(names))})"
+                raise ValueError(f"{place} holds settings of {name!r}{nearest(name, names)}, {expected}")
         return self
 
 
@@ -184,6 +203,12 @@ def read_plan(file: Path) -> Plan:
     comparison = parse(Comparison, said, file)
     runs: dict[str, Planned] = {}
     for run in _runs(comparison, file):
+        if (size := len(os.fsencode(run.name))) > _LONGEST_NAME:
+            raise UserError(
+                f"{file}: the name of the run {run.name} has {size} bytes, expected {_LONGEST_NAME} at most, as files "
+                f"are called by it: {'name the points of the sweep, or ' if run.place.point else ''}shorten the names "
+                "that it is made of."
+            )
         if run.name in runs:
             raise UserError(
                 f"{file}: the run {run.name} is planned twice: two labellings, or two points of the sweep, come to the "
@@ -246,6 +271,19 @@ def expanded(said: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def flattened(said: Mapping[str, Any], at: str = "") -> dict[str, Any]:
+    """Sections as dotted keys: the other way round.
+
+    >>> flattened({"compute.workers": 2, "data": {"size": 64, "labelling": {"every": 5}}})
+    {'compute.workers': 2, 'data.size': 64, 'data.labelling.every': 5}
+    """
+    result: dict[str, Any] = {}
+    for key, value in said.items():
+        section = isinstance(value, Mapping) and value
+        result |= flattened(value, f"{at}{key}.") if section else {f"{at}{key}": value}
+    return result
+
+
 def labelling_name(labelling: Mapping[str, Any]) -> str:
     """A labelling as part of a run's name.
 
@@ -259,7 +297,7 @@ def labelling_name(labelling: Mapping[str, Any]) -> str:
 
 
 def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The points of a sweep: name and settings.
+    """The points of a sweep: name and settings, by dotted keys.
 
     >>> [name for name, _ in points({"method.contrast.augment.crop": [[0.2, 0.7], [0.3, 0.7]]})]
     ['crop=0.2-0.7', 'crop=0.3-0.7']
@@ -268,19 +306,19 @@ def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     if any(isinstance(values, Mapping) for values in sweep.values()):
         for name, settings in sweep.items():
-            yield _safe(name), dict(settings)
+            yield _safe(name), flattened(settings)
         return
     last = [key.rpartition(".")[2] for key in sweep]
     short = last if len(set(last)) == len(last) else list(sweep)
     for values in itertools.product(*sweep.values()):
         said = ",".join(f"{name}={_safe(value)}" for name, value in zip(short, values, strict=True))
-        yield said, dict(zip(sweep, values, strict=True))
+        yield said, flattened(dict(zip(sweep, values, strict=True)))
 
 
 def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
     methods = comparison.methods.values()
     seeds = dict.fromkeys((*comparison.seeds, *(seed for variant in methods for seed in variant.seeds or ())))
-    swept = list(points(comparison.sweep))
+    swept = list(points(comparison.sweep)) if comparison.sweep else []
     used: set[str] = set()
     for seed, (dataset, data) in itertools.product(seeds, comparison.datasets.items()):
         for variant_name, variant in comparison.methods.items():
@@ -296,11 +334,22 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
                 where = f"{file}, {dataset}, {variant_name}"
                 config = _config(comparison.preset, said, file, where)
                 has = config.model_dump()
-                mine = [point for point in swept if all(_holds(has, key) for key in point[1])]
+                mine = [
+                    (point, own_settings)
+                    for point, settings in swept
+                    if all(_holds(has, key) for key in settings)
+                    and (own_settings := _of_method(variant.method, settings))
+                ]
                 used |= {name for name, _ in mine}
+                alike: dict[str, str] = {}
                 for point, settings in mine or [("", {})]:
                     if point:
                         config = _config(comparison.preset, merge(said, expanded(settings)), file, f"{where}, {point}")
+                    if (other := alike.setdefault(config.model_dump_json(), point)) != point:
+                        raise UserError(
+                            f"{where}: the sweep's {other} and {point} come to the same run: leave one out, or name "
+                            "the points, each with settings of its own."
+                        )
                     label = labelling_name(config.data.labelling.model_dump(mode="json"))
                     yield Planned(Place(dataset, label, variant_name, point, seed), config)
     if unused := [name for name, _ in swept if name not in used]:
@@ -312,6 +361,19 @@ def _config(preset: str | None, said: Mapping[str, Any], file: Path, where: str)
     said = relocated(said, file.parent, Path())
     overrides = [f"{key}={yaml.safe_dump(value, default_flow_style=True, width=10**9)}" for key, value in said.items()]
     return load_config(preset=preset, overrides=overrides, origin=where)
+
+
+def _of_method(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a point sets in runs of a method; nothing where it has settings of single methods, but none of this one.
+
+    >>> of_both = {"data.size": 64, "methods.pgvcl.contrast.epochs": 2, "methods.twice.finetune.steps": 9}
+    >>> _of_method("twice", of_both), _of_method("dmt", of_both)
+    ({'data.size': 64, 'method.finetune.steps': 9}, {})
+    """
+    of_all = {key: value for key, value in settings.items() if not key.startswith("methods.")}
+    its = f"methods.{method}."
+    own = {f"method.{key.removeprefix(its)}": value for key, value in settings.items() if key.startswith(its)}
+    return of_all | own if own or len(of_all) == len(settings) else {}
 
 
 def _holds(said: Mapping[str, Any], key: str) -> bool:

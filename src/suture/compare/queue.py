@@ -26,7 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from suture.compare.plan import FAILED, Place, Plan, Planned
 from suture.compare.results import damage
 from suture.data.workers import cores
-from suture.errors import UserError
+from suture.errors import UserError, what_failed
 from suture.evaluation.protocols import COMPLETION
 from suture.files import write_json, write_text
 from suture.records import FailuresRecord, MetricsRecord, SecondsRecord, StageRecord, read_record
@@ -204,7 +204,12 @@ class Queue:
             if self.ends is not None and time.monotonic() + MARGIN * self._expected(run.place) > self.ends:
                 self.left.append(run.name)
                 continue
-            self.running.append(self._start(run, self.free.pop(0)))
+            try:
+                self.running.append(self._start(run, self.free[0]))
+            except OSError as error:  # as where a folder stands in the place of its log
+                self._fail(run.name, what_failed(error))
+            else:
+                self.free.pop(0)
 
     def _expected(self, place: Place) -> float:
         """The seconds that a run will take, and no fewer than its like have been running by now; 0 if nobody knows."""
@@ -214,7 +219,7 @@ class Queue:
 
     def _start(self, run: Planned, device: Device) -> _Process:
         if self.reasons.pop(run.name, None):
-            write_json(self.out / FAILED, self.reasons)
+            write_json(self.out / FAILED, self.reasons | self.failed)
         config = self.out / "configs" / f"{run.name}.yaml"
         said = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
         write_text(config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
@@ -251,12 +256,15 @@ class Queue:
                 self._finish(process)
             else:
                 error = last_error(process.handle.returncode, process.log, process.log_begins)
-                kind = _kind(name, error)
-                before = next((other for other, its in self.failed.items() if _kind(other, its) == kind), None)
-                self.failed[name] = error
-                write_json(self.out / FAILED, self.reasons | self.failed)
-                why = f"failed:[/red] {escape(error)}" if before is None else f"failed[/red] as {before} did"
-                self._say(f"[red]{name} {why} ({process.log})")
+                self._fail(name, error, f" ({process.log})")
+
+    def _fail(self, name: str, error: str, more: str = "") -> None:
+        kind = _kind(name, error)
+        before = next((other for other, its in self.failed.items() if _kind(other, its) == kind), None)
+        self.failed[name] = error
+        write_json(self.out / FAILED, self.reasons | self.failed)
+        why = f"failed:[/red] {escape(error)}" if before is None else f"failed[/red] as {before} did"
+        self._say(f"[red]{name} {why}{more}")
 
     def _finish(self, process: _Process) -> None:
         name, seconds = process.run.name, time.monotonic() - process.began

@@ -314,12 +314,12 @@ class Group:
     labelling: str
     rows: list[Row]
     reference: Row
+    """What its other rows are paired with: it may itself be marked."""
 
     @property
     def peers(self) -> list[Row]:
-        """The rows of which every seed can be compared with the group's reference: only among them is there a best."""
-        first = self.reference.runs[0]
-        return [row for row in self.rows if not differences(first, row.runs[0]) and not row.unlike_seeds]
+        """The rows without a mark, of which every seed can be compared: only among them is there a best."""
+        return [row for row in self.rows if not row.mark]
 
 
 @dataclass
@@ -328,6 +328,8 @@ class Board:
 
     dataset: str
     groups: list[Group]
+    reference: Row
+    """What rows are marked by, in every group."""
     differences: dict[str, str]
     """What each mark stands for."""
     proposed: str = ""
@@ -477,8 +479,10 @@ def _board(
     first = next((g.reference for g in groups if g.reference.place.method == reference), groups[0].reference)
     marks = _mark(groups, first)
     shown = [row for group in groups for row in group.rows]
-    usual = proposed if any(row.title == proposed for row in shown) else first.title
-    return Board(dataset, groups, marks | _mark_times(shown, usual, len(marks)), proposed)
+    ours = [row for row in shown if row.place.method == proposed]
+    usual = ours or [row for row in shown if row.title == first.title]
+    times = _mark_times(shown, usual, proposed if ours else first.title, len(marks))
+    return Board(dataset, groups, first, marks | times, proposed)
 
 
 def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
@@ -500,15 +504,18 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
     return {symbol: f"not comparable with {first.title}: {text}" for text, symbol in marks.items()}
 
 
-def _mark_times(rows: Sequence[Row], usual: str, used: int) -> dict[str, str]:
-    """Give rows with a run that was not made as most runs of the usual method a mark, after those already used."""
-    theirs = [run for row in rows if row.title == usual for run in row.runs]
+def _mark_times(rows: Sequence[Row], usual: Sequence[Row], name: str, used: int) -> dict[str, str]:
+    """Give rows with a run that was not made as most of the usual ones a mark, after those already used.
+
+    `name` is what the usual rows are called.
+    """
+    theirs = [run for row in usual for run in row.runs]
     expected = {
         fact: Counter(run.conditions[fact] for run in theirs).most_common(1)[0][0]
         for fact in theirs[0].conditions
         if any(run.conditions[fact] is not None for row in rows for run in row.runs)
     }
-    against = f"most runs of {usual}" if any(_unlike(run, expected) for run in theirs) else usual
+    against = f"most runs of {name}" if any(_unlike(run, expected) for run in theirs) else name
     marks: dict[str, str] = {}
     for row in rows:
         unlike = [_unlike(run, expected) for run in row.runs]

@@ -144,7 +144,7 @@ def _title(board: Board, column: Column) -> str:
 
 
 def best_rows(group: Group, column: Column) -> list[Row]:
-    """Who has the highest mean in a column, as far as it is printed, among the rows that can be compared.
+    """Who has the highest mean in a column, as far as it is printed, among the rows without a mark.
 
     One lucky seed does not win beside means of several: rows of fewer than `ENOUGH` take part where no row, comparable
     or not, has so many.
@@ -231,12 +231,9 @@ def pooled_table(board: Board) -> Table | None:
     """The proposed method against each other one, over all pairs of a labelling and a seed that both have."""
     keys = dict.fromkeys((board.primary, "miou_frames"))
     rows = []
-    for other in distinct(row.title for row in board.rows if row.title != board.proposed):
-        named = [{row.title: row for row in group.rows} for group in board.groups]
-        pairs = [(of[other], of[board.proposed]) for of in named if {other, board.proposed} <= of.keys()]
-        if not pairs:
-            continue
-        cells = [Cell(f"{board.proposed} − {other}", mark=_marks(itertools.chain(*pairs)))]
+    for pairs in _held_against_proposed(board):
+        other, proposed = pairs[0]
+        cells = [Cell(f"{proposed.title} − {other.title}", mark=_marks(itertools.chain(*pairs)))]
         for which, key in itertools.product(board.sets, keys):
             apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
             cells += [Cell(_with_t_interval(apart)), Cell(_wins(apart))]
@@ -411,7 +408,8 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
     if min(seeds) < ENOUGH:
         spread += " With fewer than three seeds, a difference may be chance."
     several = f" and has {ENOUGH} seeds or more" if min(seeds) < ENOUGH <= max(seeds) else ""
-    against = distinct(group.reference.title for group in board.groups if len(group.rows) > 1)
+    contested = [group.reference for group in board.groups if len(group.rows) > 1]
+    against = distinct((board.reference if first.mark else first).title for first in contested)
     best = (
         f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}{several}."
         if against
@@ -447,6 +445,23 @@ def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
             "patient, with one video or several."
         )
     return notes
+
+
+def _held_against_proposed(board: Board) -> Iterator[list[tuple[Row, Row]]]:
+    """Of each other method its row and that of the proposed one, in every labelling that has both.
+
+    Where this is swept, of each of its points: beside the other's row at the same point, else beside all that it has.
+    """
+    labellings = [{row.place[2:4]: row for row in group.rows} for group in board.groups]
+    places = distinct(place for rows in labellings for place in rows)
+    ours = [place for place in places if place[0] == board.proposed]
+    others = [place for place in places if place not in ours]
+    for our, other in itertools.product(ours, others):
+        same_point = (other[0], our[1])
+        if other == same_point or same_point not in others:
+            pairs = [(rows[other], rows[our]) for rows in labellings if {other, our} <= rows.keys()]
+            if pairs:
+                yield pairs
 
 
 def _meaning(keys: Iterable[str]) -> str:
