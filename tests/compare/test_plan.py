@@ -146,15 +146,43 @@ def test_so_may_the_settings_of_a_point_of_which_a_method_takes_its_own(tmp_path
     }
     runs = read_plan(write(tmp_path, methods=["supervised", "twice", "pgvcl"], sweep=sweep)).runs
     assert [run.place[2:4] for run in runs] == [
-        ("supervised", ""),
+        ("supervised", "both"),
         ("twice", "both"),
         ("pgvcl", "alone"),
         ("pgvcl", "both"),
     ]
-    _, twice, alone, pgvcl = (run.config for run in runs)
+    supervised, twice, alone, pgvcl = (run.config for run in runs)
     assert alone.method["contrast"]["keys"]["mode"] == "shared"
     assert (twice.method["finetune"]["steps"], pgvcl.method["finetune"]["steps"]) == (3, 4)
-    assert (twice.data.size, alone.data.size, pgvcl.data.size) == (64, 256, 64)
+    assert (supervised.data.size, twice.data.size, alone.data.size, pgvcl.data.size) == (64, 64, 256, 64)
+
+
+def test_points_that_are_the_same_to_a_method_are_run_once(tmp_path: Path) -> None:
+    sweep = {
+        name: {"data.size": size, "methods.pgvcl.contrast.epochs": epochs}
+        for name, size, epochs in (("a", 64, 1), ("b", 64, 2), ("c", 128, 1))
+    }
+    runs = read_plan(write(tmp_path, methods=["supervised", "pgvcl"], sweep=sweep)).runs
+    assert [run.place[2:4] for run in runs] == [
+        ("supervised", "a"),
+        ("supervised", "c"),
+        ("pgvcl", "a"),
+        ("pgvcl", "b"),
+        ("pgvcl", "c"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        {"methods.pgvcl": {"contrast.keys.other_videos": [0, 4]}},
+        {"method.contrast": {"keys": {"other_videos": [0, 4]}}},
+        {"method": [{"contrast": {"keys": {"other_videos": 0}}}, {"contrast": {"keys": {"other_videos": 4}}}]},
+    ],
+)
+def test_sections_may_be_dotted_in_part(tmp_path: Path, sweep: dict[str, Any]) -> None:
+    first, second = read_plan(write(tmp_path, methods=["pgvcl"], sweep=sweep)).runs
+    assert [run.config.method["contrast"]["keys"]["other_videos"] for run in (first, second)] == [0, 4]
 
 
 def test_a_name_that_is_too_long_for_its_files_is_refused(tmp_path: Path) -> None:
@@ -167,7 +195,9 @@ def test_a_name_that_is_too_long_for_its_files_is_refused(tmp_path: Path) -> Non
     with pytest.raises(UserError, match=refused):
         read_plan(write(tmp_path, methods={f"m{longest}": {"method": "supervised"}}))
     many = {"method.train.augment.tilt": [10], "data.store_size": [100]}
-    with pytest.raises(UserError, match="at most, as files are called by it: name the points of the sweep, or shorten"):
+    with pytest.raises(
+        UserError, match="at most, as files are called by it: give the points of the sweep names, or shorten"
+    ):
         read_plan(write(tmp_path, methods={longest: {"method": "supervised"}}, sweep=many))
 
 
@@ -210,6 +240,10 @@ def test_a_name_tells_the_place(point: str) -> None:
             r"sweep holds the key method, which names .* under methods\.$",
         ),
         ({"sweep": {"method": {"name": ["supervised", "twice"]}}}, "sweep holds the key method.name, which names"),
+        (
+            {"sweep": {"methods.supervised": [{"name": "twice"}, {"name": "supervised"}]}},
+            "sweep holds the key methods.supervised.name, which names the method",
+        ),
         ({"sweep": {"one": {"method.name": "twice"}}}, "sweep.one holds the key method.name, which names the method"),
         (
             {"methods": {"a": {"method": "twice", "set": {"method": "dmt"}}}},
@@ -228,6 +262,15 @@ def test_a_name_tells_the_place(point: str) -> None:
             "small.yaml, made, pgvcl: the sweep's steps=1,epochs=3 and steps=2,epochs=3 come to the same run",
         ),
         ({"sweep": {"model": {"encoder": "resnet18"}}}, "model.encoder is 'resnet18', expected a list of values"),
+        (
+            {"sweep": {"data": {"data.size": 64}, "b": {"data.size": 128}}},
+            "a point cannot be called data, as a section",
+        ),
+        ({"sweep": {"evaluation": {"evaluation.scales": [1.0]}}}, "a point cannot be called evaluation, as a section"),
+        (
+            {"sweep": {"a": {"method.train.optimizer": {"kind": "adamw", "lrr": 1}}}},
+            r"sweep's a: method.train.optimizer.lrr \(did you mean method.train.optimizer.lr\?\); check their spelling",
+        ),
         ({"sweep": {"data.size": 64}}, "data.size is 64, expected a list of values"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         (

@@ -366,6 +366,28 @@ def test_where_the_reference_of_a_labelling_is_marked_the_best_has_no_mark(
         assert {line["method"] for line in csv.DictReader(file) if line["best"] == "1"} == {"b"}
 
 
+def test_a_labelling_whose_rows_all_have_a_mark_has_its_best(tmp_path: Path, write_run: Write) -> None:
+    """As where the length of supervised stages is said in epochs."""
+    for labelling, steps in (("every-10", 100), ("every-20", 50)):
+        for method, value in (("twice", 0.5), ("pgvcl", 0.6), ("dmt", 0.7)):
+            stages = {"train": BASELINE["train"] | {"steps": steps}}
+            write_run(f"s__{labelling}__{method}__seed-0", {"test": scores(value)}, stages=stages)
+    (board,) = read_results(tmp_path).boards
+    assert [row.mark for row in board.rows] == ["", "", "", "†", "†", "†"]
+    assert [[row[0].text for row in rows if row[3].bold] for rows in score_table(board).groups] == [["dmt"], ["dmt"]]
+
+
+def test_labelled_frames_are_those_of_the_row_that_stands_in_for_the_reference(
+    tmp_path: Path, write_run: Write
+) -> None:
+    names = [write_run("s__every-10__twice__seed-0", {"test": scores(0.5)}, labelled=2).name]
+    for method, labelled in (("a", 3), ("b", 4)):
+        names.append(write_run(f"s__every-20__{method}__seed-0", {"test": scores(0.5)}, labelled=labelled).name)
+    write_json(tmp_path / "plan.json", {"title": "p", "reference": "twice", "runs": names})
+    (board,) = read_results(tmp_path).boards
+    assert re.search(r"labelled frames 4 .* instead of 3 .* \(as a has\)", board.differences["†"])
+
+
 def test_an_output_stride_that_nobody_chose_is_told_in_words(tmp_path: Path, write_run: Write) -> None:
     """Of an architecture that has a usual one, it is that one."""
 

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9.+-]+(_[A-Za-z0-9.+-]+)*")
 _ANY_LABELLING = {"every": None, "ratio": None, "list": None}
 _LONGEST_NAME = 236
 """Bytes: of 255, `configs/NAME.yaml` has more as it is written, under a temporary name, than folder and log."""
-_SECTIONS = {*Config.model_fields, "methods"}
+_SECTIONS = {*Config.model_fields, "methods"} - {"seed", "format"}
 _NAMES_A_METHOD = re.compile(r"method|method(s\.[^.]+)?\.name")
 
 
@@ -115,9 +115,15 @@ class Comparison(Settings):
     def _several_values(cls, sweep: Any) -> Any:
         if not isinstance(sweep, Mapping):
             return sweep
-        if any(isinstance(values, Mapping) for key, values in sweep.items() if key in _SECTIONS):
+        if nested := [key for key, said in sweep.items() if isinstance(said, Mapping) and _section(key) in _SECTIONS]:
             sweep = flattened(sweep)
         for key, values in sweep.items():
+            section, *below = key.split(".")
+            if nested and (not isinstance(values, list) or below[:1] == [section]):
+                raise ValueError(
+                    f"{key} is {values!r}, expected a list of values of a setting; a point cannot be called "
+                    f"{_section(nested[0])}, as a section of a config is"
+                )
             if not isinstance(values, list | Mapping):
                 raise ValueError(f"{key} is {values!r}, expected a list of values")
         return sweep
@@ -137,16 +143,16 @@ class Comparison(Settings):
         if len(kinds) > 1 or not all(self.sweep.values()):
             raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
         settings = {"set": self.set} | {f"methods.{name}.set": one.set for name, one in self.methods.items()}
-        of_points = {f"sweep.{name}": said for name, said in self.sweep.items() if isinstance(said, dict)}
-        swept = of_points or {"sweep": self.sweep}
-        for place, said in (settings | swept).items():
+        named = any(isinstance(values, Mapping) for values in self.sweep.values())
+        swept = [(f"sweep.{name}" if named else "sweep", said) for name, said in points(self.sweep)]
+        names = {one.method for one in self.methods.values()}
+        for place, said in [*settings.items(), *swept]:
             if "seed" in said:
                 raise ValueError(f"{place} holds the key seed, by which runs are told apart: list it under seeds")
             for key, value in flattened(said).items():
                 if value and _NAMES_A_METHOD.fullmatch(key):
                     raise ValueError(f"{place} holds the key {key}, which names the method: list it under methods")
-        names = {one.method for one in self.methods.values()}
-        for place, key in ((place, key) for place, said in swept.items() for key in flattened(said)):
+        for place, key in ((place, key) for place, said in swept for key in said):
             if key.startswith("methods.") and (name := key.split(".")[1]) not in names:
                 expected = f"expected a method of the file ({', '.join(sorted(names))})"
                 raise ValueError(f"{place} holds settings of {name!r}{nearest(name, names)}, {expected}")
@@ -206,8 +212,8 @@ def read_plan(file: Path) -> Plan:
         if (size := len(os.fsencode(run.name))) > _LONGEST_NAME:
             raise UserError(
                 f"{file}: the name of the run {run.name} has {size} bytes, expected {_LONGEST_NAME} at most, as files "
-                f"are called by it: {'name the points of the sweep, or ' if run.place.point else ''}shorten the names "
-                "that it is made of."
+                f"are called by it: {'give the points of the sweep names, or ' if run.place.point else ''}shorten the "
+                "names that it is made of."
             )
         if run.name in runs:
             raise UserError(
@@ -319,7 +325,10 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
     methods = comparison.methods.values()
     seeds = dict.fromkeys((*comparison.seeds, *(seed for variant in methods for seed in variant.seeds or ())))
     swept = list(points(comparison.sweep)) if comparison.sweep else []
+    listed = all(isinstance(values, list) for values in comparison.sweep.values())
+    of_several = {name for name, said in swept if not listed and any(key.startswith("methods.") for key in said)}
     used: set[str] = set()
+    known: set[str] = set()
     for seed, (dataset, data) in itertools.product(seeds, comparison.datasets.items()):
         for variant_name, variant in comparison.methods.items():
             if seed not in (variant.seeds or comparison.seeds):
@@ -334,6 +343,7 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
                 where = f"{file}, {dataset}, {variant_name}"
                 config = _config(comparison.preset, said, file, where)
                 has = config.model_dump()
+                known |= flattened(has).keys()
                 mine = [
                     (point, own_settings)
                     for point, settings in swept
@@ -346,6 +356,8 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
                     if point:
                         config = _config(comparison.preset, merge(said, expanded(settings)), file, f"{where}, {point}")
                     if (other := alike.setdefault(config.model_dump_json(), point)) != point:
+                        if point in of_several:
+                            continue  # it differs in the settings of other methods
                         raise UserError(
                             f"{where}: the sweep's {other} and {point} come to the same run: leave one out, or name "
                             "the points, each with settings of its own."
@@ -353,7 +365,11 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
                     label = labelling_name(config.data.labelling.model_dump(mode="json"))
                     yield Planned(Place(dataset, label, variant_name, point, seed), config)
     if unused := [name for name, _ in swept if name not in used]:
-        raise UserError(f"{file}: none of the methods has the keys of the sweep's {unused[0]}; check their spelling.")
+        lost = [key for key in dict(swept)[unused[0]] if key.startswith("method.") and key not in known]
+        told = f": {lost[0]}{nearest(lost[0], known)}" if lost else ""
+        raise UserError(
+            f"{file}: none of the methods has the keys of the sweep's {unused[0]}{told}; check their spelling."
+        )
 
 
 def _config(preset: str | None, said: Mapping[str, Any], file: Path, where: str) -> Config:
@@ -364,16 +380,20 @@ def _config(preset: str | None, said: Mapping[str, Any], file: Path, where: str)
 
 
 def _of_method(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a point sets in runs of a method; nothing where it has settings of single methods, but none of this one.
+    """What a point sets in runs of a method: what is of all, and what is of this one.
 
     >>> of_both = {"data.size": 64, "methods.pgvcl.contrast.epochs": 2, "methods.twice.finetune.steps": 9}
     >>> _of_method("twice", of_both), _of_method("dmt", of_both)
-    ({'data.size': 64, 'method.finetune.steps': 9}, {})
+    ({'data.size': 64, 'method.finetune.steps': 9}, {'data.size': 64})
     """
     of_all = {key: value for key, value in settings.items() if not key.startswith("methods.")}
     its = f"methods.{method}."
     own = {f"method.{key.removeprefix(its)}": value for key, value in settings.items() if key.startswith(its)}
-    return of_all | own if own or len(of_all) == len(settings) else {}
+    return of_all | own
+
+
+def _section(key: str) -> str:
+    return key.partition(".")[0]
 
 
 def _holds(said: Mapping[str, Any], key: str) -> bool:

@@ -318,8 +318,10 @@ class Group:
 
     @property
     def peers(self) -> list[Row]:
-        """The rows without a mark, of which every seed can be compared: only among them is there a best."""
-        return [row for row in self.rows if not row.mark]
+        """The rows without a mark, or where all have one, those like the group's reference: among them is the best."""
+        first = self.reference.runs[0]
+        alike = (row for row in self.rows if not differences(first, row.runs[0]) and not row.unlike_seeds)
+        return [row for row in self.rows if not row.mark] or [*alike]
 
 
 @dataclass
@@ -489,10 +491,12 @@ def _mark(groups: Sequence[Group], first: Row) -> dict[str, str]:
     """Give rows that differ from the table's reference, or whose seeds differ, a mark; say what each mark means."""
     marks: dict[str, str] = {}
     for group in groups:
+        labels = group.reference.runs[0].facts_of_labelling
+        whose = "" if group.reference.title == first.title else f" (as {group.reference.title} has)"
         for row in group.rows:
-            labels = group.reference.runs[0].facts_of_labelling
             of_seeds = {
-                run.place.seed: _differing(run, first.runs[0]) + differing(run.facts_of_labelling, labels)
+                run.place.seed: _differing(run, first.runs[0])
+                + [f"{line}{whose}" for line in differing(run.facts_of_labelling, labels)]
                 for run in row.runs
             }
             found = of_seeds[row.place.seed] + row.unlike_seeds

@@ -382,5 +382,7 @@ def _announce(session: Session, stages: Sequence[AnyStage]) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    hints = [stage.hint(cases, len(videos)) for stage in stages if isinstance(stage, Stage)]
+    learnt = [video for video in videos if video.usable]
+    of_cases = len({video.case for video in learnt})
+    hints = [stage.hint(of_cases, len(learnt)) for stage in stages if isinstance(stage, Stage)]
     _say([hint for hint in hints if hint], session.console)
