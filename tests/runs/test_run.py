@@ -288,6 +288,18 @@ def test_a_contrast_without_other_videos_is_told(
     assert text.getvalue().count("keys of other videos") == text.getvalue().count(told) == (asked is not None)
 
 
+def test_a_video_without_frames_is_no_other_video(dataset: Path, pgvcl: Callable[..., Config], tmp_path: Path) -> None:
+    """Of the two videos of one case one is excluded: no setting has keys of another."""
+    shutil.copytree(dataset, tmp_path / "mine")
+    (tmp_path / "mine/exclude.csv").write_text("video,first,last,reason\ncase01b,0,11,out of body\n")
+    described = tmp_path / "mine/dataset.yaml"
+    described.write_text(re.sub(r"(?m)^exclude:.*\n", "", described.read_text()) + "exclude: exclude.csv\n")
+    text = io.StringIO()
+    settings = (f"data.root={tmp_path / 'mine'}", "data.validation=[case02]", "method.contrast.keys={apart: video}")
+    train(pgvcl(*settings), tmp_path / "run", Console(file=text, width=40))
+    assert "There is only one training video: the contrast has no keys of other videos" in text.getvalue()
+
+
 def test_labels_that_are_ignored_throughout_are_refused(
     dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
