@@ -279,6 +279,8 @@ def test_a_name_tells_the_place(point: str) -> None:
         ),
         ({"sweep": {"method.contrast.keys.views": [1, 2]}}, "none of the methods has the keys of the sweep's views=1"),
         ({"sweep": {"data.size": [64], "big": {"data.size": 128}}}, "sweep holds either"),
+        ({"sweep": {"small": {"data.size": 64}, "usual": {}}}, "sweep.usual is empty: give it a value or a setting"),
+        ({"sweep": {"data.size": [64, -4]}}, r"size=-4: data.size is -4"),
         ({"labelling": [{"every": 5}, {"every": 5}]}, "planned twice"),
         ({"sweep": {"a b": {"data.size": 64}, "a-b": {"data.size": 128}}}, "two points of the sweep, come to the same"),
         ({"format": 2}, "update Suture"),

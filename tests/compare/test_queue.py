@@ -41,9 +41,11 @@ def test_of_runs_that_no_start_saw_from_end_to_end_the_stages_tell(tmp_path: Pat
     times = Times(tmp_path)
     assert times.seconds == {names[0]: 50}
     write_run(names[2], {}, stages=stages)
-    times.add(names[2], None)
+    times.add(names[2], 1, fresh=False)
     times.add(names[3], 70)
     assert Times(tmp_path).seconds == {names[0]: 50, names[2]: 50, names[3]: 70}
+    times.add(names[2], 60, fresh=False)  # start-up and scoring of its last start alone took longer than the stages
+    assert Times(tmp_path).seconds[names[2]] == 60
 
 
 @pytest.mark.parametrize(("method", "starts"), [("pgvcl", False), ("dmt", True)])

@@ -140,7 +140,9 @@ class Comparison(Settings):
             if len(set(seeds)) < len(seeds):
                 raise ValueError(f"a seed stands twice in {list(seeds)}")
         kinds = {isinstance(values, dict) for values in self.sweep.values()}
-        if len(kinds) > 1 or not all(self.sweep.values()):
+        if empty := [name for name, values in self.sweep.items() if not values]:
+            raise ValueError(f"sweep.{empty[0]} is empty: give it a value or a setting, such as the one that is usual")
+        if len(kinds) > 1:
             raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
         settings = {"set": self.set} | {f"methods.{name}.set": one.set for name, one in self.methods.items()}
         named = any(isinstance(values, Mapping) for values in self.sweep.values())
@@ -419,4 +421,6 @@ def _safe(value: Any) -> str:
     """A value as part of a folder's name."""
     if isinstance(value, list | tuple):
         return "-".join(map(_safe, value))
+    if isinstance(value, int | float) and value < 0:
+        return str(value)
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", str(value)).strip("-") or "none"

@@ -245,6 +245,8 @@ class Queue:
                 preexec_fn=_end_with_parent,
                 process_group=0,  # Ctrl-C is for this process, which then asks them to end
             )
+        if not self.console.is_terminal:  # where there is no bar
+            self._say(f"{run.name} {'begins' if fresh else 'goes on'} ({log})")
         return _Process(run, device, handle, time.monotonic(), fresh, log, begins)
 
     def _take_back(self) -> None:
@@ -269,7 +271,7 @@ class Queue:
     def _finish(self, process: _Process) -> None:
         name, seconds = process.run.name, time.monotonic() - process.began
         self.finished.append(name)
-        self.times.add(name, seconds if process.fresh else None)
+        self.times.add(name, seconds, fresh=process.fresh)
         self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
         self.keep(name)
 
@@ -302,7 +304,8 @@ class Queue:
 class Times:
     """What the finished runs of a folder took from start to end.
 
-    Of those that were stopped in between, or came here without `times.json`, what their stages took.
+    Of those that came here without `times.json`, what their stages took; of those that were stopped in between, that or
+    their last start, whichever took longer.
     """
 
     def __init__(self, out: Path) -> None:
@@ -313,12 +316,12 @@ class Times:
             if run.parent.name not in self.seconds:
                 self._take_stages(run.parent.name)
 
-    def add(self, name: str, seconds: float | None) -> None:
-        """Take down a run that is finished; None where it was not trained in one go."""
-        if seconds is None:
+    def add(self, name: str, seconds: float, *, fresh: bool = True) -> None:
+        """Take down a run that is finished, and what its last start took: all of it where it was `fresh`."""
+        if not fresh:
             self._take_stages(name)
-        else:
-            self.seconds[name] = round(seconds, 1)
+            seconds = max(seconds, self.seconds.get(name, 0))
+        self.seconds[name] = round(seconds, 1)
         write_json(self.out / TIMES, self.seconds)
 
     def _take_stages(self, name: str) -> None:
