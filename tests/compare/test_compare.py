@@ -168,7 +168,9 @@ def test_what_fails_alike_in_several_runs_is_told_once(begun: Path, tmp_path: Pa
     assert json.loads((tmp_path / "failed.json").read_text()) == outcome.failed
 
     lines = console.export_text().splitlines()
-    first, *others = [line for line in lines if line.startswith(tuple(full))]
+    begun_first = next(line for line in lines if line.startswith(dmt[0]))
+    assert begun_first == f"{dmt[0]} begins ({tmp_path / 'logs' / dmt[0]}.log)"
+    first, *others = [line for line in lines if line.startswith(tuple(f"{name} failed" for name in full))]
     assert first == f"{dmt[0]} failed: {outcome.failed[dmt[0]]} ({tmp_path / 'logs' / dmt[0]}.log)"
     names = [full[0], dmt[1]]
     assert others == [f"{name} failed as {dmt[0]} did ({tmp_path / 'logs' / name}.log)" for name in names]
