@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import yaml
 
+from suture.compare.plan import flattened
+
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
 SUM = "per frame on new videos + mIoU in completion"
 """By which settings are chosen."""
 
 
-def flat(config: Any, key: str = "") -> dict[str, str]:
+def flat(config: dict[str, Any]) -> dict[str, str]:
     """A nested config as dotted keys with their values as text."""
-    if not isinstance(config, dict):
-        return {key: json.dumps(config)}
-    return {k: v for name, value in config.items() for k, v in flat(value, f"{key}.{name}" if key else name).items()}
+    return {key: json.dumps(value) for key, value in flattened(config).items()}
 
 
 def scores(metrics: dict[str, Any]) -> list[float]:

@@ -268,6 +268,10 @@ def test_a_name_tells_the_place(point: str) -> None:
         ),
         ({"sweep": {"evaluation": {"evaluation.scales": [1.0]}}}, "a point cannot be called evaluation, as a section"),
         (
+            {"sweep": {"a": {"method.train.augment.color": "mild", "method.contrast.keys.viws": 1}}},
+            r"none of the methods has the keys of the sweep's a: method.contrast.keys.viws\b",
+        ),
+        (
             {"sweep": {"a": {"method.train.optimizer": {"kind": "adamw", "lrr": 1}}}},
             r"sweep's a: method.train.optimizer.lrr \(did you mean method.train.optimizer.lr\?\); check their spelling",
         ),

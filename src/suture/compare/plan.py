@@ -145,7 +145,7 @@ class Comparison(Settings):
         if len(kinds) > 1:
             raise ValueError("sweep holds either lists of values by key, or settings by the name of a point")
         settings = {"set": self.set} | {f"methods.{name}.set": one.set for name, one in self.methods.items()}
-        named = any(isinstance(values, Mapping) for values in self.sweep.values())
+        named = _names_points(self.sweep)
         swept = [(f"sweep.{name}" if named else "sweep", said) for name, said in points(self.sweep)]
         names = {one.method for one in self.methods.values()}
         for place, said in [*settings.items(), *swept]:
@@ -312,7 +312,7 @@ def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     >>> dict(points({"P1N4": {"method.contrast.keys.same_shot": 1, "method.contrast.keys.other_videos": 4}}))
     {'P1N4': {'method.contrast.keys.same_shot': 1, 'method.contrast.keys.other_videos': 4}}
     """
-    if any(isinstance(values, Mapping) for values in sweep.values()):
+    if _names_points(sweep):
         for name, settings in sweep.items():
             yield _safe(name), flattened(settings)
         return
@@ -327,10 +327,10 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
     methods = comparison.methods.values()
     seeds = dict.fromkeys((*comparison.seeds, *(seed for variant in methods for seed in variant.seeds or ())))
     swept = list(points(comparison.sweep)) if comparison.sweep else []
-    listed = all(isinstance(values, list) for values in comparison.sweep.values())
-    of_several = {name for name, said in swept if not listed and any(key.startswith("methods.") for key in said)}
+    named = _names_points(comparison.sweep)
+    of_several = {name for name, said in swept if named and any(key.startswith("methods.") for key in said)}
     used: set[str] = set()
-    known: set[str] = set()
+    known: dict[str, dict[str, Any]] = {}
     for seed, (dataset, data) in itertools.product(seeds, comparison.datasets.items()):
         for variant_name, variant in comparison.methods.items():
             if seed not in (variant.seeds or comparison.seeds):
@@ -344,8 +344,7 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
                 said = merge(said, expanded(variant.set))
                 where = f"{file}, {dataset}, {variant_name}"
                 config = _config(comparison.preset, said, file, where)
-                has = config.model_dump()
-                known |= flattened(has).keys()
+                has = known[variant.method] = config.model_dump()
                 mine = [
                     (point, own_settings)
                     for point, settings in swept
@@ -367,8 +366,9 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[Planned]:
                     label = labelling_name(config.data.labelling.model_dump(mode="json"))
                     yield Planned(Place(dataset, label, variant_name, point, seed), config)
     if unused := [name for name, _ in swept if name not in used]:
-        lost = [key for key in dict(swept)[unused[0]] if key.startswith("method.") and key not in known]
-        told = f": {lost[0]}{nearest(lost[0], known)}" if lost else ""
+        lost = [key for key in dict(swept)[unused[0]] if not any(_holds(has, key) for has in known.values())]
+        keys = {key for has in known.values() for key in flattened(has)}
+        told = f": {lost[0]}{nearest(lost[0], keys)}" if lost else ""
         raise UserError(
             f"{file}: none of the methods has the keys of the sweep's {unused[0]}{told}; check their spelling."
         )
@@ -396,6 +396,11 @@ def _of_method(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _section(key: str) -> str:
     return key.partition(".")[0]
+
+
+def _names_points(sweep: Mapping[str, Any]) -> bool:
+    """Whether a sweep holds settings by the name of a point, or else values by key."""
+    return any(isinstance(values, Mapping) for values in sweep.values())
 
 
 def _holds(said: Mapping[str, Any], key: str) -> bool:

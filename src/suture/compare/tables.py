@@ -144,7 +144,7 @@ def _title(board: Board, column: Column) -> str:
 
 
 def best_rows(group: Group, column: Column) -> list[Row]:
-    """Who has the highest mean in a column, as far as it is printed, among the rows without a mark.
+    """Who has the highest mean in a column, as far as it is printed, among the group's peers.
 
     One lucky seed does not win beside means of several: rows of fewer than `ENOUGH` take part where no row, comparable
     or not, has so many.
