@@ -21,7 +21,7 @@ from suture.cli import main
 from suture.compare.collect import collect
 from suture.compare.compare import compare, listing, write_tables
 from suture.compare.plan import read_plan
-from suture.compare.queue import Queue
+from suture.compare.queue import Device, Queue
 from suture.compare.results import read_results
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
@@ -153,11 +153,14 @@ sys.exit(2)
 """
 
 
-def test_what_fails_alike_in_several_runs_is_told_once(begun: Path, tmp_path: Path) -> None:
+def test_what_fails_alike_in_several_runs_is_told_once_and_where(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = Path(sys.executable)
     script.write_text(script.read_text().splitlines()[0] + FAILING)
     console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
-    outcome = compare(begun, tmp_path, devices="cpu", console=console)
+    monkeypatch.setattr("suture.compare.compare.devices_of", lambda _: [Device("0"), Device("1")])
+    outcome = compare(begun, tmp_path, console=console)
 
     dmt, unimatch = ([f"made__every-4__{method}__seed-{seed}" for seed in (0, 1)] for method in ("dmt", "unimatch"))
     full = ["made__every-4__supervised__seed-1", *dmt]
@@ -170,7 +173,9 @@ def test_what_fails_alike_in_several_runs_is_told_once(begun: Path, tmp_path: Pa
     lines = console.export_text().splitlines()
     begun_first = next(line for line in lines if line.startswith(dmt[0]))
     assert begun_first == f"{dmt[0]} begins ({tmp_path / 'logs' / dmt[0]}.log)"
-    first, *others = [line for line in lines if line.startswith(tuple(f"{name} failed" for name in full))]
+    found = [line for line in lines if line.startswith(tuple(f"{name} failed" for name in full))]
+    first, *others = [re.sub(r"\(GPU [01], ", "(", line) for line in found]
+    assert all(" (GPU " in line for line in found)
     assert first == f"{dmt[0]} failed: {outcome.failed[dmt[0]]} ({tmp_path / 'logs' / dmt[0]}.log)"
     names = [full[0], dmt[1]]
     assert others == [f"{name} failed as {dmt[0]} did ({tmp_path / 'logs' / name}.log)" for name in names]

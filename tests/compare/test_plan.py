@@ -287,6 +287,9 @@ def test_a_name_tells_the_place(point: str) -> None:
         ({"sweep": {"data.size": [64, -4]}}, r"size=-4: data.size is -4"),
         ({"labelling": [{"every": 5}, {"every": 5}]}, "planned twice"),
         ({"sweep": {"a b": {"data.size": 64}, "a-b": {"data.size": 128}}}, "two points of the sweep, come to the same"),
+        ({"set": {"method": {1: 2}}}, "the key 1 is no text: settings have names; put quotes around a name of digits"),
+        ({"sweep": {1: [64]}}, "the key 1 is no text"),
+        ({"methods": {"twice": {"method": "twice", "set": {"data": {True: 1}}}}}, "the key True is no text"),
         ({"format": 2}, "update Suture"),
     ],
 )

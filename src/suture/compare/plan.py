@@ -94,6 +94,13 @@ class Comparison(Settings):
     section of a config."""
     set: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_are_text(cls, said: Any) -> Any:
+        if odd := [key for key in _keys(said) if not isinstance(key, str)]:
+            raise ValueError(f"the key {odd[0]!r} is no text: settings have names; put quotes around a name of digits")
+        return said
+
     @field_validator("methods", mode="before")
     @classmethod
     def _names_alone(cls, methods: Any) -> Any:
@@ -392,6 +399,16 @@ def _of_method(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     its = f"methods.{method}."
     own = {f"method.{key.removeprefix(its)}": value for key, value in settings.items() if key.startswith(its)}
     return of_all | own
+
+
+def _keys(said: Any) -> Iterator[Any]:
+    """The keys of a file's sections, and of those inside them."""
+    if isinstance(said, Mapping):
+        for key, value in said.items():
+            yield from (key, *_keys(value))
+    elif isinstance(said, list):
+        for value in said:
+            yield from _keys(value)
 
 
 def _section(key: str) -> str:

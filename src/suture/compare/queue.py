@@ -139,6 +139,7 @@ class Queue:
         # One run on every device before any device gets its second.
         self.free = [device for _ in range(jobs) for device in devices]
         self.slots = len(self.free)
+        self.several = len(devices) > 1
         self.runs_at_a_time = min(jobs, math.ceil(len(self.waiting) / len(devices)))
         """On one device, at most."""
         self.times = Times(out)
@@ -258,7 +259,8 @@ class Queue:
                 self._finish(process)
             else:
                 error = last_error(process.handle.returncode, process.log, process.log_begins)
-                self._fail(name, error, f" ({process.log})")
+                where = f"GPU {process.device.name}, " if self.several else ""
+                self._fail(name, error, f" ({where}{process.log})")
 
     def _fail(self, name: str, error: str, more: str = "") -> None:
         kind = _kind(name, error)
