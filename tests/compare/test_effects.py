@@ -70,6 +70,12 @@ SEVENTH = {
     "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
     "`ema` 0 → 0.996": "ema: 0.0 → 0.996",
 }
+EIGHTH = {
+    "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
+    "`frozen_norms` false → true": "frozen_norms: false → true",
+    "`paste` 0 → 0.5": "paste: 0.0 → 0.5",
+    "`correspondence.neighbours` 1 → 2": "correspondence.neighbours: 1 → 2",
+}
 NINTH = {
     "`strong_labelled` 0 → 0.5": "strong_labelled: 0.0 → 0.5",
     "hard pixels in the last half → all pixels": "hard_from: 0.5 → 1.0",
@@ -87,6 +93,7 @@ NINTH = {
         ("## Fifth screen", "vocalfolds-recipe-views", "stitch", FIFTH),
         ("## Sixth screen", "vocalfolds-recipe-tilt", "stitch", SIXTH),
         ("## Seventh screen", "vocalfolds-recipe-hard", "stitch", SEVENTH),
+        ("## Eighth screen", "vocalfolds-recipe-norms", "stitch", EIGHTH),
         ("## Ninth screen", "vocalfolds-recipe-patients", "stitch", NINTH),
     ],
 )
