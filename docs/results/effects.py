@@ -1,10 +1,13 @@
-"""What each setting does in a comparison that changes several at a time: `python docs/results/effects.py FOLDER`.
+"""What each setting does in a comparison that changes several at a time: `python docs/results/effects.py FOLDER...`.
 
 The runs of one method are read from a comparison's folder. Each setting that has two values in them is a factor, and
 the scores are fitted by least squares as a sum of one effect per factor. Settings that change together, such as the
 crops of weak and strong views, are one factor; the validation videos are one too. Where there are three folds or more,
 as in leave-one-sequence-out, each has a level of its own, which is fitted and not printed. Any other setting with three
 values or more is refused, as what it does would pass for chance; three seeds or more are chance.
+
+Of several folders, each has its table, and the settings that two or more of them change have another: the means of
+their effects, weighted by the inverse of the squares of the standard errors.
 
 A class that no training video of a run shows has no part in its mIoU, nor one that the scored videos do not show. Per
 frame, on new videos, the former has none only in runs whose `metrics.json` says `left_out`; in runs that were scored
@@ -13,8 +16,9 @@ before, it counts as 0.
 
 import argparse
 import json
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -63,42 +67,95 @@ def folds(configs: list[dict[str, str]]) -> list[list[bool]]:
     return [[one == value for one in held] for value in values[1:]] if len(values) > 2 else []
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("folder", type=Path)
-    options.add_argument("--method", default="stitch")
-    said = options.parse_args()
+class Effect(NamedTuple):
+    """How far a setting's two values are apart in every score and the sum, with standard errors, in percent points."""
+
+    mean: np.ndarray
+    error: np.ndarray
+
+
+class Refused(Exception):
+    """With a sentence on what cannot be fitted."""
+
+
+def read(folder: Path, method: str) -> tuple[list[dict[str, str]], np.ndarray]:
+    """The configs of a method's runs, and their scores with the sum."""
     configs, rows = [], []
-    for run in sorted((said.folder / "runs").iterdir()):
+    for run in sorted((folder / "runs").iterdir()):
         config = yaml.safe_load((run / "config.yaml").read_text())
-        if config["method"]["name"] == said.method:
+        if config["method"]["name"] == method:
             metrics = json.loads((run / "metrics.json").read_text())
             if not {"val", "completion"} <= metrics.keys():
-                options.error(f"{run} is scored on {', '.join(metrics)}, expected val and completion")
+                raise Refused(f"{run} is scored on {', '.join(metrics)}, expected val and completion")
             configs.append(flat(config))
-            rows.append(scores(metrics))
+            row = scores(metrics)
+            rows.append([*row, row[1] + row[2]])
     if not configs:
-        options.error(f"{said.folder} has no run of {said.method}: name another method with --method")
+        raise Refused(f"{folder} has no run of {method}: name another method with --method")
     for key in configs[0]:
         values = {config[key] for config in configs}
         if len(values) > 2 and key not in ("data.validation", "seed"):
-            options.error(f"{key} has the values {', '.join(sorted(values))}, expected two at most")
+            raise Refused(f"{key} has the values {', '.join(sorted(values))}, expected two at most")
+    return configs, np.array(rows)
+
+
+def fitted(configs: list[dict[str, str]], measured: np.ndarray) -> tuple[dict[str, Effect], int]:
+    """The effect of each factor, and on how many degrees of freedom its standard error rests."""
     columns = factors(configs)
     table = zip(*columns.values(), *folds(configs), strict=True)
     design = np.array([[1.0, *(0.5 if high else -0.5 for high in row)] for row in table])
-    measured = np.array([[*row, row[1] + row[2]] for row in rows])
     effects, *_ = np.linalg.lstsq(design, measured, rcond=None)
     free = len(design) - design.shape[1]
     if free < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
-        options.error(f"{len(design)} runs are too few for {design.shape[1] - 1} factors")
+        raise Refused(f"{len(design)} runs are too few for {design.shape[1] - 1} factors")
     variance = ((measured - design @ effects) ** 2).sum(0) / free
     errors = np.sqrt(np.outer(np.diag(np.linalg.inv(design.T @ design)), variance))
-    print(f"{len(design)} runs of {said.method}; difference of the two values, with its standard error ({free} free)\n")
+    # After the first, which is the mean of all runs, stand the factors; the folds' levels are the last.
+    return dict(zip(columns, map(Effect, effects[1:], errors[1:]), strict=False)), free
+
+
+def pooled(found: list[Effect]) -> Effect:
+    """The mean of effects, weighted by the inverse of the squares of their standard errors.
+
+    >>> one, other = (Effect(np.array([mean]), np.array([error])) for mean, error in ((1.0, 1.0), (6.0, 2.0)))
+    >>> [round(float(value[0]), 3) for value in pooled([one, other])]
+    [2.0, 0.894]
+    """
+    weights = np.array([effect.error**-2.0 for effect in found])
+    means = np.array([effect.mean for effect in found])
+    return Effect((weights * means).sum(0) / weights.sum(0), weights.sum(0) ** -0.5)
+
+
+def tabulated(effects: dict[str, Effect]) -> str:
     heads = (*SCORES, SUM)
-    print("| setting | " + " | ".join(heads) + " |\n| --- |" + " ---: |" * len(heads))
-    for name, effect, error in zip(columns, effects[1:], errors[1:], strict=False):  # the folds' levels are the last
-        cells = (f"{e:+.1f} ± {s:.1f}".replace("-", "−") for e, s in zip(effect, error, strict=True))
-        print(f"| {name} | " + " | ".join(cells) + " |")
+    lines = ["| setting | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for name, effect in effects.items():
+        cells = (f"{e:+.1f} ± {s:.1f}".replace("-", "−") for e, s in zip(*effect, strict=True))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    options.add_argument("--method", default="stitch")
+    said = options.parse_args()
+    several = len(said.folders) > 1
+    by_setting = defaultdict(list)
+    for folder in said.folders:
+        try:
+            configs, measured = read(folder, said.method)
+            effects, free = fitted(configs, measured)
+        except Refused as error:
+            options.error(str(error))
+        told = "difference of the two values, with its standard error"
+        print(f"{f'{folder}: ' * several}{len(configs)} runs of {said.method}; {told} ({free} free)\n")
+        print(tabulated(effects) + "\n" * several)
+        for name, effect in effects.items():
+            by_setting[name].append(effect)
+    if several:
+        print("The settings of two folders or more: the mean, weighted by the inverse squares of the standard errors\n")
+        print(tabulated({name: pooled(found) for name, found in by_setting.items() if len(found) > 1}))
 
 
 if __name__ == "__main__":

@@ -134,6 +134,21 @@ def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
     }
 
 
+def test_screens_that_ask_the_same_are_weighted_by_how_sure_they_are() -> None:
+    folders = [f"docs/results/vocalfolds-recipe-{screen}" for screen in ("hard", "patients")]
+    command = [sys.executable, "docs/results/effects.py", *folders]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    *alone, together = printed.split("\n\n")[1::2]
+    (one, error), (other, its) = (map(float, sum_of(table, "hard_from: 0.5 → 1.0").split(" ± ")) for table in alone)
+    stated = sum_of(together, "hard_from: 0.5 → 1.0")
+    assert rows(together).keys() == {"hard_from: 0.5 → 1.0"}
+    assert float(stated.split(" ± ")[0]) == pytest.approx(
+        (one / error**2 + other / its**2) / (error**-2 + its**-2), abs=0.1
+    )
+    page = " ".join((ROOT / "docs/recipe.md").read_text(encoding="utf-8").split())
+    assert f"the seventh and ninth together then say {stated} in that sum" in page
+
+
 @pytest.mark.parametrize(
     ("folder", "told"),
     [
@@ -158,6 +173,12 @@ def rows(text: str) -> dict[str, list[str]]:
     lines = [line.split("|") for line in text.splitlines() if line.startswith("| ") and line.count("|") > 5]
     scored = [[cell.strip() for cell in cells[1:6]] for cells in lines if any(sign in cells[2] for sign in "+−")]
     return {setting: scores for setting, *scores in scored}
+
+
+def sum_of(table: str, setting: str) -> str:
+    """The last cell of a setting's row: of the sum by which is chosen."""
+    row = next(line for line in table.splitlines() if line.startswith(f"| {setting} |"))
+    return row.split("|")[-2].strip()
 
 
 def turned(effect: str) -> str:
