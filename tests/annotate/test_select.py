@@ -11,7 +11,7 @@ from suture.annotate.select import select_frames
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, DoubtfulMask, Frame, Video
 from suture.data.images import MaskFile, read_image
-from suture.data.labelling import Labelling, frame_name, from_list, parse_frame_name
+from suture.data.labelling import Labelling, frame_name, from_list, listed
 from suture.data.sources import load_dataset
 from suture.errors import UserError
 
@@ -116,10 +116,10 @@ def test_files_lead_back_to_their_frames(dataset: Dataset, tmp_path: Path) -> No
     chosen = select_frames(dataset, out, every=10, progress=False)
     assert from_list(out / "frames.txt", dataset) == chosen
     files = sorted(out.glob("*.png"))
-    assert [parse_frame_name(file.name) for file in files] == sorted(chosen)
+    frames = [frame for file in files for _, *frame in listed(file.name, "")]
+    assert [tuple(frame) for frame in frames] == sorted(chosen)
     assert (out / f"{frame_name('case 1', 20)}.png").is_file()
-    for file in files:
-        video, index = parse_frame_name(file.name) or ("", 0)
+    for file, (video, index) in zip(files, frames, strict=True):
         assert (read_image(file) == dataset[video].read(index)).all()
     assert {file.name for file in out.iterdir()} == {file.name for file in files} | {"frames.txt"}
     assert [path.name for path in out.parent.iterdir()] == ["out"]

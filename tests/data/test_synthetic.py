@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from suture.data.sources.synthetic import contact_sheet, write_synthetic
+from suture.data.sources.synthetic import write_synthetic
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, plan
 from suture.errors import UserError
@@ -102,10 +102,3 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="disk full"):
         write_synthetic(tmp_path / "out", SMALL, progress=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_contact_sheet_has_a_row_for_each_case() -> None:
-    sheet = contact_sheet(SMALL, columns=3)
-    assert sheet.dtype == np.uint8
-    assert sheet.shape[0] > SMALL.cases * SMALL.height
-    assert sheet.shape[1] > 3 * SMALL.width

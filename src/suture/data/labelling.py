@@ -22,16 +22,6 @@ def frame_name(video: str, index: int) -> str:
     return f"{video}__frame_{index:06d}"
 
 
-def parse_frame_name(name: str) -> tuple[str, int] | None:
-    """Video and index of a file that is named as `frame_name` does; None if it is not.
-
-    >>> parse_frame_name("case01__frame_000120.png")
-    ('case01', 120)
-    """
-    match = _FRAME_NAME.fullmatch(Path(name).name)
-    return (match["video"], int(match["index"])) if match else None
-
-
 @dataclass(frozen=True)
 class Labelling:
     """The labelled frames of each video, as rising indices.
@@ -68,20 +58,18 @@ class Labelling:
         return self.count / max(1, sum(len(video.usable) for video in dataset.split("train")))
 
     def to_text(self) -> str:
-        """One `VIDEO INDEX` per line: the form that `from_text` reads."""
+        """One `VIDEO INDEX` per line."""
         return "".join(f"{video} {index}\n" for video, index in self)
 
-    @staticmethod
-    def from_text(text: str, where: str) -> "Labelling":
-        """Read `VIDEO INDEX` or `VIDEO__frame_000120[.png]` lines; `#` begins a comment; `where` names the file."""
-        frames: dict[str, list[int]] = {}
-        for _, video, index in _lines(text, where):
-            frames.setdefault(video, []).append(index)
-        return Labelling(frames)
 
+def listed(text: str, where: str) -> Iterator[tuple[str, str, int]]:
+    """Place (for messages), video and index of each line of a list.
 
-def _lines(text: str, where: str) -> Iterator[tuple[str, str, int]]:
-    """Place (for messages), video and index of each line of a list."""
+    Lines are `VIDEO INDEX` or names as of `frame_name`, with folder and suffix or without; `#` begins a comment.
+
+    >>> [*listed("case01 20  # blurred\\nmasks/case01__frame_000120.png", "list.txt")]
+    [('list.txt, line 1', 'case01', 20), ('list.txt, line 2', 'case01', 120)]
+    """
     for number, line in enumerate(text.splitlines(), 1):
         # A video's name may hold a '#': a comment begins the line or follows a space.
         line = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
@@ -199,7 +187,7 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
         ) from error
     videos = {video.id: video for video in dataset}
     frames: dict[str, list[int]] = {}
-    for where, name, index in _lines(text, str(path)):
+    for where, name, index in listed(text, str(path)):
         video = videos[name] if name in videos else _ending(name, dataset, where)
         if index >= len(video):
             raise UserError(f"{where}: found frame {index} of video {video.id}, whose last frame is {len(video) - 1}.")

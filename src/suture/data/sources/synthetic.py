@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 
 import av
 import cv2
-import numpy as np
 import yaml
 from rich.progress import Progress
 
@@ -86,45 +85,6 @@ def dataset_facts(videos: tuple[SyntheticVideo, ...]) -> dict[str, Any]:
         "view": {video.id: _view(video) for video in videos},
         "exclude": "exclude.csv",
     }
-
-
-def contact_sheet(settings: SyntheticSettings, columns: int = 6) -> Image:
-    """One row for each case, moments from left to right, each with its mask in the corner; the classes below."""
-    palette = np.full((256, 3), 25, np.uint8)
-    for c in CLASSES:
-        palette[c.value] = c.color
-    moments = [int((i + 0.5) / columns * settings.frames) for i in range(columns)]
-    first_videos = {video.case: video for video in reversed(plan(settings))}
-    rows = []
-    for case, video in sorted(first_videos.items()):
-        tiles = []
-        for rgb, mask in render_video(video, moments):
-            tile = rgb & 0xFC  # two bits less of noise halve the PNG
-            small = palette[mask[::3, ::3]]
-            height, width = small.shape[:2]
-            tile[-height - 2 :, -width - 2 :] = 255
-            tile[-height:, -width:] = small
-            tiles.append(cv2.copyMakeBorder(tile, 0, 4, 4, 0, cv2.BORDER_CONSTANT, value=(255, 255, 255)))
-        row = np.hstack(tiles)
-        label = np.full((22, row.shape[0], 3), 255, np.uint8)
-        _text(label, case, 6)
-        rows.append(np.hstack([cv2.rotate(label, cv2.ROTATE_90_COUNTERCLOCKWISE), row]))
-    return np.vstack([*rows, _legend(rows[0].shape[1])])
-
-
-def _legend(width: int) -> Image:
-    line, cell = 22, 150
-    per_line = max(1, width // cell)
-    legend = np.full((line * -(-len(CLASSES) // per_line) + 4, width, 3), 255, np.uint8)
-    for i, c in enumerate(CLASSES):
-        part = legend[i // per_line * line :, i % per_line * (width // per_line) :][:line]
-        part[6:18, 6:18] = c.color
-        _text(part, c.name, 24)
-    return legend
-
-
-def _text(image: Image, text: str, x: int) -> None:
-    cv2.putText(image, text, (x, 16), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (40, 40, 40), 1, cv2.LINE_AA)
 
 
 @contextmanager
