@@ -379,7 +379,7 @@ def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected a video.")
     try:
-        container = av.open(os.fspath(path), **_LENIENT)
+        container = av.open(f"file:{path}", **_LENIENT)  # else what stands before a colon in 12:30.mp4 is a protocol
     except PermissionError as error:
         raise UserError(f"{path} cannot be read: permission denied.") from error
     except (av.FFmpegError, OSError, ValueError) as error:
