@@ -407,6 +407,7 @@ def _read_index(path: Path) -> _Index:
     kind, reorders = container.format.name, stream.codec_context.has_b_frames
     base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
     promised, seconds = stream.frames, (container.duration or 0) / av.time_base
+    edited = (stream.duration or 0) * base
     own = _track_seconds(stream) if "matroska" in kind else 0.0
     packets = 0
     shown: list[int | None] = []
@@ -434,7 +435,9 @@ def _read_index(path: Path) -> _Index:
     keyed[0] = True
     begins = int(stamps.min()) if kind in ("mpeg", "mpegts") else 0
     if "mp4" in kind:
-        missing = max(0, promised - packets)
+        # Frames behind the end that an edit list sets are there, but not listed.
+        unlisted = round((edited - float(np.ptp(stamps)) * base) * rate) - 1 if edited else promised
+        missing = max(0, min(promised - packets, unlisted))
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
         end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), own or promised / rate or seconds
         # What is said of the video alone is exact, but for the last frame, which may be shown longer than others.
