@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import struct
 import zlib
@@ -738,6 +739,25 @@ def test_video_files_and_one_that_cannot_be_read(root: Path) -> None:
     assert find(report, "bad-video").places == ("fay",)
     assert report.fatal
     assert [v.labelled for v in report.summary.videos if v.id == "eva"] == [1]
+
+
+def test_a_video_that_cannot_be_read_hides_nothing_where_frames_of_it_are_excluded(root: Path) -> None:
+    (root / "videos/fay.mp4").write_bytes(b"nothing")
+    (root / "exclude.csv").write_text("video,first,last\nfay,0,3\nann,0,1\n")
+    describe(root, exclude="exclude.csv")
+    report = run(root)
+    assert find(report, "bad-video").places == ("fay",)
+    assert [v.excluded for v in report.summary.videos if v.id == "ann"] == [2]
+
+
+def test_a_video_that_is_cut_off(root: Path) -> None:
+    path = root / "videos/eva.mkv"
+    encode(path, [picture("eva", index % 50) for index in range(200)])
+    assert run(root).problems == []
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    problem = find(run(root), "cut-video")
+    assert problem.severity == "warning"
+    assert re.fullmatch(r"eva \(about [0-9]+ after frame [0-9]+\)", problem.first)
 
 
 def test_a_dataset_of_nothing_but_unreadable_videos_is_one_sentence(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The frame store: right pixels, right keys, whole files whatever happens while it is built."""
 
+import os
 import pickle
 import re
 import shutil
@@ -143,6 +144,16 @@ def test_a_store_is_found_again_and_shared(dataset: Dataset, tmp_path: Path, mon
     moved = shutil.copytree(dataset.root, tmp_path / "moved")
     monkeypatch.setattr(store_module, "_build", pytest.fail)
     open_store(make_dataset(moved), cache)
+
+
+@pytest.mark.parametrize("kept", [0, 100, 2000])
+def test_a_file_that_was_cut_off_is_made_again(dataset: Dataset, tmp_path: Path, kept: int) -> None:
+    """As by a copy of the cache folder that was stopped."""
+    store = open_store(dataset, tmp_path / "cache")
+    expected = store.frame("b", 7).copy()
+    for file in (tmp_path / "cache").glob("*/*.npy"):
+        os.truncate(file, kept)
+    np.testing.assert_array_equal(open_store(dataset, tmp_path / "cache").frame("b", 7), expected)
 
 
 def test_pickled_store_carries_no_pixels(dataset: Dataset, tmp_path: Path) -> None:

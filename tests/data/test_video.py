@@ -2,10 +2,13 @@
 
 import os
 import pickle
+import re
 import signal
+import struct
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +104,83 @@ def test_random_access_gives_the_frames_of_the_sequence(tmp_path: Path, name: st
         assert np.abs(expected - pixels[::4, ::4]).mean((1, 2, 3)).argmin() == index
     for index in np.random.default_rng(0).permutation(FRAMES).tolist():
         np.testing.assert_array_equal(video.read(index), in_order[index])
+
+
+def flat_field(frame: int, bottom: bool) -> bytes:
+    """Every second line of a flat picture of 96×64 as H.264, which libx264 cannot write: uncompressed blocks."""
+
+    def unit(kind: int, bits: str, samples: bytes = b"") -> bytes:
+        bits += "" if samples else "1"
+        content = int(bits.ljust(-len(bits) // 8 * -8, "0"), 2).to_bytes(-(-len(bits) // 8)) + samples
+        return b"\0\0\0\1" + bytes([kind]) + re.sub(rb"\0\0(?=[\0-\3])", b"\0\0\3", content)
+
+    def number(value: int) -> str:
+        return f"{value + 1:b}".zfill(2 * (value + 1).bit_length() - 1)
+
+    begins = frame % 12 == 0 and not bottom
+    head = number(0) + number(7) + number(0) + f"{frame % 12:04b}1{bottom:d}"
+    head += f"{number(frame // 12 % 2)}001" if begins else "01"
+    block = bytes([40 + 4 * frame] * 256 + [128] * 128)
+    blocks = block + 11 * (b"\x0d\0" + block) + b"\x80"
+    size = number(0) + number(0) + number(2) + number(1) + "0" + number(5) + number(1)
+    parameters = unit(0x67, f"{77:08b}{0:08b}{30:08b}{size}0010100001{1:032b}{50:032b}10000")
+    pictures = unit(0x68, number(0) + number(0) + "00" + 3 * number(0) + "000" + "111" + "000")
+    access = unit(0x09, "000")
+    return (
+        access + (parameters + pictures if begins else b"") + unit(0x65 if begins else 0x61, head + number(25), blocks)
+    )
+
+
+@pytest.mark.parametrize("name", ["fields.ts", "fields.m2ts", "fields.mp4", "fields.mkv"])
+def test_two_fields_are_one_frame(tmp_path: Path, name: str) -> None:
+    """Recorders of 1080i write them one after the other; transport streams are read field by field."""
+    fields = [flat_field(frame, False) + flat_field(frame, True) for frame in range(FRAMES)]
+    with (
+        av.open(BytesIO(b"".join(fields)), format="h264") as plain,
+        av.open(str(tmp_path / name), "w") as container,
+    ):
+        stream = container.add_stream_from_template(plain.streams.video[0])
+        for index, field in enumerate(fields):
+            packet = av.Packet(field)
+            packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 25), index % 12 == 0
+            packet.pts = packet.dts = index
+            container.mux(packet)
+    video = VideoFile(tmp_path / name)
+    assert len(video) == FRAMES
+    assert video.interlaced
+    assert video.fps == pytest.approx(25)
+    levels = [int(pixels[..., 1].mean()) for pixels in video.frames()]
+    assert levels == sorted(set(levels))
+    for index in np.random.default_rng(0).permutation(FRAMES).tolist():
+        assert int(video.read(index)[..., 1].mean()) == levels[index]
+
+
+@pytest.mark.parametrize("suffix", [".ts", ".mpg"])
+@pytest.mark.parametrize("delay", ["0", "0.1", "0.413"])
+def test_recordings_that_were_joined_as_bytes(tmp_path: Path, suffix: str, delay: str) -> None:
+    """As by `cat`: the clock goes back, where the second begins."""
+    parts = [
+        write(tmp_path / f"{number}{suffix}", "mpeg2video", b_frames=2, container_options=options)
+        for number, options in enumerate(({}, {"output_ts_offset": delay}))
+    ]
+    path = tmp_path / f"joined{suffix}"
+    path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    video, frames = VideoFile(path), [frame for part in parts for frame in VideoFile(part).frames()]
+    assert len(frames) - 1 <= len(video) <= len(frames)  # FFmpeg takes the one before the joint for damaged
+    assert video.fps == pytest.approx(25)
+    found = list(video.frames())
+    for index in (0, 1, 20):
+        np.testing.assert_array_equal(found[index], frames[index])
+        np.testing.assert_array_equal(found[-1 - index], frames[-1 - index])
+    for index in np.random.default_rng(0).permutation(len(video)).tolist()[:20]:
+        np.testing.assert_array_equal(video.read(index), found[index])
+
+
+def test_a_name_with_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a time of day: to FFmpeg it looks like the address of a protocol."""
+    write(tmp_path / "12:30.mp4")
+    monkeypatch.chdir(tmp_path)
+    assert len(VideoFile(Path("12:30.mp4"))) == FRAMES
 
 
 def test_part_of_the_frames(tmp_path: Path) -> None:
@@ -282,6 +362,22 @@ def test_a_file_cut_in_the_middle_gives_what_is_there(tmp_path: Path, name: str)
     assert 5 < len(video) < FRAMES
     for index in range(len(video) - 4):  # the last ones may refer to what was cut off
         np.testing.assert_array_equal(video.read(index), whole[index])
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 25), (12, 20), (17, 10), (1, 38)])
+def test_what_an_edit_list_cuts_out_is_not_missed(tmp_path: Path, first: int, count: int) -> None:
+    """As telephones and players trim a video, without coding it anew."""
+    path = write(tmp_path / "a.mp4")
+    frames = list(VideoFile(path).frames())
+    content = bytearray(path.read_bytes())
+    place = content.index(b"elst") + 12
+    _, begins = struct.unpack_from(">Ii", content, place)
+    struct.pack_into(">Ii", content, place, count * 40, begins + first * 512)  # in milliseconds, and in 1/12800 s
+    path.write_bytes(content)
+    video = VideoFile(path)
+    assert (len(video), video.missing) == (count, 0)
+    for index in np.random.default_rng(0).permutation(count).tolist():
+        np.testing.assert_array_equal(video.read(index), frames[first + index])
 
 
 def test_a_few_seconds_that_a_long_file_lost_are_missed(tmp_path: Path) -> None:

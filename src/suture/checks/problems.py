@@ -273,6 +273,18 @@ def short_videos(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.problem("all-excluded", "warning", what, empty, "look at the list of excluded frames")
 
 
+def cut_videos(evidence: Evidence) -> Iterator[Problem]:
+    """Files that end before their recording does: its rest would be missed by nobody."""
+    missing = {video.id: video.file.missing for video in evidence.dataset if video.file}
+    places = [
+        f"{video} (about {count:,} after frame {len(evidence.dataset[video]) - 1:,})"
+        for video, count in missing.items()
+        if count
+    ]
+    what = f"{number(len(places), 'video')} cut off: frames are missing at the end"
+    yield from evidence.problem("cut-video", "warning", what, places, "copy the files again; what is there can be used")
+
+
 def masks_for_frames(evidence: Evidence) -> Iterator[Problem]:
     """Folders of masks that were taken for videos."""
     places = [evidence.place(evidence.facts[video][0]) for video in evidence.mask_like]
@@ -667,6 +679,7 @@ JUDGES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (
     *JUDGES_OF_MASKS,
     changing_sizes,
     short_videos,
+    cut_videos,
     few_bits,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Callable[[Evidence], Iterator[Problem]], ...] = (absent_classes, duplicates, stretches)

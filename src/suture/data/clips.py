@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from suture.data.dataset import Frame, Frames, Mask, said_splits
 from suture.data.dataset_file import nearest
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import before_number, composed, images_of, last_number, masks_beside, walk
+from suture.data.walk import before_number, composed, images_of, last_number, masks_beside, refuse_other_encoding, walk
 from suture.errors import UserError
 from suture.files import suffix_of
 from suture.records import refuse_run
@@ -357,6 +357,7 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
             raise UserError(
                 f"{place} is not a video: expected a folder, or one of {', '.join(sorted(VIDEO_SUFFIXES))}."
             )
+        refuse_other_encoding(place.parent, [place.name])
         yield Clip((place.stem,), place.parent, {}, VideoFile(place))
         return
     if not place.is_dir():
@@ -374,6 +375,7 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
         masks = {name for found in beside.values() for name in found.values()}
         if images := images_of(folder, [name for name in files if name not in masks] if masks else files):
             yield Clip(parts or (place.resolve().name,), folder, images, beside=beside)
-        for name in files:
-            if name.lower().endswith(endings):
-                yield Clip((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))
+        films = [name for name in files if name.lower().endswith(endings)]
+        refuse_other_encoding(folder, films)
+        for name in films:
+            yield Clip((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))

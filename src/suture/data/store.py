@@ -184,6 +184,14 @@ class _Part:
         return len(self.indices) * math.prod(self.item)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the file is there, and not cut off as by a copy of the cache folder that was stopped."""
+        try:
+            return np.load(self.path, mmap_mode="r").shape == (len(self.indices), *self.item)
+        except (OSError, ValueError, EOFError):
+            return False
+
+    @property
     def temporary(self) -> Path:
         return self.path.with_suffix(".tmp")
 
@@ -267,14 +275,14 @@ def _complete(
     console: Console,
 ) -> None:
     """Build the parts that are missing; only one process at a time builds in a cache folder."""
-    if all(part.path.exists() for part in parts):
+    if all(part.is_whole for part in parts):
         return
     another = f"Another process is building the frame store in {cache}: waiting for it."
     try:
         with locked(cache / "store.lock", lambda: console.print(another, highlight=False)):
             for stale in [*cache.glob("frames/*.tmp"), *cache.glob("labels/*.tmp")]:
                 stale.unlink()  # of a process that was killed: nobody else builds now
-            missing = [part for part in {part.path: part for part in parts}.values() if not part.path.exists()]
+            missing = [part for part in {part.path: part for part in parts}.values() if not part.is_whole]
             if missing:
                 _refuse_without_room(missing, cache, console)
                 write_json(cache / "store.json", {"format": FORMAT})

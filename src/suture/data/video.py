@@ -5,7 +5,7 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -379,7 +379,7 @@ def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream
     if not path.is_file():
         raise UserError(f"{path} is not a file: expected a video.")
     try:
-        container = av.open(os.fspath(path), **_LENIENT)
+        container = av.open(f"file:{path}", **_LENIENT)  # else what stands before a colon in 12:30.mp4 is a protocol
     except PermissionError as error:
         raise UserError(f"{path} cannot be read: permission denied.") from error
     except (av.FFmpegError, OSError, ValueError) as error:
@@ -407,6 +407,7 @@ def _read_index(path: Path) -> _Index:
     kind, reorders = container.format.name, stream.codec_context.has_b_frames
     base, rate = float(stream.time_base or 1), float(stream.average_rate or 25)
     promised, seconds = stream.frames, (container.duration or 0) / av.time_base
+    edited = (stream.duration or 0) * base
     own = _track_seconds(stream) if "matroska" in kind else 0.0
     packets = 0
     shown: list[int | None] = []
@@ -422,24 +423,46 @@ def _read_index(path: Path) -> _Index:
                     keys.append(packet.is_keyframe)
     if not shown:
         raise UserError(f"{path} holds no frames: the file is cut off or its recording was never finished.")
+    clocked = kind in ("mpeg", "mpegts")
+    if clocked and _are_fields(shown, sent, 1 / (rate * base)):
+        stamped = [stamp is not None for stamp in shown]
+        keys = list(itertools.compress(keys, stamped))
+        shown, sent = list(itertools.compress(shown, stamped)), list(itertools.compress(sent, stamped))
     # AVI has no presentation stamps: what FFmpeg makes up for it is the coding order where a codec reorders its frames.
     in_order = None in shown or (np.diff(np.array(shown, np.int64)) > 0).all()
     made_up = kind == "avi" and reorders and in_order
-    timed = None not in shown and len(set(shown)) == len(shown) and not made_up
-    if not timed:
-        shown = sent if None not in sent and len(set(sent)) == len(sent) else list(range(len(sent)))
+    # A clock that goes back is that of another recording, whose bytes were put behind those of the first.
+    joined = clocked and (np.diff([stamp for stamp in sent if stamp is not None]) < 0).any()
+    timed = None not in shown and len(set(shown)) == len(shown) and not made_up and not joined
+    if not timed and None not in sent and len(set(sent)) == len(sent) and not joined:
+        shown = sent
+    elif not timed:
+        shown, base = list(range(len(sent))), 1 / rate
     stamps = np.array(shown, np.int64)
     order = np.argsort(stamps)
     keyed = np.array(keys)[order] & timed
     keyed[0] = True
-    begins = int(stamps.min()) if kind in ("mpeg", "mpegts") else 0
+    begins = int(stamps.min()) if clocked else 0
     if "mp4" in kind:
-        missing = max(0, promised - packets)
+        # Frames behind the end that an edit list sets are there, but not listed.
+        unlisted = round((edited - float(np.ptp(stamps)) * base) * rate) - 1 if edited else promised
+        missing = max(0, min(promised - packets, unlisted))
     else:  # AVI counts empty frames too, others only say how long they last, which sound may a little longer
         end, seconds = max(float((stamps.max() - begins) * base), len(stamps) / rate), own or promised / rate or seconds
         # What is said of the video alone is exact, but for the last frame, which may be shown longer than others.
         missing = round((seconds - end) * rate) if seconds > end + (2 if own else max(2, 0.05 * end)) else 0
     return _Index(stamps[order], np.flatnonzero(keyed), timed, begins, base, rate, missing)
+
+
+def _are_fields(shown: Sequence[int | None], sent: Sequence[int | None], period: float) -> bool:
+    """Whether packets without a time stamp hold the second field of a frame, as 1080i recorders write H.264: they take
+    no time of their own, where frames would."""
+    steps = [
+        after - before
+        for before, here, after in zip(sent, shown[1:], sent[2:], strict=False)
+        if here is None and before is not None and after is not None
+    ]
+    return bool(steps) and float(np.median(steps)) < 1.5 * period
 
 
 def _track_seconds(stream: av.video.VideoStream) -> float:

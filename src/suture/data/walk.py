@@ -131,7 +131,19 @@ def images_of(
     for stem, name in _images(listing(folder)[1] if files is None else files):
         if found.setdefault(stem, name) != name:
             raise UserError(f"{folder} holds both {found[stem]} and {name}, {mend(os.path.splitext(name)[1])}")
+    refuse_other_encoding(folder, found.values())
     return found
+
+
+def refuse_other_encoding(folder: Path, names: Iterable[str]) -> None:
+    """Refuse names in a folder that are not UTF-8, as old zips and sticks bring them: OpenCV crashes on them."""
+    found = [*names]
+    try:
+        "\n".join([f"{folder}", *found] if found else []).encode()  # all at once: there may be a million
+    except UnicodeEncodeError as error:
+        wrong = error.object.split("\n")[error.object.count("\n", 0, error.start)]
+        shown = os.fsencode(wrong).decode(errors="backslashreplace")
+        raise UserError(f"The name {shown} is not UTF-8: rename it (convmv does so for whole folders).") from error
 
 
 def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, dict[str, str]]:

@@ -907,6 +907,17 @@ def test_several_places_of_masks(tmp_path: Path) -> None:
         load_dataset(tmp_path)
 
 
+@pytest.mark.parametrize("place", ["videos/M\udcfcller/1.png", "videos/a/\udce4.png", "videos/\udcf6.mp4"])
+def test_a_name_that_is_not_utf_8_is_told(tmp_path: Path, place: str) -> None:
+    """As it comes out of old zips: OpenCV would end the process without a word."""
+    write_frames(tmp_path / "videos/b", "1")
+    write_text(tmp_path / "videos/\udcfc/notes.txt", "Of no video.")
+    load_dataset(tmp_path)
+    write_text(tmp_path / place, "")
+    with pytest.raises(UserError, match=r"\\x(fcller|e4\.png|f6\.mp4) is not UTF-8: rename it"):
+        load_dataset(tmp_path)
+
+
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC"), ("NFD", "NFD")])
 def test_an_umlaut_may_be_one_character_or_two(tmp_path: Path, forms: tuple[str, str]) -> None:
     """As macOS and its zips write them; the names look alike, so that nobody could have told why no mask fits."""

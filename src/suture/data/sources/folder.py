@@ -481,9 +481,13 @@ def _excluded(file: DatasetFile, path: Path, clips: Clips) -> dict[str, set[int]
         clip = clips.find(video, f"{place}, line {line}")
         if clip is None:
             continue
-        if last >= clip.length:
+        try:
+            length = clip.length
+        except UserError:  # a file that cannot be read is told to whoever reads it; here it would hide everything else
+            continue
+        if last >= length:
             raise UserError(
-                f"{place}, line {line}: frame {last} of {clip.id} is excluded, but its last frame is {clip.length - 1}."
+                f"{place}, line {line}: frame {last} of {clip.id} is excluded, but its last frame is {length - 1}."
             )
         excluded.setdefault(clip.id, set()).update(range(first, last + 1))
     return excluded
