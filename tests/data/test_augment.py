@@ -56,8 +56,13 @@ def colors(**moves: float) -> np.ndarray:
     return np.array([moves.get(name, value) for name, value in zip(names, UNCHANGED, strict=True)])
 
 
-draws = st.builds(lambda seed, low: draw_view(np.random.default_rng(seed), Augment(crop=(low, 1.0), color="none")),
-                  st.integers(0, 10_000), st.sampled_from([0.1, 0.3, 0.5, 1.0]))  # fmt: skip
+crops = st.sampled_from([(0.1, 1.0), (0.3, 1.0), (0.5, 1.0), (1.0, 1.0), (0.5, 2.0)])
+draws = st.builds(
+    lambda seed, crop, stretch: draw_view(generator(seed), Augment(crop=crop, stretch=stretch, color="none")),
+    st.integers(0, 10_000),
+    crops,
+    st.sampled_from([1.0, 2.0]),
+)
 sides = st.integers(5, 40)
 
 
@@ -181,6 +186,15 @@ def test_one_byte_for_a_whole_scene_is_tilted_with_it() -> None:
     by_one_byte = render_labels(collate([tilted], [noise(20, 60)], [np.zeros((1, 1), np.uint8)]), (40, 40))
     assert torch.equal(known, by_one_byte)
     assert set(known.unique().tolist()) == {0, IGNORE}
+
+
+@given(seed=st.integers(0, 10_000), crop=crops, stretch=st.floats(1, 2))
+def test_the_crop_lies_in_the_scene_or_the_scene_in_it(seed: int, crop: tuple[float, float], stretch: float) -> None:
+    x, y, w, h = draw_view(generator(seed), Augment(crop=crop, stretch=stretch)).box
+    assert crop[0] - 1e-9 <= (w * h) ** 0.5 <= crop[1] + 1e-9
+    assert 1 / stretch - 1e-9 <= w / h <= stretch + 1e-9
+    for corner, side in ((x, w), (y, h)):
+        assert min(0, 1 - side) - 1e-9 <= corner <= max(0, 1 - side) + 1e-9
 
 
 @given(seed=st.integers(0, 10_000), low=st.floats(0.05, 1), spread=st.floats(0, 1))
@@ -371,16 +385,17 @@ def test_a_draw_is_a_function_of_its_key() -> None:
 
 
 def test_settings_do_not_shift_the_stream() -> None:
-    """Colour and tilt off or on: the same crops and flips, and the next draw of the stream is the same."""
-    streams, settings = [generator(3), generator(3)], [Augment(color="none"), Augment(color="strong", tilt=30)]
+    """Colour, stretch and tilt off or on: the same crops and flips, and the next draw of the stream is the same."""
+    streams = [generator(3), generator(3)]
+    settings = [Augment(color="none"), Augment(color="strong", stretch=2, tilt=30)]
     for _ in range(5):
         one, other = (draw_view(rng, augment) for rng, augment in zip(streams, settings, strict=True))
-        assert np.array_equal(one.box, other.box)
+        assert one.box[2:].prod() == pytest.approx(other.box[2:].prod())
         assert one.flip == other.flip
 
 
 def test_draws_are_as_frequent_as_said() -> None:
-    augment = Augment(crop=(0.3, 0.7), tilt=30, color="strong")
+    augment = Augment(crop=(0.3, 0.7), stretch=1.5, tilt=30, color="strong")
     drawn = [draw_view(generator(0, number), augment) for number in range(2000)]
     color = np.stack([draw.color for draw in drawn])
     assert np.mean([draw.flip for draw in drawn]) == pytest.approx(0.5, abs=0.04)
@@ -389,29 +404,32 @@ def test_draws_are_as_frequent_as_said() -> None:
     assert (color[:, 0] != 1).mean() == pytest.approx(0.8, abs=0.04)
     assert 0.6 <= color[:, :2].min() < 0.62
     assert 1.38 < color[:, :2].max() <= 1.4
-    assert np.mean([draw.box[2] for draw in drawn]) == pytest.approx(0.5, abs=0.02)
+    sides = np.array([draw.box[2:] for draw in drawn])
+    assert np.mean(sides.prod(1) ** 0.5) == pytest.approx(0.5, abs=0.02)
+    wider = np.log(sides[:, 0] / sides[:, 1]) / np.log(1.5)
+    assert np.percentile(wider, [0, 25, 50, 75, 100]) == pytest.approx([-1, -0.5, 0, 0.5, 1], abs=0.08)
     degrees = np.array([draw.degrees for draw in drawn])
     assert np.percentile(degrees, [0, 25, 50, 75, 100]) == pytest.approx([-30, -15, 0, 15, 30], abs=2.5)
 
 
-@pytest.mark.parametrize("wrong", [{"crop": (0.0, 1.0)}, {"crop": (0.7, 0.3)}, {"crop": (0.5, 1.1)}, {"color": "loud"},
-                                   {"color": {"hue": 1}}, {"tilt": 181}, {"angle": 3}])  # fmt: skip
+@pytest.mark.parametrize("wrong", [{"crop": (0.0, 1.0)}, {"crop": (0.7, 0.3)}, {"crop": (0.5, 2.1)}, {"color": "loud"},
+                                   {"color": {"hue": 1}}, {"tilt": 181}, {"stretch": 0.5}, {"angle": 3}])  # fmt: skip
 def test_refuses_impossible_settings(wrong: dict) -> None:
     with pytest.raises(ValidationError):
         Augment(**wrong)
 
 
-@given(seed=st.integers(0, 2**31), x=st.floats(0, 1), y=st.floats(0, 1))
-def test_a_moved_box_shows_the_point_and_stays_in_the_scene(seed: int, x: float, y: float) -> None:
+@given(seed=st.integers(0, 2**31), crop=crops, x=st.floats(0, 1), y=st.floats(0, 1))
+def test_a_moved_box_shows_the_point_and_stays_in_the_scene(
+    seed: int, crop: tuple[float, float], x: float, y: float
+) -> None:
     rng = generator(seed)
-    draw = draw_view(rng, Augment(crop=(0.2, 1.0)))
+    draw = draw_view(rng, Augment(crop=crop, stretch=1.5))
     moved = move_onto(draw, x, y, rng)
-    left, top, width, height = moved.box
-    assert (width, height) == tuple(draw.box[2:])
-    assert -1e-9 <= left <= x + 1e-9
-    assert x - 1e-9 <= left + width <= 1 + 1e-9
-    assert -1e-9 <= top <= y + 1e-9
-    assert y - 1e-9 <= top + height <= 1 + 1e-9
+    assert tuple(moved.box[2:]) == tuple(draw.box[2:])
+    for point, corner, side in zip((x, y), moved.box[:2], moved.box[2:], strict=True):
+        assert corner - 1e-9 <= point <= corner + side + 1e-9
+        assert min(0, 1 - side) - 1e-9 <= corner <= max(0, 1 - side) + 1e-9
     assert moved.flip == draw.flip
 
 

@@ -79,9 +79,10 @@ def test_the_teacher_alone_needs_no_neighbours(tiny_job: Callable[..., Job]) -> 
     assert stage.step(stage.render(stage.draw(WHOLE)))[0].isfinite()
 
 
-def test_all_views_of_a_frame_are_tilted_alike(tiny_job: Callable[..., Job]) -> None:
+@pytest.mark.parametrize("further", [{}, {"crop": (0.8, 1.5), "stretch": 2}])
+def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_job: Callable[..., Job]) -> None:
     """What the student and its teacher see is the same but for colours and patches; nothing is learnt off the scene."""
-    plain = {"crop": (0.6, 0.8), "tilt": 180, "color": "none"}
+    plain = {"crop": (0.6, 0.8), "tilt": 180, "color": "none"} | further
     stage = still(begun(tiny_job(round_view=False), cutmix=0, restyle=0, strong=plain))
     drawn = stage.draw(WHOLE)
     assert drawn.neighbours is not None

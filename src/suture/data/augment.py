@@ -43,9 +43,12 @@ COLORS = {
 
 
 class Augment(Settings):
-    """Random crop (side as a fraction of the scene's), tilt to either side (up to so many degrees), mirror, colour."""
+    """Random crop, how far it is stretched and tilted to either side (in degrees), mirror, colour."""
 
     crop: tuple[float, float] = (0.5, 1.0)
+    """Of the scene's sides; beyond 1 the scene is seen from further away, amid the colours of its edge."""
+    stretch: float = Field(1, ge=1, le=2)
+    """How many times as wide as high, or as high as wide, a crop of a square scene may be; its area stays the same."""
     tilt: float = Field(0, ge=0, le=180)
     flip: bool = True
     color: Color = COLORS["mild"]
@@ -62,8 +65,8 @@ class Augment(Settings):
     @model_validator(mode="after")
     def _crop_in_range(self) -> "Augment":
         low, high = self.crop
-        if not 0 < low <= high <= 1:
-            raise ValueError(f"crop is {list(self.crop)}, expected [min, max] with 0 < min ≤ max ≤ 1")
+        if not 0 < low <= high <= 2:
+            raise ValueError(f"crop is {list(self.crop)}, expected [min, max] with 0 < min ≤ max ≤ 2")
         return self
 
 
@@ -82,10 +85,12 @@ class ViewDraw(NamedTuple):
 
 
 def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
-    """Draw one sample's crop, tilt, flip and colours; always the same number of draws, so streams never shift."""
-    u = rng.random(13)
+    """Draw one sample's crop, stretch, tilt, flip, colours; always the same number of draws, so streams never shift."""
+    u = rng.random(14)
     side = augment.crop[0] + u[0] * (augment.crop[1] - augment.crop[0])
-    box = np.array([u[1] * (1 - side), u[2] * (1 - side), side, side])
+    wider = augment.stretch ** (u[13] - 0.5)
+    sides = np.array([side * wider, side / wider])
+    box = np.concatenate([u[1:3] * (1 - sides), sides])
     c = augment.color
     jitter = float(u[4] < c.jitter)
     widths = np.array([c.brightness, c.contrast, c.saturation, c.hue]) * jitter
@@ -102,10 +107,10 @@ UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).c
 def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
     """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places.
 
-    It is tilted about that point, and so still shows it.
+    Like every box it lies in the scene, or the scene in it. It is tilted about that point, and so still shows it.
     """
     point, side = np.array([x, y]), draw.box[2:]
-    low, high = np.maximum(point - side, 0), np.minimum(point, 1 - side)
+    low, high = np.maximum(point - side, np.minimum(0, 1 - side)), np.minimum(point, np.maximum(0, 1 - side))
     return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]), about=(x, y))
 
 
@@ -264,11 +269,8 @@ def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) 
 def nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
     """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid; 255 off the scene."""
     x, y = (place.floor().long() for place in _positions(layer, flip, size, stride))
-    found = layer.at(y, x)
-    if layer.slants is None:
-        return found
     heights, widths = layer.sizes[:, :, None, None].unbind(1)
-    return found.where((x >= 0) & (x < widths) & (y >= 0) & (y < heights), 255)
+    return layer.at(y, x).where((x >= 0) & (x < widths) & (y >= 0) & (y < heights), 255)
 
 
 def _positions(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:
