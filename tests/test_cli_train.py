@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import started
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -53,31 +54,24 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_synthetic(folder, settings, container="png", progress=False)
 
 
-def start(folder: Path, *arguments: str, process_group: int | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "suture", *arguments]
-    environment = os.environ | {"COLUMNS": "100"}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True, process_group=process_group
-    )
-
-
 @pytest.fixture(scope="module")
 def trained(dataset: Path) -> tuple[Path, str, str]:
     """The run of `suture train DATASET` without a file, killed in its third stage and started again; its output."""
     folder = dataset.parent
-    first = start(folder, "train", dataset.name, *OPTIONS)
+    words = ["train", dataset.name, *OPTIONS]
     run = folder / "runs/operations-pgvcl-0"
-    deadline = time.monotonic() + 120
-    while not (run / "stages/3-contrast/last.ckpt").exists():
-        assert first.poll() is None, first.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    again = start(folder, "train", dataset.name, *OPTIONS)
-    out, err = again.communicate(timeout=200)
-    assert again.returncode == 0, err
-    return run, out, err
+    with started("suture", *words, said=folder / "said", folder=folder) as first:
+        deadline = time.monotonic() + 120
+        while not (run / "stages/3-contrast/last.ckpt").exists():
+            assert first.is_alive(), (folder / "said").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        first.kill()
+    command = [sys.executable, "-m", "suture", *words]
+    environment = os.environ | {"COLUMNS": "100"}
+    again = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    assert again.returncode == 0, again.stderr
+    return run, again.stdout, again.stderr
 
 
 def test_a_dataset_is_enough_and_a_killed_run_goes_on(
@@ -100,21 +94,23 @@ def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: P
     """As a terminal sends it: to the loader's processes too."""
     more = ["method.pretrain.steps=100000", "compute.checkpoint_every=100000", "compute.workers=2"]
     options = [part for setting in (*SET, *more) for part in ("--set", setting)]
-    process = start(dataset.parent, "train", dataset.name, *options, "-o", str(tmp_path), process_group=0)
-    curve = tmp_path / "stages/1-pretrain/metrics.csv"
-    deadline = time.monotonic() + 120
-    while len(read_curve(curve)) < 3:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    steps = torch.load(tmp_path / "stages/1-pretrain/last.ckpt", weights_only=True)["global_step"]
+    words = ["suture", "train", dataset.name, *options, "-o", str(tmp_path / "run")]
+    curve, errors = tmp_path / "run/stages/1-pretrain/metrics.csv", tmp_path / "said"
+    with started(*words, said=errors, printed=tmp_path / "printed", folder=dataset.parent, COLUMNS="100") as process:
+        deadline = time.monotonic() + 120
+        while len(read_curve(curve)) < 3:
+            assert process.is_alive(), errors.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        process.join(60)
+        assert process.exitcode == 130
+    said = errors.read_text()
+    steps = torch.load(curve.with_name("last.ckpt"), weights_only=True)["global_step"]
     assert re.search(rf"^stage 1 of 4: pretrain [ ━╸]+ {steps}/100000 ", said, re.MULTILINE)  # the bar, as it was left
     assert said.splitlines()[-2:] == [
         f"stage 1 of 4: pretrain is asked to end; kept are {steps} steps",
-        f"Stopped; to go on: {shlex.join(['suture', 'train', dataset.name, *options, '-o', str(tmp_path)])}",
+        f"Stopped; to go on: {shlex.join(words)}",
     ]
     assert steps == read_curve(curve)[-1]["step"]
     assert "Traceback" not in said

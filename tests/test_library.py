@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import started
 
 import suture
 from suture.data.images import read_image
@@ -19,6 +20,14 @@ def python(*arguments: object, folder: Path) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def example(name: str, *words: object, folder: Path) -> str:
+    said = folder / "said"
+    with started(ROOT / "examples" / name, *words, said=said, folder=folder) as process:
+        process.join(300)
+        assert process.exitcode == 0, said.read_text()[-3000:]
+    return said.read_text()
 
 
 def test_importing_it_is_quick() -> None:
@@ -47,11 +56,11 @@ def test_a_wrong_setting_is_told_from_where_it_came(tmp_path: Path, key: str, se
 
 
 def test_the_examples_run(tmp_path: Path) -> None:
-    said = python(ROOT / "examples/train_on_your_folder.py", "work", folder=tmp_path)
+    said = example("train_on_your_folder.py", "work", folder=tmp_path)
     assert "test, with flips: mIoU" in said
     run = tmp_path / "work/run"
     assert suture.Run(run).metrics
     video = next((tmp_path / "work/videos").rglob("*.mp4"))
-    said = python(ROOT / "examples/use_a_model_on_a_video.py", run, video, folder=tmp_path)
+    said = example("use_a_model_on_a_video.py", run, video, folder=tmp_path)
     assert f"{video.name}: 20 frames" in said
     assert read_image(tmp_path / "overlay.png").shape == (96, 96, 3)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from suture.compare.tables import Cell, Table
 from suture.errors import UserError
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
+plan_of = cache(read_plan)
 needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 
 
@@ -33,7 +35,7 @@ def test_the_runs_are_those_of_the_plan(folder: str) -> None:
     """A default that changes must be stated where runs learnt by it, unless the file names the commit they need."""
     file = RESULTS / f"{folder}.yaml"
     if file.exists() and "at commit" not in file.read_text(encoding="utf-8"):
-        refuse_changed(read_plan(file), RESULTS / folder)
+        refuse_changed(plan_of(file), RESULTS / folder)
 
 
 def test_the_plans_are_those_of_the_files() -> None:
@@ -42,7 +44,7 @@ def test_the_plans_are_those_of_the_files() -> None:
     for file in RESULTS.glob("*.yaml"):
         plan = file.with_suffix("") / "plan.json"
         try:
-            planned[file.stem] = [run.name for run in read_plan(file).runs]
+            planned[file.stem] = [run.name for run in plan_of(file).runs]
         except UserError as error:
             if "there is no setting" not in str(error):
                 raise

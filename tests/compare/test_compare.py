@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from by_hand import scores
+from commands import started
 from rich.console import Console
 
 from suture.cli import main
@@ -42,8 +41,6 @@ set:
   methods.pgvcl.contrast: {steps: 2, batch: 2}
   methods.pgvcl.finetune: {steps: 2, batch: 2}
 """
-COMMAND = "import sys; from pathlib import Path; from suture.compare.compare import compare; "
-COMMAND += "compare(Path(sys.argv[1]), Path(sys.argv[2]), devices='cpu', jobs=2)"
 
 
 def finished(out: Path) -> list[Path]:
@@ -52,15 +49,12 @@ def finished(out: Path) -> list[Path]:
 
 def kill_after_the_first_run(file: Path, out: Path) -> None:
     """Start the comparison in a process of its own, and kill it when one run is finished."""
-    process = subprocess.Popen([sys.executable, "-c", COMMAND, str(file), str(out)], stderr=subprocess.DEVNULL)
-    try:
+    words = ["suture", "compare", file, "-o", out, "--devices", "cpu", "--jobs", "2"]
+    with started(*words, said=file.with_name("killed.txt")) as process:
         while not finished(out):
-            assert process.poll() is None, "it ended before a run was finished"
+            assert process.is_alive(), "it ended before a run was finished"
             time.sleep(0.05)
         children = psutil.Process(process.pid).children()
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
     if sys.platform == "linux":
         _, alive = psutil.wait_procs(children, timeout=20)
         assert not alive, "its runs hold their devices and locks"
@@ -71,43 +65,45 @@ def test_a_comparison_survives_a_kill_and_a_failing_run(tmp_path: Path) -> None:
     settings = SyntheticSettings(cases=4, frames=8, shots=2, width=48, height=48)
     write_synthetic(tmp_path / "data", settings, container="png", progress=False)
     file, out = tmp_path / "small.yaml", tmp_path / "out"
-    file.write_text(f"{FILE}sweep: {{bank: {{method.contrast.keys.mode: bank}}}}\n")
+    sweep = "sweep: {bank: {method.contrast.keys.mode: bank}, paper: {method.contrast.keys.mode: paper}}"
+    file.write_text(FILE.replace("seeds: [0, 1]", "seeds: [0]") + sweep)  # two runs begin at once, the third later
     console = Console(record=True, file=(tmp_path / "said.txt").open("w"), width=200)
 
     kill_after_the_first_run(file, out)
     done = {path: path.stat().st_mtime_ns for path in finished(out)}
     assert done
 
-    busy = "made__every-4__pgvcl__bank__seed-1"
+    busy = "made__every-4__pgvcl__paper__seed-0"
     with Run(out / "runs" / busy).locked():
         outcome = compare(file, out, devices="cpu", jobs=2, console=console)
     assert list(outcome.failed) == [busy]
     assert "is in use by process" in outcome.failed[busy]
-    assert len(outcome.finished) == 3
+    assert len(outcome.finished) == 2
     printed = console.export_text(clear=False)
     assert f"{busy} failed:" in printed
     assert printed.index(f"failed: {busy}: ") < printed.index("scores (%)"), "above the tables"
     written = (out / "tables.md").read_text()
-    assert "Not finished: 1 of 4 runs" in written
+    assert "Not finished: 1 of 3 runs" in written
     assert re.search(rf"Failed: {busy}: .*is in use by process", written)
 
     outcome = compare(file, out, devices="cpu", jobs=2, minutes=0, console=console)
     assert outcome.left == [busy]  # no time, so nothing is started
     assert "Failed: " in (out / "tables.md").read_text(), "as it was when it was last started"
     outcome = compare(file, out, devices="cpu", console=console)
-    assert (len(outcome.finished), outcome.failed, outcome.left) == (4, {}, [])
+    assert (len(outcome.finished), outcome.failed, outcome.left) == (3, {}, [])
     assert {path: path.stat().st_mtime_ns for path in done} == done, "what was finished is left alone"
 
     assert "ailed" not in (out / "tables.md").read_text()
     (board,) = read_results(out).boards
-    supervised, pgvcl = board.rows
-    assert (supervised.title, len(supervised.runs), supervised.labelled) == ("supervised", 2, "25.0%")
-    assert (pgvcl.title, len(pgvcl.runs), pgvcl.mark) == ("pgvcl · bank", 2, "")  # 2 + 2 supervised steps are 4
-    assert {run.config["method"]["contrast"]["keys"]["mode"] for run in pgvcl.runs} == {"bank"}, "as swept"
+    supervised, *swept = board.rows
+    assert (supervised.title, len(supervised.runs), supervised.labelled) == ("supervised", 1, "25.0%")
+    for mode, pgvcl in zip(("bank", "paper"), swept, strict=True):
+        assert (pgvcl.title, len(pgvcl.runs), pgvcl.mark) == (f"pgvcl · {mode}", 1, "")  # 2 + 2 supervised steps are 4
+        assert pgvcl.runs[0].config["method"]["contrast"]["keys"]["mode"] == mode, "as swept"
     assert (out / "sweep-made-every-4.png").exists()
     assert supervised.runs[0].facts["supervised steps"] == "4"
-    assert [run.runs_at_a_time for run in supervised.runs] == [2, 2]
-    assert listing(read_plan(file), out).row_count == 4
+    assert [run.runs_at_a_time for run in supervised.runs] == [2]
+    assert listing(read_plan(file), out).row_count == 3
 
     collect(out, tmp_path / "kept")
     written = write_tables(tmp_path / "kept")

@@ -1,8 +1,9 @@
 """The effects that docs/recipe.md states are those of the committed runs."""
 
 import itertools
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import yaml
 from suture.files import write_json, write_text
 
 ROOT = Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "docs/results/effects.py"))
+Effects = Callable[..., str]
 
 FIRST = {
     "`consistency` 1 → 2": "consistency: 1.0 → 2.0",
@@ -83,6 +86,19 @@ NINTH = {
 }
 
 
+@pytest.fixture
+def effects(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Effects:
+    """What the script prints, given some words."""
+    monkeypatch.chdir(ROOT)
+
+    def printed(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["docs/results/effects.py", *words])
+        SCRIPT["main"]()
+        return capsys.readouterr().out
+
+    return printed
+
+
 @pytest.mark.parametrize(
     ("heading", "folder", "method", "said"),
     [
@@ -97,9 +113,10 @@ NINTH = {
         ("## Ninth screen", "vocalfolds-recipe-patients", "stitch", NINTH),
     ],
 )
-def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, method: str, said: dict[str, str]) -> None:
-    command = [sys.executable, "docs/results/effects.py", f"docs/results/{folder}", "--method", method]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def test_the_stated_effects_are_what_the_runs_say(
+    effects: Effects, heading: str, folder: str, method: str, said: dict[str, str]
+) -> None:
+    printed = effects(f"docs/results/{folder}", "--method", method)
     found = {name: [cell.split("±")[0].strip() for cell in cells] for name, cells in rows(printed).items()}
     found |= {f"not {name}": [turned(cell) for cell in cells] for name, cells in found.items()}
     section = (ROOT / "docs/recipe.md").read_text(encoding="utf-8").split(heading)[1]
@@ -107,7 +124,7 @@ def test_the_stated_effects_are_what_the_runs_say(heading: str, folder: str, met
     assert rows(table) == {stated: found[name] for stated, name in said.items()}
 
 
-def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
+def test_every_fold_of_many_has_a_level_of_its_own(effects: Effects, tmp_path: Path) -> None:
     """Effects and levels add up here; without seq1 nothing shows pathology, which has no part in either score."""
     levels = {"seq1": 0.3, "seq3": 0.5, "seq5": 0.2, "seq6": 0.7}
     for (fold, level), hard, rare in itertools.product(levels.items(), (0.5, 1.0), (0.0, 0.2)):
@@ -125,8 +142,7 @@ def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
             yaml.safe_dump({"method": {"name": "stitch", "train": train}, "data": {"validation": [fold]}}),
         )
         write_json(run / "metrics.json", {"val": new, "completion": known})
-    command = [sys.executable, "docs/results/effects.py", str(tmp_path)]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    printed = effects(str(tmp_path))
     assert printed.startswith("16 runs of stitch; difference of the two values, with its standard error (10 free)")
     assert rows(printed) == {
         "hard_from: 0.5 → 1.0": ["+10.0 ± 0.0", "+5.0 ± 0.0", "+10.0 ± 0.0", "+10.0 ± 0.0"],
@@ -134,10 +150,8 @@ def test_every_fold_of_many_has_a_level_of_its_own(tmp_path: Path) -> None:
     }
 
 
-def test_screens_that_ask_the_same_are_weighted_by_how_sure_they_are() -> None:
-    folders = [f"docs/results/vocalfolds-recipe-{screen}" for screen in ("hard", "patients")]
-    command = [sys.executable, "docs/results/effects.py", *folders]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def test_screens_that_ask_the_same_are_weighted_by_how_sure_they_are(effects: Effects) -> None:
+    printed = effects(*(f"docs/results/vocalfolds-recipe-{screen}" for screen in ("hard", "patients")))
     *alone, together = printed.split("\n\n")[1::2]
     (one, error), (other, its) = (map(float, sum_of(table, "hard_from: 0.5 → 1.0").split(" ± ")) for table in alone)
     stated = sum_of(together, "hard_from: 0.5 → 1.0")
@@ -160,12 +174,14 @@ def test_screens_that_ask_the_same_are_weighted_by_how_sure_they_are() -> None:
         ("vocalfolds-h10", "has no run of stitch: name another method with --method"),
     ],
 )
-def test_what_is_no_screen_is_told(folder: str, told: str) -> None:
+def test_what_is_no_screen_is_told(
+    effects: Effects, capsys: pytest.CaptureFixture[str], folder: str, told: str
+) -> None:
     """A setting with three values would pass for chance."""
-    command = [sys.executable, "docs/results/effects.py", f"docs/results/{folder}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert told in done.stderr
+    with pytest.raises(SystemExit) as ended:
+        effects(f"docs/results/{folder}")
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
 
 
 def rows(text: str) -> dict[str, list[str]]:

@@ -154,11 +154,13 @@ def test_all_labels_are_one_labelling_and_each_pair_counts_once() -> None:
     assert re.fullmatch(rf"\+4\.5 \[ *\+2\.2, *\+6\.7\]  5 of 5  \({re.escape(each)}\)", rows["all"])
 
 
-def test_methods_without_a_pair_are_told() -> None:
-    command = [sys.executable, "docs/results/pairs.py", FOLDER, "stitch", "nothing"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no dataset, labelling and seed of both stitch and nothing" in done.stderr
+def test_methods_without_a_pair_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["docs/results/pairs.py", FOLDER, "stitch", "nothing"])
+    with pytest.raises(SystemExit) as ended:
+        SCRIPT["main"]()
+    assert ended.value.code == 2
+    assert "no dataset, labelling and seed of both stitch and nothing" in capsys.readouterr().err
 
 
 def test_it_ends_quietly_where_nobody_reads_on() -> None:

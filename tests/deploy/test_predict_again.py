@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+from commands import started
 from predict_files import picture, wait, write_images, write_video
 from rich.console import Console
 
@@ -116,29 +116,32 @@ def test_two_at_once_do_not_write_into_one_folder(
     write_video(tmp_path / "videos/a.mp4", 400)
     write_video(tmp_path / "videos/b.mp4", 3)
     given, out = tmp_path / "videos", tmp_path / "out"
-    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(out), "--no-overlay"]
+    words = ["suture", "predict", model, given, "-o", out, "--no-overlay"]
+    errors = [tmp_path / name for name in ("first", "second")]
     before = out / "a/.lock"  # there before the journal, which says the settings
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+    with started(*words, said=errors[0], printed=tmp_path / "printed") as first:
         wait(before.exists)
         os.kill(first.pid, signal.SIGSTOP)
-        second = subprocess.run([*command, *changed], capture_output=True, text=True)
+        with started(*words, *changed, said=errors[1], printed=tmp_path / "printed") as second:
+            second.join()
         os.kill(first.pid, signal.SIGCONT)
-        _, said = first.communicate()
+        first.join()
+    said, refused = (path.read_text() for path in errors)
     if settings is None:  # it has done the other video
         holder = f"process {first.pid} on {platform.node()}"
-        assert second.returncode == 1
-        assert second.stderr.startswith(
+        assert second.exitcode == 1
+        assert refused.startswith(
             f"a: {out}/a is in use by {holder}: wait for it, or choose another folder.\nb: 3 frames"
         )
         assert "b: done before, skipped" in said
     else:
-        assert second.returncode == 2
-        assert second.stderr == (
+        assert second.exitcode == 2
+        assert refused == (
             f"error: {out} is in use by another process, with other settings ({settings}): wait for it, or choose "
             "another folder.\n"
         )
         assert "b: 3 frames" in said
-    assert first.returncode == 0, said
+    assert first.exitcode == 0, said
     assert sorted(os.listdir(out)) == ["a", "b"]
     for name, frames in (("a", 400), ("b", 3)):
         assert set(os.listdir(out / name)) == {"masks", "frames.csv", "prediction.json"}
@@ -270,23 +273,21 @@ def test_no_prediction_goes_among_the_videos_of_a_dataset(cpu: Predictor, tmp_pa
 
 def test_an_interrupt_ends_it_at_once(model: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     given = write_video(tmp_path / "case.mp4", 600)
-    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(tmp_path / "out")]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    words = ["suture", "predict", str(model), str(given), "-o", str(tmp_path / "out")]
     masks = tmp_path / "out/case/masks"
-    until = time.monotonic() + 120
-    while time.monotonic() < until and not (masks.exists() and any(masks.iterdir())):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert said.endswith(f"Stopped; to go on: {shlex.join(['suture', *command[3:]])}\n")
+    with started(*words, said=tmp_path / "said", **environment) as process:
+        wait(lambda: masks.exists() and any(masks.iterdir()))
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+        assert process.exitcode == 130
+    assert (tmp_path / "said").read_text().endswith(f"Stopped; to go on: {shlex.join(words)}\n")
     left = {path.name for path in (tmp_path / "out/case").rglob("*") if path.suffix != ".png"}
     assert left == {"masks", ".journal.jsonl", ".lock"}  # nothing half-written, and what is done is known
 
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_two_processes_share_the_files(
@@ -302,7 +303,7 @@ def test_two_processes_share_the_files(
         capture_output=True,
         text=True,
         timeout=200,
-        env=environment,
+        env=os.environ | environment,
     )
     assert result.returncode == 1
     assert result.stdout.count("(32 frames of 4 inputs, 1 problem)") == 1, result.stderr[-3000:]
@@ -330,16 +331,11 @@ def test_a_killed_process_is_gone_on_with(
     model: Path, cpu: Predictor, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     given = write_video(tmp_path / "case.mp4", 150)
-    command = [sys.executable, "-m", "suture", "predict", str(model), str(given), "-o", str(tmp_path / "out")]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    words = ["suture", "predict", model, given, "-o", tmp_path / "out"]
     masks = tmp_path / "out/case/masks"
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        if masks.exists() and len(list(masks.iterdir())) > 10:
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with started(*words, said=tmp_path / "said", **environment) as process:
+        wait(lambda: masks.exists() and len(list(masks.iterdir())) > 10)
+        process.kill()
     assert not (tmp_path / "out/case/prediction.json").exists()
     predictor = Counting(model, "cpu")
     said = go(predictor, given, tmp_path / "out")

@@ -17,7 +17,7 @@ from suture.runs.config import load_config
 from suture.runs.run import train
 
 EVERY = 6
-_COMMON = ("data.size=32", f"data.labelling.every={EVERY}", "compute.log_every=1")
+_COMMON = ("data.size=32", f"data.labelling.every={EVERY}", "model.encoder=tu-test_resnet", "compute.log_every=1")
 _SUPERVISED = ("method=supervised", "method.train.steps=3", "method.train.batch=2")
 _PGVCL = (
     "method=pgvcl",

@@ -1,6 +1,5 @@
 """What the tests of runs that end early share: a process that kills itself at a given place, and how ends compare."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from commands import CONTEXT
 from rich.console import Console
 
 from suture.cli import main
@@ -17,17 +17,13 @@ from suture.runs.callbacks import Bar, read_curve
 from suture.runs.config import Config
 from suture.runs.run import train
 
-# Forked from a server that has imported everything once: real processes, without ten seconds of imports for each.
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["suture.cli", "suture.runs.run", "torch.utils.tensorboard"])
-
 
 def begin(config: Config, folder: Path, pattern: str | None = None, count: int = 1) -> Any:
     """Start a run, or go on with it, in a process of its own.
 
     It kills itself (SIGKILL) where the n-th file of a pattern is written but not yet renamed: always at the same place.
     """
-    process = _context.Process(target=_train, args=(config, folder, pattern, count))
+    process = CONTEXT.Process(target=_train, args=(config, folder, pattern, count))
     process.start()
     return process
 
@@ -44,8 +40,8 @@ def begin_command(words: list[str], said: Path) -> tuple[Any, Connection]:
 
     Over the connection it tells of each batch, and waits for an answer.
     """
-    here, there = _context.Pipe()
-    process = _context.Process(target=_command, args=(words, said, there))
+    here, there = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=_command, args=(words, said, there))
     process.start()
     return process, here
 

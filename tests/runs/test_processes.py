@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import psutil
 import pytest
 import torch
 import yaml
+from commands import started
 from distributed_script import freeze
 from rich.console import Console
 
@@ -149,7 +151,7 @@ def test_all_processes_end_where_the_first_one_refuses(both: Any) -> None:
 def test_a_signal_to_one_process_ends_all_after_the_same_step(
     supervised: Callable[..., Config], tmp_path: Path
 ) -> None:
-    config = supervised("method.train.steps=150", "compute.checkpoint_every=150", "compute.log_every=1")
+    config = supervised("method.train.steps=60", "compute.checkpoint_every=60", "compute.log_every=1")
     file, folder = tmp_path / "config.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
     with (tmp_path / "said").open("w") as said:
@@ -167,12 +169,12 @@ def test_a_signal_to_one_process_ends_all_after_the_same_step(
     finally:
         torchrun.kill()
     kept = torch.load(folder / "stages/1-train/last.ckpt", weights_only=True)["global_step"]
-    assert 2 <= kept < 150
+    assert 2 <= kept < 60
     text = (tmp_path / "said").read_text()
     assert text.count(f"stage 1 of 1: train is asked to end; kept are {kept} steps") == 1
     assert text.count("Stopped; to go on: start all processes again, by the same command") == 1
     train(config, folder, QUIET)  # in one process, from there
-    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 151))
+    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 61))
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -188,22 +190,18 @@ def test_a_killed_process_ends_the_others_with_one_sentence(
         port = free.getsockname()[1]
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "localhost", "SLURM_NODEID": "0"}
     step |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    started = []
-    for rank in range(2):
-        own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
-        with (tmp_path / f"said-{rank}").open("w") as said:
-            command = [sys.executable, "-m", "suture", "train", str(file), "-o", str(folder)]
-            started.append(subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | step | own))
-    try:
+    words = ["suture", "train", file, "-o", folder]
+    with ExitStack() as stack:
+        both = []
+        for rank in range(2):
+            own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
+            both.append(stack.enter_context(started(*words, said=tmp_path / f"said-{rank}", **step, **own)))
         while len(read_curve(folder / "stages/1-train/metrics.csv")) < 3:
-            assert started[0].poll() is None, (tmp_path / "said-0").read_text()
+            assert both[0].is_alive(), (tmp_path / "said-0").read_text()
             time.sleep(0.02)
-        started[lost].kill()
-        assert started[1 - lost].wait(60) == 2
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+        both[lost].kill()
+        both[1 - lost].join(60)
+        assert both[1 - lost].exitcode == 2
     text = (tmp_path / f"said-{1 - lost}").read_text()
     assert text.count("error: Another process of this run has ended, or cannot be reached any more: ") == 1
     assert "Traceback" not in text
