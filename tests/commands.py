@@ -1,5 +1,6 @@
 """Commands and scripts in processes of their own, as a test starts, signals and kills them."""
 
+import atexit
 import multiprocessing
 import os
 import runpy
@@ -43,9 +44,12 @@ def _run(words: list[str], folder: str, environment: Mapping[str, str], said: Pa
         with path.open("a") as file:
             os.dup2(file.fileno(), stream.fileno())
     sys.argv = words
-    if words[0] == "suture":
-        from suture.cli import main  # only here, as it looks at the environment
+    try:
+        if words[0] == "suture":
+            from suture.cli import main  # only here, as it looks at the environment
 
-        main()
-    else:
-        runpy.run_path(words[0], run_name="__main__")
+            main()
+        else:
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # as a process of Python's own does, but not one that is forked

@@ -189,12 +189,23 @@ def test_one_byte_for_a_whole_scene_is_tilted_with_it() -> None:
 
 
 @given(seed=st.integers(0, 10_000), crop=crops, stretch=st.floats(1, 2))
-def test_the_crop_lies_in_the_scene_or_the_scene_in_it(seed: int, crop: tuple[float, float], stretch: float) -> None:
+def test_along_either_axis_the_crop_lies_in_the_scene_or_the_scene_in_it(
+    seed: int, crop: tuple[float, float], stretch: float
+) -> None:
     x, y, w, h = draw_view(generator(seed), Augment(crop=crop, stretch=stretch)).box
     assert crop[0] - 1e-9 <= (w * h) ** 0.5 <= crop[1] + 1e-9
     assert 1 / stretch - 1e-9 <= w / h <= stretch + 1e-9
     for corner, side in ((x, w), (y, h)):
         assert min(0, 1 - side) - 1e-9 <= corner <= max(0, 1 - side) + 1e-9
+
+
+def test_a_box_may_be_tilted_past_the_scene() -> None:
+    """Nothing is learnt from it then."""
+    for x in (-1.4, 0.0):
+        beside = WHOLE._replace(box=np.array([x, 0, 2.4, 1]), degrees=90)
+        shown = collate([beside], [noise(20, 100)], [np.zeros((20, 100), np.uint8)])
+        assert render_images(shown, (8, 8)).isfinite().all()
+        assert (render_labels(shown, (8, 8)) == IGNORE).all()
 
 
 @given(seed=st.integers(0, 10_000), low=st.floats(0.05, 1), spread=st.floats(0, 1))

@@ -107,7 +107,7 @@ UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).c
 def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
     """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places.
 
-    Like every box it lies in the scene, or the scene in it. It is tilted about that point, and so still shows it.
+    Along either axis it lies in the scene, or the scene in it. It is tilted about that point, and so still shows it.
     """
     point, side = np.array([x, y]), draw.box[2:]
     low, high = np.maximum(point - side, np.minimum(0, 1 - side)), np.minimum(point, np.maximum(0, 1 - side))
@@ -182,8 +182,11 @@ def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.n
     (x, y, w, h), (right, down) = outline(draw, scene, array.shape)
     leftmost, rightmost = x + min(w, 0) + min(right, 0), x + max(w, 0) + max(right, 0)
     topmost, lowest = y + min(h, 0) + min(down, 0), y + max(h, 0) + max(down, 0)
-    left, top = max(int(np.floor(leftmost)) - 1, 0), max(int(np.floor(topmost)) - 1, 0)
-    end, bottom = min(int(np.ceil(rightmost)) + 1, width), min(int(np.ceil(lowest)) + 1, height)
+    # One pixel at least, also where a large box is tilted past the scene.
+    left, top = (int(np.clip(np.floor(x) - 1, 0, n - 1)) for x, n in ((leftmost, width), (topmost, height)))
+    end, bottom = (
+        int(np.clip(np.ceil(x) + 1, first + 1, n)) for x, first, n in ((rightmost, left, width), (lowest, top, height))
+    )
     box = np.array([x - left, y - top, w, h], np.float32)
     return array[top:bottom, left:end], box, np.array([right, down], np.float32)
 

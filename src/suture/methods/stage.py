@@ -93,7 +93,7 @@ class TrainingSettings(Settings):
 
     @property
     def smallest_crop(self) -> float:
-        """Of all its views: what decides at which size frames are stored."""
+        """Of all its views, by area: what decides at which size frames are stored."""
         return min(value.crop[0] for _, value in self if isinstance(value, Augment))
 
     def total_steps(self, frames: int) -> int:

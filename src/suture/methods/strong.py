@@ -47,7 +47,7 @@ class StrongSettings(OneStageSettings):
     """0 hands on the last weights."""
     augment: Augment = Augment(tilt=30)
     strong: Augment = Augment(tilt=30, color=COLORS["strong"])
-    """Crop, tilt, flip and colours of strong views; those of the others are in `augment`."""
+    """Crop, stretch, tilt, flip and colours of strong views; those of the others are in `augment`."""
     strong_labelled: float = Field(0.5, ge=0, le=1)
     """The share of labelled views that are strong."""
     restyle: float = Field(0.5, ge=0, le=1)

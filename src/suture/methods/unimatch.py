@@ -34,7 +34,7 @@ class UniMatchSettings(SemiSettings):
     """The teacher's momentum; less in the first steps. The teacher is also what the stage hands on."""
     look_back: float = Field(1.0, gt=0, le=1)  # as published: min(1 − 1/i, 0.996)
     strong: Augment = Augment(color=STRONG)
-    """Of the unlabelled frames: crop and flip, which all views of a frame share, and the colours of the strong ones."""
+    """Of the unlabelled frames: the crop, which all views of a frame share, and the colours of the strong ones."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of strong views that get a patch of another frame."""
     confidence: float = Field(0.95, ge=0, le=1)
