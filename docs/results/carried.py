@@ -3,9 +3,9 @@
 Nothing is trained. Every unlabelled training frame with a mask gets the labels of its nearest labelled frame of the
 shot, or of the two around it, as `stitch` carries them, but whole and joined with no prediction. Told are the share of
 the pixels in or beside a cell that finds back and how many of these are right; then how many of all pixels are, and
-their mIoU; of all but those of frames whose shot has no label. The
-features are those of the run's model, of ResNet-50 as ImageNet left it, and of SAM 2's encoder, which is shown larger
-frames. Last, what carried labels make of the model's own predictions of these frames.
+their mIoU; of all but those of frames whose shot has no label. The features are those of the run's model, of ResNet-50
+as ImageNet left it, and of SAM 2's encoder, which is shown larger frames. Last, what carried labels make of the model's
+own predictions of these frames.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 import torch
 from rich.console import Console
@@ -76,12 +77,14 @@ class Grid(nn.Module):
 
 
 class Carrier:
-    """Carries labels by some features, as a stage of stitch does."""
+    """Carries labels by some features, as a stage of stitch does; the stage is its own until another one is made."""
 
     def __init__(self, stage: Stitch, looked: Looked, session: Session) -> None:
         self.stage, self.looked, self.dataset = stage, looked, session.opened.dataset
         self.frames, self.classes = stage.job.frames, len(self.dataset.classes)
         self.seen: dict[int, Tensor] = {}
+        stage.segmenter = Grid(looked.stride, self.classes)  # type: ignore[assignment]
+        stage.cell = looked.stride * max(1, round(looked.side / CELLS / looked.stride))
 
     def features(self, number: int) -> Tensor:
         if number not in self.seen:
@@ -94,15 +97,11 @@ class Carrier:
     def truth(self, number: int) -> np.ndarray:
         video, index = self.frames.places[number]
         mask = video.view.crop(self.dataset.read_mask(video, index))
-        side = self.looked.side
-        rows, columns = (((np.arange(side) + 0.5) * length / side).astype(int) for length in mask.shape)
-        return mask[rows][:, columns]
+        return cv2.resize(mask, (self.looked.side, self.looked.side), interpolation=cv2.INTER_NEAREST_EXACT)
 
     def carried(self, number: int, settings: StitchSettings) -> Tensor:
         """The labels that a frame gets, and how far they count: C side side."""
         self.stage.settings, c = settings, settings.correspondence
-        self.stage.segmenter = Grid(self.looked.stride, self.classes)  # type: ignore[assignment]
-        self.stage.cell = self.looked.stride * max(1, round(self.looked.side / CELLS / self.looked.stride))
         found = self.stage.around.of(number, c.neighbours)
         nearness = torch.tensor([[0.5 ** (distance / c.half_life) for _, distance in found]])
         labels = torch.from_numpy(np.stack([self.truth(n) for n, _ in found]))

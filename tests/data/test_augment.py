@@ -396,13 +396,15 @@ def test_a_draw_is_a_function_of_its_key() -> None:
 
 
 def test_settings_do_not_shift_the_stream() -> None:
-    """Colour, stretch and tilt off or on: the same crops and flips, and the next draw of the stream is the same."""
-    streams = [generator(3), generator(3)]
-    settings = [Augment(color="none"), Augment(color="strong", stretch=2, tilt=30)]
+    """Colour, tilt and stretch off or on: the same crops and flips, and the next draw of the stream is the same."""
+    streams = [generator(3), generator(3), generator(3)]
+    settings = [Augment(color="none"), Augment(color="strong", tilt=30), Augment(color="strong", stretch=2)]
     for _ in range(5):
-        one, other = (draw_view(rng, augment) for rng, augment in zip(streams, settings, strict=True))
-        assert one.box[2:].prod() == pytest.approx(other.box[2:].prod())
-        assert one.flip == other.flip
+        one, other, stretched = (draw_view(rng, augment) for rng, augment in zip(streams, settings, strict=True))
+        assert np.array_equal(one.box, other.box)
+        assert one.flip == other.flip == stretched.flip
+        assert stretched.box[2:].prod() == pytest.approx(one.box[2:].prod())
+        assert np.array_equal(stretched.color, other.color)
 
 
 def test_draws_are_as_frequent_as_said() -> None:

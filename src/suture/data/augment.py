@@ -182,13 +182,16 @@ def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.n
     (x, y, w, h), (right, down) = outline(draw, scene, array.shape)
     leftmost, rightmost = x + min(w, 0) + min(right, 0), x + max(w, 0) + max(right, 0)
     topmost, lowest = y + min(h, 0) + min(down, 0), y + max(h, 0) + max(down, 0)
-    # One pixel at least, also where a large box is tilted past the scene.
-    left, top = (int(np.clip(np.floor(x) - 1, 0, n - 1)) for x, n in ((leftmost, width), (topmost, height)))
-    end, bottom = (
-        int(np.clip(np.ceil(x) + 1, first + 1, n)) for x, first, n in ((rightmost, left, width), (lowest, top, height))
-    )
+    left, end = _span(leftmost, rightmost, width)
+    top, bottom = _span(topmost, lowest, height)
     box = np.array([x - left, y - top, w, h], np.float32)
     return array[top:bottom, left:end], box, np.array([right, down], np.float32)
+
+
+def _span(low: float, high: float, length: int) -> tuple[int, int]:
+    """The pixels of a side from low to high, with one more beside them; one at least, also beyond the side's ends."""
+    first = min(max(math.floor(low) - 1, 0), length - 1)
+    return first, max(min(math.ceil(high) + 1, length), first + 1)
 
 
 def collate(
