@@ -335,9 +335,9 @@ def test_scores_of_a_run_with_settings_that_are_gone_are_refused(tmp_path: Path)
 
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_our_own_comparisons_can_be_run_or_say_at_which_commit(file: Path) -> None:
-    said = re.search(r"^# at commit ([0-9a-f]{7})", file.read_text(), re.MULTILINE)
+    said = re.search("^# at commit (.*)", file.read_text(), re.MULTILINE)
     if said is None:
         assert read_plan(file).runs
         return
-    ran = (RESULTS / file.stem / "runs").glob("*/environment.json")
-    assert {json.loads(run.read_text())["starts"][0]["commit"][:7] for run in ran} == {said[1]}
+    ran = (json.loads(run.read_text()) for run in (RESULTS / file.stem / "runs").glob("*/environment.json"))
+    assert {run["starts"][0]["commit"][:7] for run in ran} == set(re.findall(r"\b[0-9a-f]{7}\b", said[1]))

@@ -13,7 +13,7 @@ from suture.data.classes import IGNORE
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import hard_pixels
 from suture.methods.stage import Job, OptimizerSettings, Part
-from suture.methods.strong import NOTHING, Strong, StrongSettings, draw_donor, labelled_loss
+from suture.methods.strong import Strong, StrongSettings, draw_donor, labelled_loss
 from suture.models.segmenter import build_segmenter
 
 WHOLE = Part(0, range(4), range(4))
@@ -82,53 +82,6 @@ def test_patches_come_with_their_labels(tiny_job: Callable[..., Job]) -> None:
                 source = i - 1 if left <= x + 0.5 < right and top <= y + 0.5 < bottom else i
                 assert found[1][i, y, x] == labels[source, y, x]
                 torch.testing.assert_close(found[0][i, :, y, x], images[source, :, y, x])
-
-
-def test_a_class_is_pasted_with_its_labels(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job()
-    plain, mixed = begun(job, **BARE), begun(job, **BARE | {"paste": 1})
-    (images, labels), batch = plain.render(plain.draw(WHOLE)), mixed.draw(WHOLE)
-    found = mixed.render(batch)
-    for i, pasted in enumerate(batch.pasted.tolist()):
-        there = labels[i - 1] == pasted
-        assert there.any()
-        assert torch.equal(found[1][i], torch.where(there, labels[i - 1], labels[i]))
-        torch.testing.assert_close(found[0][i], torch.where(there, images[i - 1], images[i]))
-
-
-def test_what_is_pasted_is_the_rarest_class_of_a_frame(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job({"a": 4, "b": 4}, every=1)
-    few = [place for place, _ in zip(job.frames.pixels._labels, range(3), strict=False)]
-    for place, labels in job.frames.pixels._labels.items():
-        if place not in few:
-            labels[labels == 2] = 0  # of eight frames, three show the third class
-    views = begun(job, **BARE | {"paste": 1}).views
-    numbers = {(video.id, index): number for number, (video, index) in enumerate(job.frames.places)}
-    assert {len(frames) for frames in views.showing.values()} == {3, 8}
-    for place, number in numbers.items():
-        assert views.rarest(number) == (2 if place in few else 0)
-    for labels in job.frames.pixels._labels.values():
-        labels[:] = IGNORE
-    assert views.rarest(0) == NOTHING
-
-
-def test_pasting_changes_no_other_draw(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job()
-    plain, mixed = begun(job).draw(WHOLE), begun(job, paste=0.5).draw(WHOLE)
-    assert set(plain.pasted.tolist()) == {NOTHING} < set(mixed.pasted.tolist())
-    torch.testing.assert_close(mixed._replace(pasted=plain.pasted), plain, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_frozen_norms_keep_their_statistics(frozen: bool, tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job()
-    first = next(m for m in job.segmenter.backbone.encoder.modules() if isinstance(m, torch.nn.BatchNorm2d))
-    mean, weight = first.running_mean.clone(), first.weight.clone()
-    stage = Strong("train", StrongSettings(steps=2, batch=4, frozen_norms=frozen))
-    fit(stage, job)
-    assert torch.equal(first.running_mean, mean) == frozen
-    assert not torch.equal(first.weight, weight)
-    assert stage.segmenter.backbone.decoder.training
 
 
 @pytest.mark.parametrize("tilt", [0, 180])

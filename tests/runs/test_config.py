@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -328,6 +329,23 @@ def test_a_config_of_an_earlier_format_keeps_its_rate(
         config = parse_config({"format": before, "data": {"root": "x"}, **said}, "here")
         assert (config.method["train"]["optimizer"]["lr"], config.format) == (expected, FORMAT)
     parse_config({"format": before, "data": {"root": "x"}, "methods": {method: {"train": train}}}, "of others, too")
+
+
+@pytest.mark.parametrize("method", ["strong", "stitch"])
+@pytest.mark.parametrize("before", [1, 2, 3, 4])
+def test_a_run_keeps_the_recipe_of_its_time(method: str, before: int) -> None:
+    def train(said: dict[str, object]) -> dict[str, Any]:
+        asked = {"format": before, "data": {"root": "x"}, "method": {"name": method, "train": said}}
+        return parse_config(asked, "here").method["train"]
+
+    silent, stated = train({}), train({"hard_from": 1, "paste": 0.0, "frozen_norms": False})
+    assert (silent["hard_from"], stated["hard_from"]) == (0.5, 1)
+    assert not {"paste", "frozen_norms"} & stated.keys()
+    if method == "stitch":
+        assert silent["correspondence"]["neighbours"] == 1
+        assert train({"correspondence": {"neighbours": 2}})["correspondence"]["neighbours"] == 2
+    with pytest.raises(UserError, match=r"there is no setting method\.train\.paste"):
+        train({"paste": 0.5})
 
 
 def test_a_rate_by_the_encoder_is_known_for_adamw_alone() -> None:

@@ -45,7 +45,7 @@ CELLS = 8192
 class CorrespondenceSettings(Settings):
     """How labels are carried from a labelled frame."""
 
-    neighbours: Literal[1, 2] = 1
+    neighbours: Literal[1, 2] = 2
     """The nearest labelled frame of the shot, or the ones before and after."""
     radius: float = Field(0.5, gt=0, le=1)
     """How far a point may have moved, as a share of the view's longer side."""
@@ -155,8 +155,6 @@ class Stitch(SemiSupervised):
     def begin(self, job: Job) -> None:
         super().begin(job)
         self.average.eval()
-        if self.settings.frozen_norms:
-            self.segmenter.freeze_norms()
 
     # Which frames, and what is seen of them
 

@@ -33,11 +33,8 @@ from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
-from suture.methods.stage import Job, OneStageSettings, Part, Stage, Total, all_gather
+from suture.methods.stage import OneStageSettings, Part, Stage, Total, all_gather
 from suture.settings import Settings
-
-NOTHING = -1
-"""No class is pasted."""
 
 
 class StrongSettings(OneStageSettings):
@@ -54,14 +51,10 @@ class StrongSettings(OneStageSettings):
     """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
     """The share of views that get a patch of another frame."""
-    paste: float = Field(0, ge=0, le=1)
-    """The share of labelled views that get the pixels of the rarest class of another labelled frame."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
-    hard_from: float = Field(0.5, ge=0, le=1)
+    hard_from: float = Field(1, ge=0, le=1)
     """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
-    frozen_norms: bool = False
-    """The encoder's batch norms keep the statistics that it came with, instead of taking those of the views."""
 
 
 @method("strong")
@@ -85,8 +78,6 @@ class StrongBatch(NamedTuple):
     """B: whose colour statistics each view takes, as a place in the batch of all processes; mostly its own."""
     boxes: Tensor
     """B 4: where it gets a patch of another frame."""
-    pasted: Tensor
-    """B: the class whose pixels it gets of the sample that `cut_mix` takes from, or `NOTHING`."""
 
 
 class StrongViews:
@@ -97,7 +88,7 @@ class StrongViews:
         self.cases = self.frames.cases
         self.frames.in_view(0)  # found here, and not once more in each of the loader's workers
         self.order = Epochs(self.frames.labelled, stage.job.seed, stage.name)
-        self.showing = self._by_class() if settings.rare or settings.paste else {}
+        self.showing = self._by_class() if settings.rare else {}
 
     def _by_class(self) -> dict[int, list[int]]:
         """The labelled frames that show each class, of those classes that some frame shows."""
@@ -115,14 +106,10 @@ class StrongViews:
             return int(rng.choice(self.showing[shown])), shown
         return self.order[step * self.settings.batch + place], None
 
-    def rarest(self, number: int) -> int:
-        """Of the classes that a frame shows, the one that the fewest frames show."""
-        return min(self.frames.shows(number), key=lambda shown: len(self.showing[shown]), default=NOTHING)
-
     def draw(self, part: Part) -> StrongBatch:
         s = self.settings
         numbers = [self.turn(part.step, place)[0] for place in part.all]
-        own, draws, donors, boxes, pasted = [], [], [], [], []
+        own, draws, donors, boxes = [], [], [], []
         for place in part.own:
             number, shown = self.turn(part.step, place)
             rng = self.stage.rng(part.step, place)
@@ -138,13 +125,11 @@ class StrongViews:
             draws.append(draw)
             donors.append(draw_donor(rng, place - part.all.start, self.cases[numbers], s.restyle if strong else 0))
             boxes.append(draw_patch(rng, s.cutmix))
-            pasted.append(self.rarest(numbers[place - part.all.start - 1]) if rng.random() < s.paste else NOTHING)
         return StrongBatch(
             self.frames.collate(own, draws),
             layer(draws, [self.frames.in_view(n) for n in own], [self.frames.image(n) for n in own]),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
-            torch.tensor(pasted),
         )
 
     def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
@@ -153,9 +138,6 @@ class StrongViews:
         inside = nearest(batch.in_view, batch.views.flip, size) != IGNORE
         images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
         labels, patched = render_labels(batch.views, size), in_boxes(batch.boxes, size)
-        if self.settings.paste:
-            others = cut_mix(labels, torch.ones_like(patched), rank)
-            patched = patched | (others == batch.pasted[:, None, None])
         return cut_mix(images, patched, rank), cut_mix(labels, patched, rank)
 
 
@@ -168,11 +150,6 @@ class Strong(Stage):
     def prepare(self) -> int:
         self.views = StrongViews(self, self.settings)
         return len(self.job.frames.labelled)
-
-    def begin(self, job: Job) -> None:
-        super().begin(job)
-        if self.settings.frozen_norms:
-            self.segmenter.freeze_norms()
 
     def draw(self, part: Part) -> StrongBatch:
         return self.views.draw(part)

@@ -101,12 +101,6 @@ class Segmenter(nn.Module):
             logits = F.interpolate(logits, covered, mode="bilinear", align_corners=False)
         return logits[..., : size[0], : size[1]]
 
-    def freeze_norms(self) -> None:
-        """Let the encoder's batch norms keep their statistics, until `train` is called."""
-        for module in self.backbone.encoder.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                module.eval()
-
     @property
     def has_layer_norms(self) -> bool:
         """Whether the encoder does: then it is a transformer, or made and pre-trained like one."""

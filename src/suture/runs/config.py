@@ -25,11 +25,13 @@ from suture.words import listed, reason
 if TYPE_CHECKING:
     from suture.methods.method import Method
 
-FORMAT = 4
+FORMAT = 5
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
 """The settings that are paths."""
+GONE = (("doubt", 0), ("paste", 0), ("frozen_norms", False))
+"""Settings that strong or stitch once had, at values by which they did nothing: configs of that time hold them."""
 ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
 """Settings of which one takes the place of the others."""
 
@@ -257,23 +259,27 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     In format 1 no view was tilted, or, towards its end, all of a stage by one setting; `doubt` was a weight of stitch.
     Until format 2 their rate of 3e-4 was the default for every encoder; null, the default now, means it for ResNets.
     Until format 3 that of the other methods in one stage was 1e-4.
+    Until format 4 strong and stitch had hard pixels by default, and stitch labels from one neighbour.
     """
     before, method = said.get("format"), said.get("method") or {}
-    if before not in (1, 2, 3) or not isinstance(method, Mapping):  # mistakes are told with all others
-        return said
-    rate = {"train": {"optimizer": {"lr": 1e-4}}}
-    said = merge({"methods": dict.fromkeys(("supervised", "uamt", "unimatch"), rate)}, said) | {"format": FORMAT}
+    if not (isinstance(before, int) and 0 < before < FORMAT and isinstance(method, Mapping)):
+        return said  # mistakes are told with all others
+    hard = {"hard_from": 0.5}
+    below = {"strong": {"train": hard}, "stitch": {"train": hard | {"correspondence": {"neighbours": 1}}}}
+    if before < 4:
+        below |= {one: {"train": {"optimizer": {"lr": 1e-4}}} for one in ("supervised", "uamt", "unimatch")}
+    said = merge({"methods": below}, said) | {"format": FORMAT}
     name, train = method.get("name", DEFAULT_METHOD), method.get("train") or {}
-    if before == 3 or name not in ("strong", "stitch") or not isinstance(train, Mapping):
+    if name not in ("strong", "stitch") or not isinstance(train, Mapping):
         return said
+    train = {key: value for key, value in train.items() if (key, value) not in GONE}
     if before == 1:
-        views = {view: {"tilt": train.get("tilt", 0)} for view in ("augment", "strong")}
-        said = merge({"methods": {name: {"train": views}}}, said)
-        train = {key: value for key, value in train.items() if key != "tilt" and (key, value) != ("doubt", 0)}
+        tilt = {"tilt": train.pop("tilt", 0)}
+        said = merge({"methods": {name: {"train": {"augment": tilt, "strong": tilt}}}}, said)
     optimizer, model = train.get("optimizer"), said.get("model")
     residual = isinstance(model, Mapping) and str(model.get("encoder")).startswith("resnet")
-    if residual and isinstance(optimizer, Mapping) and optimizer.get("lr") == 3e-4:
-        train = {**train, "optimizer": {**optimizer, "lr": None}}
+    if before < 3 and residual and isinstance(optimizer, Mapping) and optimizer.get("lr") == 3e-4:
+        train["optimizer"] = {**optimizer, "lr": None}
     return said | {"method": {**method, "train": train}}
 
 
