@@ -24,6 +24,7 @@ import numpy as np
 import yaml
 
 from suture.compare.plan import flattened
+from suture.runs.config import without_folders
 
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
 SUM = "per frame on new videos + mIoU in completion"
@@ -87,7 +88,7 @@ def read(folder: Path, method: str) -> tuple[list[dict[str, str]], np.ndarray]:
             metrics = json.loads((run / "metrics.json").read_text())
             if not {"val", "completion"} <= metrics.keys():
                 raise Refused(f"{run} is scored on {', '.join(metrics)}, expected val and completion")
-            configs.append(flat(config))
+            configs.append(flat(without_folders(config)))  # collected runs lie beside others in one that went on
             row = scores(metrics)
             rows.append([*row, row[1] + row[2]])
     if not configs:

@@ -136,10 +136,13 @@ def test_every_fold_of_many_has_a_level_of_its_own(effects: Effects, tmp_path: P
             new["classes"] |= {"pathology": {"iou": 0.0, "frames": 9}}
             known["classes"]["pathology"] = {"iou": 0.0, "frames": 0}  # predicted all the same, in some frame
         train = {"hard_from": hard, "rare": rare}
+        root = "data" if fold < "seq5" else "../shared/data"  # collected, with the folders' names alone, and not
         run = tmp_path / "runs" / f"{fold}-{hard}-{rare}"
         write_text(
             run / "config.yaml",
-            yaml.safe_dump({"method": {"name": "stitch", "train": train}, "data": {"validation": [fold]}}),
+            yaml.safe_dump(
+                {"method": {"name": "stitch", "train": train}, "data": {"validation": [fold], "root": root}}
+            ),
         )
         write_json(run / "metrics.json", {"val": new, "completion": known})
     printed = effects(str(tmp_path))
@@ -161,6 +164,10 @@ def test_screens_that_ask_the_same_are_weighted_by_how_sure_they_are(effects: Ef
     )
     page = " ".join((ROOT / "docs/recipe.md").read_text(encoding="utf-8").split())
     assert f"the seventh and ninth together then say {stated} in that sum" in page
+    printed = effects(*(f"docs/results/vocalfolds-recipe-{screen}" for screen in ("norms", "hard", "patients")))
+    together = printed.split("\n\n")[-1]
+    assert f"in this screen, the seventh and the ninth together {sum_of(together, 'hard_from: 0.5 → 1.0')}" in page
+    assert f"with the ninth screen {sum_of(together, 'frozen_norms: false → true')}" in page
 
 
 @pytest.mark.parametrize(
