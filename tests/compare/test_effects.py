@@ -1,10 +1,12 @@
 """The effects that docs/recipe.md states are those of the committed runs."""
 
+import csv
 import itertools
 import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import yaml
@@ -168,6 +170,22 @@ def test_screens_that_ask_the_same_are_weighted_by_how_sure_they_are(effects: Ef
     together = printed.split("\n\n")[-1]
     assert f"in this screen, the seventh and the ninth together {sum_of(together, 'hard_from: 0.5 → 1.0')}" in page
     assert f"with the ninth screen {sum_of(together, 'frozen_norms: false → true')}" in page
+
+
+def test_what_hard_pixels_leave_to_the_teacher() -> None:
+    """The share of the unlabelled pixels that is learnt from, once only the hard ones of labelled frames count."""
+    sure = []
+    for screen, hard in itertools.product(("norms", "hard"), (0.5, 1)):
+        taught: list[list[float]] = []
+        for run in (ROOT / f"docs/results/vocalfolds-recipe-{screen}/runs").iterdir():
+            if yaml.safe_load((run / "config.yaml").read_text())["method"]["train"]["hard_from"] == hard:
+                with next(run.glob("stages/*/metrics.csv")).open() as file:
+                    taught.append([float(row["taught"]) for row in csv.DictReader(file) if int(row["step"]) >= 1000])
+        assert len(taught) == 10
+        sure.append(f"{100 * fmean(map(fmean, taught)):.0f}")
+    page = " ".join((ROOT / "docs/recipe.md").read_text(encoding="utf-8").split())
+    assert "of {} % of the unlabelled pixels with hard pixels, and of {} % without".format(*sure[:2]) in page
+    assert "in the seventh screen {} and {} %".format(*sure[2:]) in page
 
 
 @pytest.mark.parametrize(
