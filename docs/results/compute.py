@@ -3,7 +3,8 @@
 Minutes of runs that shared a GPU with others, in several sessions, cannot be compared; operations can. Each stage's
 steps, its batch and the frames it gave pseudo labels are those that the first run of a method has recorded. What a
 frame takes is what `benchmarks/supervised.py` and `benchmarks/contrast_stage.py` counted at 480×480 (beside the page
-of speed), by the share of the pixels; a pass without gradients is that of a key. `strong` is supervised training.
+of speed), by the share of the pixels; a pass without gradients is that of a key. `strong` is supervised training; of
+stitch the passes are counted (docs/method.md), with as many unlabelled as labelled frames.
 """
 
 import argparse
@@ -42,6 +43,10 @@ def stages(folder: Path) -> Iterator[tuple[str, float]]:
                 frame = contrast["query_flops"] + keys * contrast["key_flops"]
             case "propagation":
                 frame = training["pixpro"]
+            case "train" if method["name"] == "stitch":
+                correspondence = method["train"]["correspondence"]
+                neighbours = correspondence.get("neighbours", 1) if method["train"]["propagate"] else 0
+                frame = training["supervised"] * (2 * 3 + 1 + neighbours) / 3
             case _:
                 frame = training.get(method["name"] if name == "train" else "supervised", training["supervised"])
         yield name, share * done["steps"] * done["batch"] * frame

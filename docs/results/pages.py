@@ -4,10 +4,12 @@ A table stands between `<!-- FOLDER -->` and `<!-- end -->`, with FOLDER one of 
 columns it has is written in the page, by hand; the cells of scores and the numbers of seeds are filled in, so that none
 of them is typed. By the head of its first column it has, in percent, of each `Method` the mean and the standard
 deviation over the seeds, of each class of `IoU on new videos` the mean, and without a head the mean of the paired
-differences `one − other` with its 95 % interval. A method that has all labels meets every labelling. With `bold` after
-FOLDER the best method of each labelling is bold, of those that are named behind it where some are.
+differences `one − other` with its 95 % interval. A method that has all labels meets every labelling, and has no
+completion. With `bold` after FOLDER the best method of each labelling is bold, of those that are named behind it where
+some are. What no run has is refused, so that no slip in a page passes for a missing score.
 """
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -62,21 +64,24 @@ class Row(NamedTuple):
     @property
     def methods(self) -> list[str]:
         """The row's method, or the two whose difference it is."""
-        called = next(iter(self.cells.values())).replace("**", "")
+        first, called = next(iter(self.cells.items()))
         known = [name for start, name in CALLED.items() if called.startswith(start)]
-        return known or ([*called.split(" − ")] if "−" in called else [called.split()[0]])
+        return called.split(" − ") if not first else known or [called.replace("**", "").split()[0]]
 
     def of(self, method: str, labels: int | None) -> list[Run]:
         """A method's runs on the row's dataset, with its labelling or so many labels; all where it says both."""
-        dataset = self.cells.get("new patient", self.runs[0].place.dataset).replace(" ", "-")
+        (dataset,) = {self.cells.get("new patient", run.place.dataset).replace(" ", "-") for run in self.runs}
         labelling = re.sub(r"every (\d+)th", r"every-\1", self.cells.get("labelled", "both"))
-        return [
+        found = [
             run
             for run in self.runs
             if (run.place.dataset, run.place.method) == (dataset, method)
             and (labelling == "both" or run.place.labelling in (labelling, ALL))
             and (labels is None or run.labels == labels or run.place.labelling == ALL)
         ]
+        if not found:
+            raise ValueError(f"no run of {method} on {dataset}, {labelling} labelled, as the page has in {self.cells}")
+        return found
 
     def means(self, column: Column) -> float | None:
         """The mean that makes its method the best or not; None where it has no score, or all labels."""
@@ -86,7 +91,7 @@ class Row(NamedTuple):
 
 def page(text: str) -> str:
     """A page with its tables filled."""
-    return re.sub(r"(<!-- (vocalfolds[\w-]*)( bold[ \w-]*)? -->\n)(.*?)(<!-- end -->)", _filled, text, flags=re.DOTALL)
+    return re.sub(r"(<!-- ([\w-]+)( bold[ \w-]*)? -->\n)(\|.*?)(<!-- end -->)", _filled, text, flags=re.DOTALL)
 
 
 def _filled(found: re.Match[str]) -> str:
@@ -102,7 +107,10 @@ def _filled(found: re.Match[str]) -> str:
             row.cells["seeds"] = str(len({run.place.seed for run in row.of(row.methods[0], None)}))
         row.cells.update({name: _cell(row, column, heads[0]) for name, column in columns.items()})
     if found[3]:
-        _embolden([row for row in rows if row.methods[0] in (found[3].split()[1:] or row.methods)], columns)
+        named = set(found[3].split()[1:])
+        if strange := named - {row.methods[0] for row in rows}:
+            raise ValueError(f"bold are to be {strange}, which no row is")
+        _embolden([row for row in rows if row.methods[0] in (named or row.methods)], columns)
     return "\n".join([found[1] + head, rule, *(f"| {' | '.join(row.cells.values())} |" for row in rows), found[5]])
 
 
@@ -110,28 +118,33 @@ def _column(first: str, head: str) -> Column | None:
     """What a column has scores of, by the names of pairs.py; None where it has no scores."""
     if first == CLASSES and head not in (first, "labelled"):
         return Column(f"{NEW} (test), IoU of {head}", None)
-    said = re.fullmatch(rf"({NEW}|{COMPLETION}), (mIoU|per frame|(\d+) labels)", head, re.IGNORECASE)
+    said = re.fullmatch(rf"({NEW}|{COMPLETION}), (miou|per frame|(\d+) labels)", head.lower())
     if not said:
         return None
-    where = f"{NEW} (test)" if said[1].lower() == NEW else COMPLETION
+    where = f"{NEW} (test)" if said[1] == NEW else COMPLETION
     return Column(f"{where}, mIoU{' per frame' * (said[2] == 'per frame')}", int(said[3]) if said[3] else None)
 
 
 def _cell(row: Row, column: Column, first: str) -> str:
+    runs = [row.of(method, column.labels) for method in row.methods]
     one, *other = (
-        {(run.place.labelling, run.place.seed): run.scores.get(column.score) for run in row.of(method, column.labels)}
-        for method in row.methods
+        {(run.place.labelling, run.place.seed): run.scores[column.score] for run in found if column.score in run.scores}
+        for found in runs
     )
     if other:
         pairs = ((value, other[0].get(place, other[0].get((ALL, place[1])))) for place, value in one.items())
-        apart = [value - its for value, its in pairs if value is not None and its is not None]
-        if len(apart) < 2:
-            return "–"
-        return "{:+.1f} [{:+.1f}, {:+.1f}]".format(float(np.mean(apart)), *t_interval(apart)).replace("-", "−")
-    values = [value for value in one.values() if value is not None]
+        values = [value - its for value, its in pairs if its is not None]
+    else:
+        values = [*one.values()]
     if not values:
-        return "–"
-    return f"{np.mean(values):.1f}" + f" ± {np.std(values, ddof=1):.1f}" * (first != CLASSES)
+        if any(run.place.labelling == ALL for run in itertools.chain(*runs)):
+            return "–"
+        raise ValueError(f"{column.score} has no score in {row.cells}")
+    mean = float(np.mean(values))
+    if other:
+        return "{:+.1f} [{:+.1f}, {:+.1f}]".format(mean, *t_interval(values)).replace("-", "−")
+    alone = first == CLASSES or len(values) == 1
+    return f"{mean:.1f}" if alone else f"{mean:.1f} ± {np.std(values, ddof=1):.1f}"
 
 
 def _embolden(rows: Sequence[Row], columns: dict[str, Column]) -> None:

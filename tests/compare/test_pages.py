@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from suture.errors import UserError
+
 ROOT = Path(__file__).parents[2]
 TABLE = """<!-- {} -->
 {}
@@ -34,9 +36,9 @@ def filled(script: dict[str, Any]) -> Callable[[str, str], list[str]]:
 
 
 def test_the_tables_are_those_of_the_runs(script: dict[str, Any]) -> None:
-    for path in script["PAGES"]:
-        text = path.read_text(encoding="utf-8")
-        assert text.count("<!-- vocalfolds") >= 1
+    pages = [path.read_text(encoding="utf-8") for path in script["PAGES"]]
+    assert [text.count("<!-- end -->") for text in pages] == [1, 12, 2]
+    for text in pages:
         assert script["page"](text) == text, "run python docs/results/pages.py"
 
 
@@ -67,3 +69,31 @@ def test_what_all_labels_reach_meets_every_labelling(filled: Callable[[str, str]
     back, forth = filled("vocalfolds", pairs + "| dmt − all-labels | both | |\n| all-labels − dmt | both | |")
     assert re.search(r"\| [+−][\d.]+ \[[+−][\d.]+, [+−][\d.]+\] \|$", back)
     assert forth.endswith("| – |"), "a pair has the labelling of the first"
+
+
+HEAD = "| Method | labelled | new videos, mIoU |\n| --- | --- | --- |\n"
+
+
+@pytest.mark.parametrize(
+    ("mark", "table", "told"),
+    [
+        ("vocalfolds", HEAD + "| stich | every 20th | |", "no run of stich on sequences, every-20 labelled"),
+        ("vocalfolds", HEAD + "| stitch | every 20 | |", "no run of stitch on sequences, every 20 labelled"),
+        ("vocalfolds", HEAD.replace("Method", "") + "| stitch - twice | both | |", "no run of stitch - twice"),
+        ("vocalfolds-patients", HEAD + "| stitch | every 20th | |", "too many values"),
+        ("vocalfolds bold stich", HEAD + "| stitch | every 20th | |", "bold are to be {'stich'}"),
+        (
+            "vocalfolds",
+            "| IoU on new videos | labelled | vocal fold |\n| --- | --- | --- |\n| stitch | every 20th | |",
+            "IoU of vocal fold has no score",
+        ),
+    ],
+)
+def test_a_slip_is_no_missing_score(filled: Callable[[str, str], list[str]], mark: str, table: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        filled(mark, table)
+
+
+def test_a_folder_that_is_not_there_is_told(filled: Callable[[str, str], list[str]]) -> None:
+    with pytest.raises(UserError):
+        filled("vocalfold", HEAD + "| stitch | every 20th | |")

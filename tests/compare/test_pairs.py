@@ -58,6 +58,9 @@ def test_the_stated_differences_are_those_of_the_runs() -> None:
             found = re.search(
                 rf"^{head}: {re.escape(score)}\n(?:  .*\n)*?  {PLACES[place]} +(.*?\])", printed, re.MULTILINE
             )
+            if cell == "–":  # with all labels nothing is left to complete
+                assert not found
+                continue
             assert found, (method, other, score)
             assert re.sub(r"\s+", "", found[1]) == re.sub(r"\s+", "", cell.replace("−", "-")), (method, other, score)
 

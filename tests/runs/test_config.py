@@ -348,6 +348,22 @@ def test_a_run_keeps_the_recipe_of_its_time(method: str, before: int) -> None:
         train({"paste": 0.5})
 
 
+@pytest.mark.parametrize("before", [1, 2, 3, 4])
+def test_a_file_for_several_methods_keeps_the_recipe_of_its_time(before: int) -> None:
+    def parsed(method: object, **methods: object) -> dict[str, Any]:
+        return parse_config(
+            {"format": before, "data": {"root": "x"}, "method": method, "methods": methods}, "here"
+        ).method
+
+    ours = {"train": {"paste": 0, "frozen_norms": False, "doubt": 0.0, "hard_from": 1}}
+    assert parsed("stitch", stitch=ours)["train"]["hard_from"] == 1
+    assert parsed("stitch", strong=ours)["train"]["hard_from"] == 0.5
+    assert parsed("supervised", strong=ours, stitch=None)["name"] == "supervised"
+    for mistake in ({"train": "2000"}, 3):
+        with pytest.raises(UserError, match=r"expected (a mapping|settings by name)"):
+            parsed("stitch", stitch=mistake)
+
+
 def test_a_rate_by_the_encoder_is_known_for_adamw_alone() -> None:
     assert "lr is needed with sgd" in refused(method={"name": "stitch", "train": {"optimizer": {"kind": "sgd"}}})
 

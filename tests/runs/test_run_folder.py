@@ -20,7 +20,7 @@ from suture.deploy.networks import noted_training
 from suture.errors import UserError
 from suture.files import read_json
 from suture.runs.callbacks import read_curve
-from suture.runs.config import Config, load_config
+from suture.runs.config import FORMAT, Config, load_config
 from suture.runs.record import environment
 from suture.runs.run import Run, evaluate_run
 
@@ -140,7 +140,7 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
         train_quietly(config("seed=3", "method.train.optimizer.lr=0.5"), folder)
     assert str(caught.value) == (
         f"{folder} was begun with another config (seed: 0 → 3; method.train.optimizer.lr: null → 0.5): "
-        "start the same config again to go on, or give another folder."
+        f"to go on as it was begun, suture train {folder}/config.yaml -o {folder}; or give another folder."
     )
 
 
@@ -419,7 +419,9 @@ def test_a_run_without_its_data_record_is_told_what_it_lacks(finished: Path, tmp
         evaluate_run(run)
 
 
-@pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 4), ("model.json", '"format": ', 1)])
+@pytest.mark.parametrize(
+    ("name", "key", "newest"), [("config.yaml", "format: ", FORMAT), ("model.json", '"format": ', 1)]
+)
 def test_newer_formats_are_refused(name: str, key: str, newest: int, finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     file = tmp_path / "run" / name

@@ -248,7 +248,7 @@ def refuse_changed(plan: Plan, out: Path) -> None:
     if changed:
         raise UserError(
             f"{out} holds runs with other settings: {listed(changed, 3)}: "
-            "give another folder with -o, or remove these runs."
+            "give another folder with -o, state what they have in the file, or remove these runs."
         )
 
 

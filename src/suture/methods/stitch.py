@@ -2,8 +2,8 @@
 
 The student learns from views of the labelled frames, as in `strong`, its control, but in mild colours; and, from strong
 views of unlabelled ones, what the teacher says of the weak views: the teacher is the average of the student's weights
-and what is handed on. Before the student learns it, the true labels of the nearest labelled frame of the shot are
-carried over along the correspondence of the teacher's features, and the two opinions are joined.
+and what is handed on. Before the student learns it, the true labels of the labelled frames before and after in the shot
+are carried over along the correspondence of the teacher's features, and the opinions are joined.
 """
 
 import math
@@ -230,9 +230,9 @@ class Stitch(SemiSupervised):
     def carried(self, features: Tensor, near: Neighbours) -> Tensor:
         """a · q at every pixel, B C H W: labels of the neighbours along the correspondence, and how far they count.
 
-        The features are of the neighbours, then of the frames. A cell's q is the mean label of the cells most like it;
-        a is `propagate` × the neighbour's nearness × whether the way back leads home, and 0 where the neighbour has no
-        label.
+        The features are of the neighbours, then of the frames. Of each neighbour, a cell gets the mean label of the
+        cells most like it, and its say is its nearness × whether the way back leads home. q is the mean over the
+        neighbours by their say, a is `propagate` × the largest of it, and both are 0 where no neighbour has any.
         """
         s, c = self.settings, self.settings.correspondence
         cells = F.avg_pool2d(features, self.cell // self.segmenter.stride, ceil_mode=True)

@@ -30,8 +30,9 @@ FORMAT = 5
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
 """The settings that are paths."""
+OURS = ("strong", "stitch")
 GONE = (("doubt", 0), ("paste", 0), ("frozen_norms", False))
-"""Settings that strong or stitch once had, at values by which they did nothing: configs of that time hold them."""
+"""Settings that these once had, at values by which they did nothing: configs of that time hold them."""
 ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
 """Settings of which one takes the place of the others."""
 
@@ -269,10 +270,13 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     if before < 4:
         below |= {one: {"train": {"optimizer": {"lr": 1e-4}}} for one in ("supervised", "uamt", "unimatch")}
     said = merge({"methods": below}, said) | {"format": FORMAT}
-    name, train = method.get("name", DEFAULT_METHOD), method.get("train") or {}
-    if name not in ("strong", "stitch") or not isinstance(train, Mapping):
+    if isinstance(said["methods"], Mapping):
+        said["methods"] = {key: _without_gone(one) if key in OURS else one for key, one in said["methods"].items()}
+    name = method.get("name", DEFAULT_METHOD)
+    method = _without_gone(method) if name in OURS else method
+    train = method.get("train") or {}
+    if name not in OURS or not isinstance(train, dict):
         return said
-    train = {key: value for key, value in train.items() if (key, value) not in GONE}
     if before == 1:
         tilt = {"tilt": train.pop("tilt", 0)}
         said = merge({"methods": {name: {"train": {"augment": tilt, "strong": tilt}}}}, said)
@@ -280,7 +284,15 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     residual = isinstance(model, Mapping) and str(model.get("encoder")).startswith("resnet")
     if before < 3 and residual and isinstance(optimizer, Mapping) and optimizer.get("lr") == 3e-4:
         train["optimizer"] = {**optimizer, "lr": None}
-    return said | {"method": {**method, "train": train}}
+    return said | {"method": method}
+
+
+def _without_gone(section: Any) -> Any:
+    """What is said of strong or stitch, in a copy, but for settings that are gone and did nothing."""
+    train = section.get("train") if isinstance(section, Mapping) else None
+    if not isinstance(train, Mapping):
+        return section
+    return {**section, "train": {key: value for key, value in train.items() if (key, value) not in GONE}}
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

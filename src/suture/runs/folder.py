@@ -155,7 +155,8 @@ class Run:
             if changed := differences(_without(before, free), _without(after, free)):
                 raise UserError(
                     f"{self.folder} was begun with another config ({_some(changed)}): "
-                    "start the same config again to go on, or give another folder."
+                    f"to go on as it was begun, suture train {self.folder / 'config.yaml'} -o {self.folder}; "
+                    "or give another folder."
                 )
 
     def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
