@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -153,10 +154,10 @@ class Run:
             after = relocated(config.model_dump(mode="json"), Path(), None)
             free = {"compute", "evaluation"} if self._scoring_is_open(config) else {"compute"}
             if changed := differences(_without(before, free), _without(after, free)):
+                go_on = shlex.join(["suture", "train", str(self.folder / "config.yaml"), "-o", str(self.folder)])
                 raise UserError(
                     f"{self.folder} was begun with another config ({_some(changed)}): "
-                    f"to go on as it was begun, suture train {self.folder / 'config.yaml'} -o {self.folder}; "
-                    "or give another folder."
+                    f"to go on as it was begun, {go_on}; or give another folder."
                 )
 
     def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
