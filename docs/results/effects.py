@@ -150,7 +150,8 @@ def main() -> None:
         except Refused as error:
             options.error(str(error))
         told = "difference of the two values, with its standard error"
-        print(f"{f'{folder}: ' * several}{len(configs)} runs of {said.method}; {told} ({free} free)\n")
+        few = ": too few to say anything" * (free < 4)
+        print(f"{f'{folder}: ' * several}{len(configs)} runs of {said.method}; {told} ({free} free{few})\n")
         print(tabulated(effects) + "\n" * several)
         for name, effect in effects.items():
             by_setting[name].append(effect)

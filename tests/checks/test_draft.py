@@ -498,6 +498,8 @@ def test_an_empty_folder_is_one_sentence(tmp_path: Path) -> None:
         (("lap Part1", "lap part2", "lap_b"), {"lap": 2, "lap_b": 1}),
         (("case01a", "case01b", "case02", "case03b"), {"case01": 2, "case02": 1, "case03b": 1}),
         (("GX01", "GX01_1", "GX02"), {"GX01": 2, "GX02": 1}),
+        (("GX010123", "GX020123", "gx010124"), {"GX0123": 2, "gx010124": 1}),
+        (("GOPR0123", "GP010123", "GOPR0124", "op"), {"GP0123": 2, "GOPR0124": 1, "op": 1}),
         (("2023-01-14", "2023-01-20"), {"2023-01-14": 1, "2023-01-20": 1}),
         (("ann/1", "ann/2", "bob/1"), {"ann": 2, "bob_1": 1}),
         (("site/ann", "site/bob"), {"site_ann": 1, "site_bob": 1}),

@@ -140,7 +140,8 @@ def test_a_changed_config_is_refused_and_the_difference_shown(begun: Any, train_
         train_quietly(config("seed=3", "method.train.optimizer.lr=0.5"), folder)
     assert str(caught.value) == (
         f"{folder} was begun with another config (seed: 0 → 3; method.train.optimizer.lr: null → 0.5): "
-        f"to go on as it was begun, suture train {folder}/config.yaml -o {folder}; or give another folder."
+        f"to go on as it was begun, suture train {folder}/config.yaml -o {folder}; "
+        "for the changed settings, give another folder with -o."
     )
 
 

@@ -75,6 +75,8 @@ _VALIDATED = 5
 _PART = re.compile(r"(.+?)[ _.-]*(?:part|pt|teil|chunk|segment|disc|cd)[ _.-]*([0-9]+)", re.IGNORECASE)
 _COUNTED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]{1,2})|(?<=[0-9])[ _.-]?([a-h]))")
 """A number in the name and a count behind it: case07_2, case07b. In video_2 the only number tells videos apart."""
+_CHAPTER = re.compile(r"(?:(G[HXLP])[0-9]{2}|GOPR)([0-9]{4})", re.IGNORECASE)
+"""A GoPro's chapter and number of a recording: GX010123, GX020123, with older cameras GOPR0123, GP010123."""
 _STAMPED = re.compile(r"(.*[0-9].*?)[ _.-]+([0-9]{3,})")
 """A number in the name and that of a frame behind it: video01_00080. Where they count 001, 002, they are none."""
 
@@ -220,9 +222,9 @@ def guess_cases(clips: Sequence[Clip], named: bool = False) -> dict[str, list[st
 
     If the user has said that the images of a folder are of several operations (`named`), the folder does not join them.
 
-    Chopped are x_part2, case07_2, case07b and video01_00080, the last unless all videos are called video01; and a video
-    of which other frames lie in train than in test, whether it has a name or not. A case that is too large costs
-    little, one operation in train and test gives wrong numbers.
+    Chopped are x_part2, case07_2, case07b, GX020123 (the second chapter of recording 0123) and video01_00080, the last
+    unless all videos are called video01; and a video of which other frames lie in train than in test, whether it has a
+    name or not. A case that is too large costs little, one operation in train and test gives wrong numbers.
 
     >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
@@ -630,6 +632,8 @@ def _case(path: tuple[str, ...], names: set[str], counted: Mapping[str, set[int]
     name = path[0]
     if match := _PART.fullmatch(name):
         return match[1]
+    if match := _CHAPTER.fullmatch(name):
+        return f"{match[1] or 'GP'}{match[2]}".upper()
     if (match := _COUNTED.fullmatch(name)) and _is_chopped(counted[match[1]], match[1] in names):
         return match[1]
     return stems.get(name, name)

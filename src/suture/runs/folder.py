@@ -157,7 +157,7 @@ class Run:
                 go_on = shlex.join(["suture", "train", str(self.folder / "config.yaml"), "-o", str(self.folder)])
                 raise UserError(
                     f"{self.folder} was begun with another config ({_some(changed)}): "
-                    f"to go on as it was begun, {go_on}; or give another folder."
+                    f"to go on as it was begun, {go_on}; for the changed settings, give another folder with -o."
                 )
 
     def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
