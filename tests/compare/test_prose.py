@@ -236,8 +236,9 @@ def test_a_new_patient() -> None:
         sorted((reached(method, NEW, *cell, folder) for cell in cells), key=float) for method in ("stitch", "twice")
     )
     assert (
-        f"stitch has {ours[0]} to {ours[-1]} mIoU, the plain control {theirs[0]} to {theirs[-1]}, and the difference "
-        "is beyond chance, over the means of the seeds, for one of the two patients only."
+        f"stitch has {ours[0]} to {ours[-1]} mIoU, by patient and labels, the plain control {theirs[0]} to "
+        f"{theirs[-1]}, and the difference is beyond chance, over the means of the seeds, for one of the two "
+        "patients only."
     ) in words("README.md")
     for one, two in (twice, supervised):
         assert level(one)
@@ -258,7 +259,7 @@ def test_a_new_patient() -> None:
     ) in words("docs/results.md")
     assert (
         "PGV-CL and PixPro are below the plain control for that one, patient 2 (a patient is one case, so that PGV-CL "
-        "had no keys of other videos). Strong is level with stitch for patient 1, ahead within chance, and "
+        "had no keys of other videos). Strong cannot be told from stitch for patient 1, and is "
         f"{mean(strong_2)} below it for patient 2"
     ) in words("README.md")
     assert level(strong)
