@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from pairs import scores
+from pairs import partner, scores
 
 from suture.compare.plan import Place
 from suture.compare.results import read_results, t_interval
@@ -126,22 +126,20 @@ def _column(first: str, head: str) -> Column | None:
 
 
 def _cell(row: Row, column: Column, first: str) -> str:
-    runs = [row.of(method, column.labels) for method in row.methods]
-    one, *other = (
-        {(run.place.labelling, run.place.seed): run.scores[column.score] for run in found if column.score in run.scores}
-        for found in runs
-    )
-    if other:
-        pairs = ((value, other[0].get(place, other[0].get((ALL, place[1])))) for place, value in one.items())
-        values = [value - its for value, its in pairs if its is not None]
+    ours, *theirs = (row.of(method, column.labels) for method in row.methods)
+    scored = [run for run in ours if column.score in run.scores]
+    if theirs:
+        everyone = {run.place: run.scores for run in row.runs}
+        held = ((run, partner(run.place, row.methods[1], everyone)) for run in scored)
+        values = [run.scores[column.score] - its[column.score] for run, its in held if column.score in its]
     else:
-        values = [*one.values()]
+        values = [run.scores[column.score] for run in scored]
     if not values:
-        if any(run.place.labelling == ALL for run in itertools.chain(*runs)):
+        if any(run.place.labelling == ALL for run in itertools.chain(ours, *theirs)):
             return "–"
         raise ValueError(f"{column.score} has no score in {row.cells}")
     mean = float(np.mean(values))
-    if other:
+    if theirs:
         return "{:+.1f} [{:+.1f}, {:+.1f}]".format(mean, *t_interval(values)).replace("-", "−")
     alone = first == CLASSES or len(values) == 1
     return f"{mean:.1f}" if alone else f"{mean:.1f} ± {np.std(values, ddof=1):.1f}"

@@ -9,7 +9,7 @@ a dataset together, and of the means over the labellings of each seed, whose pai
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,19 @@ def compared(found: Results, method: str, other: str) -> str:
     )
 
 
+def partner(place: Place, other: str, scored: Mapping[Place, Mapping[str, float]]) -> Mapping[str, float]:
+    """The scores that a run is held against: the other method's with its seed and labelling, or with all labels."""
+    same = place._replace(method=other)
+    return scored.get(same) or scored.get(same._replace(labelling="all"), {})
+
+
 def _differences(runs: Sequence[Result], method: str, other: str) -> Iterator[str]:
     """Of each score of one dataset's runs."""
     scored = {run.place: dict(scores(run.metrics)) for run in runs if run.place.method in (method, other)}
     apart: dict[str, dict[Place, float]] = defaultdict(dict)
     for place, ours in scored.items():
-        same = place._replace(method=other)
-        theirs = scored.get(same) or scored.get(same._replace(labelling="all"), {})
         if place.method == method:
+            theirs = partner(place, other, scored)
             for name in ours.keys() & theirs.keys():
                 apart[name][place] = ours[name] - theirs[name]
     for name, found in sorted(apart.items()):

@@ -65,8 +65,7 @@ def apart(
     runs = scores(folder)
     found = defaultdict(list)
     for place, ours in runs.items():
-        same = place._replace(method=other)
-        theirs = runs.get(same) or runs.get(same._replace(labelling="all"))
+        theirs = SCRIPT["partner"](place, other, runs)
         wanted = (place.dataset, place.method) == (dataset, method) and labelling in (BOTH, place.labelling)
         if wanted and theirs:
             found[place.seed if seeds else place].append(ours[score] - theirs[score])
