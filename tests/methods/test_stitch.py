@@ -53,8 +53,8 @@ def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
 PARTS = [
     *({name: 0} for name in ("consistency", "propagate", "confidence", "ema", "restyle", "cutmix", "rare")),
     {"augment": {"tilt": 0}, "strong": {"tilt": 0, "color": "mild"}},
-    {"hard_from": 0.5},
-    {"correspondence": {"neighbours": 1}},
+    {"hard_from": 1},
+    {"correspondence": {"neighbours": 2}},
 ]
 
 
@@ -83,8 +83,7 @@ def test_the_teacher_alone_needs_no_neighbours(tiny_job: Callable[..., Job]) -> 
 def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_job: Callable[..., Job]) -> None:
     """What the student and its teacher see is the same but for colours and patches; nothing is learnt off the scene."""
     plain = {"crop": (0.6, 0.8), "tilt": 180, "color": "none"} | further
-    one = {"neighbours": 1}
-    stage = still(begun(tiny_job(round_view=False), cutmix=0, restyle=0, strong=plain, correspondence=one))
+    stage = still(begun(tiny_job(round_view=False), cutmix=0, restyle=0, strong=plain))
     drawn = stage.draw(WHOLE)
     assert drawn.neighbours is not None
     assert drawn.views.images.slants is not None
@@ -151,7 +150,7 @@ def moved(cells: int, nearness: float = 1.0) -> tuple[Tensor, Neighbours]:
 @pytest.mark.parametrize("cells", [0, 1, 2])
 def test_labels_follow_what_moved(cells: int, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stitch, "from_cells", lambda x, *_: x)  # as they are, before they are interpolated
-    stage = begun(tiny_job(), propagate=0.8, correspondence={"neighbours": 1, "radius": 0.5, "top": 1, "cycle": 0})
+    stage = begun(tiny_job(), propagate=0.8, correspondence={"radius": 0.5, "top": 1, "cycle": 0})
     features, near = moved(cells, nearness=0.5)
     carried = stage.carried(features, near)[0, :, :, : 4 - cells]
     truth = near.labels[0, ::8, ::8][:, cells:]
@@ -175,7 +174,7 @@ def test_carried_labels_join_the_teacher_s(tiny_job: Callable[..., Job]) -> None
 
 def test_nothing_is_carried_across_a_cut(tiny_job: Callable[..., Job]) -> None:
     job = tiny_job({"a": 6, "b": 6}, every=6)  # the second shot of each video has no label
-    stage = begun(job, batch=8, correspondence={"neighbours": 1})
+    stage = begun(job, batch=8)
     near = stage.render(stage.draw(Part(0, range(8), range(8)))).neighbours
     alone = torch.tensor([job.shots[number] % 2 == 1 for number in stage.unlabelled_numbers(0, range(8))])
     assert 0 < alone.sum() < 8
@@ -191,14 +190,14 @@ def test_neighbours_are_cut_as_their_frames(tiny_job: Callable[..., Job]) -> Non
     job = tiny_job()
     for place in list(job.frames.pixels._frames):
         job.frames.pixels._frames[place] = job.frames.pixels._frames[place[0], 0]  # a video that stands still
-    stage = begun(job)
+    stage = begun(job, correspondence={"neighbours": 2})
     batch = stage.render(stage.draw(WHOLE))
     assert len(batch.neighbours.images) == 8
     torch.testing.assert_close(batch.neighbours.images, batch.weak.repeat_interleave(2, 0))
 
 
 def test_two_neighbours_share_the_say(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), propagate=0.5, correspondence={"top": 1})
+    stage = begun(tiny_job(), propagate=0.5, correspondence={"neighbours": 2, "top": 1})
     features, near = moved(0)
     both = near._replace(labels=torch.cat([near.labels, (near.labels + 1) % 3]), nearness=torch.tensor([[1.0, 0.25]]))
     carried = stage.carried(torch.cat([features[:1], features[:1], features[1:]]), both)[0, :, ::31, ::31]

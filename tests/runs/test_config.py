@@ -332,32 +332,46 @@ def test_a_config_of_an_earlier_format_keeps_its_rate(
 
 
 @pytest.mark.parametrize("method", ["strong", "stitch"])
-@pytest.mark.parametrize("before", [1, 2, 3, 4])
-def test_a_run_keeps_the_recipe_of_its_time(method: str, before: int) -> None:
+@pytest.mark.parametrize(
+    ("before", "hard_from", "neighbours"), [(1, 0.5, 1), (2, 0.5, 1), (3, 0.5, 1), (4, 0.5, 1), (5, 1, 2), (6, 0.5, 1)]
+)
+def test_a_run_keeps_the_recipe_of_its_time(method: str, before: int, hard_from: float, neighbours: int) -> None:
     def train(said: dict[str, object]) -> dict[str, Any]:
         asked = {"format": before, "data": {"root": "x"}, "method": {"name": method, "train": said}}
         return parse_config(asked, "here").method["train"]
 
-    silent, stated = train({}), train({"hard_from": 1, "paste": 0.0, "frozen_norms": False})
-    assert (silent["hard_from"], stated["hard_from"]) == (0.5, 1)
-    assert not {"paste", "frozen_norms"} & stated.keys()
+    assert train({})["hard_from"] == hard_from
+    assert [train({"hard_from": stated})["hard_from"] for stated in (0.5, 1)] == [0.5, 1]
     if method == "stitch":
-        assert silent["correspondence"]["neighbours"] == 1
-        assert train({"correspondence": {"neighbours": 2}})["correspondence"]["neighbours"] == 2
+        assert train({})["correspondence"]["neighbours"] == neighbours
+        stated = [train({"correspondence": {"neighbours": count}}) for count in (1, 2)]
+        assert [said["correspondence"]["neighbours"] for said in stated] == [1, 2]
+        assert [said["hard_from"] for said in stated] == [hard_from] * 2
+
+
+@pytest.mark.parametrize("method", ["strong", "stitch"])
+@pytest.mark.parametrize("before", [1, 2, 3, 4])
+def test_settings_that_are_gone_may_be_said_where_they_did_nothing(method: str, before: int) -> None:
+    def train(said: dict[str, object]) -> dict[str, Any]:
+        asked = {"format": before, "data": {"root": "x"}, "method": {"name": method, "train": said}}
+        return parse_config(asked, "here").method["train"]
+
+    assert not {"paste", "frozen_norms"} & train({"paste": 0.0, "frozen_norms": False}).keys()
     with pytest.raises(UserError, match=r"there is no setting method\.train\.paste"):
         train({"paste": 0.5})
 
 
-@pytest.mark.parametrize("before", [1, 2, 3, 4])
-def test_a_file_for_several_methods_keeps_the_recipe_of_its_time(before: int) -> None:
+@pytest.mark.parametrize(("before", "hard_from"), [(1, 0.5), (2, 0.5), (3, 0.5), (4, 0.5), (5, 1)])
+def test_a_file_for_several_methods_keeps_the_recipe_of_its_time(before: int, hard_from: float) -> None:
     def parsed(method: object, **methods: object) -> dict[str, Any]:
         return parse_config(
             {"format": before, "data": {"root": "x"}, "method": method, "methods": methods}, "here"
         ).method
 
-    ours = {"train": {"paste": 0, "frozen_norms": False, "doubt": 0.0, "hard_from": 1}}
-    assert parsed("stitch", stitch=ours)["train"]["hard_from"] == 1
-    assert parsed("stitch", strong=ours)["train"]["hard_from"] == 0.5
+    stated = 1.5 - hard_from  # the other one
+    ours = {"train": {"paste": 0, "frozen_norms": False, "doubt": 0.0, "hard_from": stated}}
+    assert parsed("stitch", stitch=ours)["train"]["hard_from"] == stated
+    assert parsed("stitch", strong=ours)["train"]["hard_from"] == hard_from
     assert parsed("supervised", strong=ours, stitch=None)["name"] == "supervised"
     for mistake in ({"train": "2000"}, 3):
         with pytest.raises(UserError, match=r"expected (a mapping|settings by name)"):

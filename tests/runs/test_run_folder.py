@@ -420,7 +420,7 @@ def test_a_run_without_its_data_record_is_told_what_it_lacks(finished: Path, tmp
         evaluate_run(run)
 
 
-@pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 5), ("model.json", '"format": ', 1)])
+@pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 6), ("model.json", '"format": ', 1)])
 def test_newer_formats_are_refused(name: str, key: str, newest: int, finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     file = tmp_path / "run" / name

@@ -2,8 +2,8 @@
 
 The student learns from views of the labelled frames, as in `strong`, its control, but in mild colours; and, from strong
 views of unlabelled ones, what the teacher says of the weak views: the teacher is the average of the student's weights
-and what is handed on. Before the student learns it, the true labels of the labelled frames before and after in the shot
-are carried over along the correspondence of the teacher's features, and the opinions are joined.
+and what is handed on. Before the student learns it, the true labels of the nearest labelled frame of the shot are
+carried over along the correspondence of the teacher's features, and the two opinions are joined.
 """
 
 import math
@@ -45,7 +45,7 @@ CELLS = 8192
 class CorrespondenceSettings(Settings):
     """How labels are carried from a labelled frame."""
 
-    neighbours: Literal[1, 2] = 2
+    neighbours: Literal[1, 2] = 1
     """The nearest labelled frame of the shot, or the ones before and after."""
     radius: float = Field(0.5, gt=0, le=1)
     """How far a point may have moved, as a share of the view's longer side."""

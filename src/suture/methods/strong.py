@@ -53,7 +53,7 @@ class StrongSettings(OneStageSettings):
     """The share of views that get a patch of another frame."""
     rare: float = Field(0.2, ge=0, le=1)
     """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
-    hard_from: float = Field(1, ge=0, le=1)
+    hard_from: float = Field(0.5, ge=0, le=1)
     """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
 
 

@@ -25,7 +25,7 @@ from suture.words import listed, reason
 if TYPE_CHECKING:
     from suture.methods.method import Method
 
-FORMAT = 5
+FORMAT = 6
 """The newest `config.yaml` this version reads."""
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
@@ -260,15 +260,17 @@ def _upgraded(said: dict[str, Any]) -> dict[str, Any]:
     In format 1 no view was tilted, or, towards its end, all of a stage by one setting; `doubt` was a weight of stitch.
     Until format 2 their rate of 3e-4 was the default for every encoder; null, the default now, means it for ResNets.
     Until format 3 that of the other methods in one stage was 1e-4.
-    Until format 4 strong and stitch had hard pixels by default, and stitch labels from one neighbour.
+    In format 5 strong and stitch had no hard pixels by default, and stitch labels from two neighbours.
     """
     before, method = said.get("format"), said.get("method") or {}
     if not (isinstance(before, int) and 0 < before < FORMAT and isinstance(method, Mapping)):
         return said  # mistakes are told with all others
-    hard = {"hard_from": 0.5}
-    below = {"strong": {"train": hard}, "stitch": {"train": hard | {"correspondence": {"neighbours": 1}}}}
+    below: dict[str, Any] = {}
     if before < 4:
-        below |= {one: {"train": {"optimizer": {"lr": 1e-4}}} for one in ("supervised", "uamt", "unimatch")}
+        below = {one: {"train": {"optimizer": {"lr": 1e-4}}} for one in ("supervised", "uamt", "unimatch")}
+    elif before == 5:
+        every = {"hard_from": 1}
+        below = {"strong": {"train": every}, "stitch": {"train": every | {"correspondence": {"neighbours": 2}}}}
     said = merge({"methods": below}, said) | {"format": FORMAT}
     if isinstance(said["methods"], Mapping):
         said["methods"] = {key: _without_gone(one) if key in OURS else one for key, one in said["methods"].items()}
