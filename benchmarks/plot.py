@@ -367,6 +367,7 @@ def bars() -> str:
     modes = [stage["rows"][mode] for mode in ("shared", "bank")]
     times = [row["step_ms"] for row in keys["keys"]]
     plain, *others = learning["rows"].values()
+    steps = {name: row["loaded"]["step_ms"] for name, row in learning["rows"].items()}
     paces = [row["fps"] for row in video["rows"]]
     one_by_one = [ratio(fps["all at once"], fps["one by one"]) for fps in paces]
 
@@ -416,6 +417,12 @@ def bars() -> str:
             "the other training stages, of their step on a resident batch",
             "90 %",
             f"{min(resident(others)):.1%} to {max(resident(others)):.1%}",
+            None,
+        ),
+        (
+            "a step of `stitch`, of one of `strong` (samples upright)",
+            "at most 3×",
+            f"{steps['stitch'] / steps['strong']:.1f}×",
             None,
         ),
         (

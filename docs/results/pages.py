@@ -4,15 +4,16 @@ A table stands between `<!-- FOLDER -->` and `<!-- end -->`, with FOLDER one of 
 columns it has is written in the page, by hand; the cells of scores and the numbers of seeds are filled in, so that none
 of them is typed. By the head of its first column it has, in percent, of each `Method` the mean and the standard
 deviation over the seeds, of each class of `IoU on new videos` the mean, and without a head the mean of the paired
-differences `one − other` with its 95 % interval. A method that has all labels meets every labelling, and has no
-completion. With `bold` after FOLDER the best method of each labelling is bold, of those that are named behind it where
-some are. What no run has is refused, so that no slip in a page passes for a missing score.
+differences `one − other` with its 95 % interval. Of a table whose first head is `commit` all rows are made: how many
+runs of each method are of it. A method that has all labels meets every labelling, and has no completion. With `bold`
+after FOLDER the best method of each labelling is bold, of those that are named behind it where some are. What no run
+has is refused, so that no slip in a page passes for a missing score.
 """
 
 import itertools
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,7 @@ class Run(NamedTuple):
     place: Place
     labels: int
     scores: dict[str, float]
+    commit: str
 
 
 class Column(NamedTuple):
@@ -97,6 +99,8 @@ def page(text: str) -> str:
 def _filled(found: re.Match[str]) -> str:
     head, rule, *lines = found[4].splitlines()
     heads = [cell.strip() for cell in head.strip("|").split("|")]
+    if heads[0] == "commit":
+        return "\n".join([found[1] + head, rule, *_commits(_runs(found[2])), found[5]])
     columns = {name: column for name in heads if (column := _column(heads[0], name))}
     rows = [
         Row(dict(zip(heads, (cell.strip() for cell in line.strip("|").split("|")), strict=True)), _runs(found[2]))
@@ -145,6 +149,15 @@ def _cell(row: Row, column: Column, first: str) -> str:
     return f"{mean:.1f}" if alone else f"{mean:.1f} ± {np.std(values, ddof=1):.1f}"
 
 
+def _commits(runs: Sequence[Run]) -> Iterator[str]:
+    """A row for each commit: how many runs of each method are of it."""
+    made = defaultdict[str, Counter[str]](Counter)
+    for run in runs:
+        made[run.commit[:7]][run.place.method] += 1
+    for commit, methods in sorted(made.items(), key=lambda item: -item[1].total()):
+        yield f"| `{commit}` | {', '.join(f'{method} {count}' for method, count in methods.items())} |"
+
+
 def _embolden(rows: Sequence[Row], columns: dict[str, Column]) -> None:
     """Make the best of each labelling and dataset bold, where there are two or more."""
     for name, column in columns.items():
@@ -161,7 +174,7 @@ def _embolden(rows: Sequence[Row], columns: dict[str, Column]) -> None:
 @cache
 def _runs(folder: str) -> list[Run]:
     return [
-        Run(run.place, len(run.data["labelled"]), dict(scores(run.metrics)))
+        Run(run.place, len(run.data["labelled"]), dict(scores(run.metrics)), run.conditions["commit"])
         for board in read_results(RESULTS / folder).boards
         for run in board.runs
     ]

@@ -78,7 +78,7 @@ def from_cells(x: Tensor, cell: int, size: tuple[int, ...]) -> Tensor:
 
 
 def join(belief: Tensor, carried: Tensor) -> Tensor:
-    """Probabilities p (B C H W) once labels were carried there, a · q: Bayes' rule, p · (a q + (1 − a) / C).
+    """Probabilities p (B C H W) once labels were carried there, a · q: Bayes' rule, p · (a q + (1 − a Σq) / C).
 
     A carried label is right with the probability a, else it says nothing: what it does not decide, between classes that
     it holds for alike or where it is absent, stays as it was. A mean of the two would be less sure there.

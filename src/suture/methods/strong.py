@@ -38,7 +38,7 @@ from suture.settings import Settings
 
 
 class StrongSettings(OneStageSettings):
-    """As many steps as the baseline; a share of 0 switches its part off."""
+    """As many steps as the baseline; a share of 0 switches its part off, a `hard_from` of 1 the hard pixels."""
 
     ema: float = Field(0.996, ge=0, lt=1)
     """0 hands on the last weights."""
