@@ -167,6 +167,15 @@ def test_over_strong_unimatch_and_pgvcl() -> None:
         "completion at 34."
     ) in words("README.md")
     assert level(apart("stitch", "strong", NEW, EVERY_20))
+    upright, unimatch = (
+        [float(reached(method, NEW, place)) for place in (EVERY_20, EVERY_10)]
+        for method in ("stitch-upright", "unimatch")
+    )
+    assert (
+        f"(`stitch-upright`): it had {upright[0]} and {upright[1]} mIoU on new videos, less than UniMatch V2 at 34 "
+        "labels."
+    ) in words("README.md")
+    assert [one < other for one, other in zip(upright, unimatch, strict=True)] == [False, True]
 
 
 def test_against_all_labels() -> None:

@@ -107,6 +107,17 @@ def test_masks_and_how_sure_they_are(tmp_path: Path, frame: tuple[int, int] | No
         np.testing.assert_allclose(predictor.probabilities(picture(3)), sure, atol=1e-4)
 
 
+def test_what_a_file_decides_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores made of decisions, at the size of whole frames, took several times as long as the network."""
+    monkeypatch.setattr(OnnxNetwork, "forward", None)
+    predictor = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks"))
+    frame, expected = np.zeros((60, 70, 3), np.uint8), np.full((60, 70), IGNORE, np.uint8)
+    frame[8:48, 5:53], expected[8:48, 5:53] = picture(3), scores(picture(3)).argmax(0)
+    for circle in (None, (29.0, 28.0, 16.0)):
+        view = View(5, 8, 48, 40, circle)
+        np.testing.assert_array_equal(predictor(frame, view), np.where(view.mask(70, 60), expected, IGNORE))
+
+
 @pytest.mark.parametrize("output", ["masks", "logits"])
 def test_a_view_inside_the_file(tmp_path: Path, output: str) -> None:
     found = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), output, VIEW))(picture(3))

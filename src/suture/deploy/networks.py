@@ -126,12 +126,19 @@ class OnnxNetwork(nn.Module):
         height, width = images.shape[-2:]
         frames = (images * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
         padding = (0, -height % self.multiple), (0, -width % self.multiple), (0, 0)
-        found = [self._run(np.pad(frame, padding, mode="edge")) for frame in frames]
+        found = [self._scores(np.pad(frame, padding, mode="edge")) for frame in frames]
         return torch.cat(found).to(images.device)[..., :height, :width]
+
+    def masks(self, frames: Tensor) -> Tensor:
+        """B h w 3 (uint8) to B h w, as a file that gives decisions of frames of one size has them."""
+        return torch.cat([self._run(frame) for frame in frames.numpy()])
 
     def _run(self, frame: np.ndarray) -> Tensor:
         (given,) = self.session.run(None, {"frames": frame[None]})
-        found = torch.from_numpy(given)
+        return torch.from_numpy(given)
+
+    def _scores(self, frame: np.ndarray) -> Tensor:
+        found = self._run(frame)
         if not self.scored:
             classes = torch.tensor([*range(self.classes), IGNORE]).view(1, -1, 1, 1)
             return (found[:, None] == classes).float() * _SURE

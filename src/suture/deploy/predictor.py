@@ -21,7 +21,7 @@ from suture.deploy.draw import Drawing, class_counts
 from suture.deploy.frames import from_planes, resizing, to_class_ids, to_network
 from suture.deploy.gpu import Gpu
 from suture.deploy.inputs import fill
-from suture.deploy.networks import open_network
+from suture.deploy.networks import OnnxNetwork, open_network
 from suture.deploy.overlay import Overlay
 from suture.deploy.recorded import Recorded
 from suture.deploy.smoothing import Smoother
@@ -179,6 +179,9 @@ class Predictor:
         A GPU also draws the overlays, if they are wanted for a video.
         """
         if self.gpu is None:
+            if smoother is None and (masks := self._decided(prepared)) is not None:
+                unknown = torch.full((len(masks), 2), torch.nan)
+                return Pending(prepared, unknown, masks, None, len(self.classes))
             found = self._scores(prepared.frames.to(self.device), smoother)
             certainty = self._certainty(found, self._inside(prepared.size, prepared.view))
             return Pending(prepared, certainty.cpu(), found.cpu(), None, len(self.classes))
@@ -194,6 +197,15 @@ class Predictor:
                 into[3:] = [torch.from_numpy(prepared.place.planes.shaped(one.shape)) for one in measured[3:]]
             (certainty, masks, *more), ready = self.gpu.download(measured, into)
             return Pending(prepared, certainty, masks, ready, len(self.classes), *more)
+
+    def _decided(self, prepared: Prepared) -> Tensor | None:
+        """What a file has decided, B h w, where that is the mask as it is: scores of it would only take time."""
+        network, view = self.network, prepared.view
+        plain = not (network.scored or network.any_size or self.flip or self.window)
+        if not plain or prepared.frames.shape[1:3] != (view.height, view.width):
+            return None
+        assert isinstance(network.module, OnnxNetwork)
+        return network.module.masks(prepared.frames)
 
     def _refuse_other_frames(self, height: int, width: int, view: View | None) -> None:
         """A file with a view of its own takes the frames of one recorder, if resized: in others it lies elsewhere."""
@@ -302,7 +314,7 @@ class Pending:
     prepared: Prepared
     certainty: Tensor
     found: Tensor
-    """Whole masks (from a GPU), or probabilities at the network's size (from a CPU)."""
+    """Whole masks (from a GPU); of what the view shows (from a CPU), probabilities at the network's size or masks."""
     ready: Any
     """The CUDA event after which they are there."""
     classes: int
@@ -325,7 +337,7 @@ class Pending:
         found = self.found[place].numpy()
         confidence, entropy = self.certainty[place].tolist()
         # A copy: what came from a GPU lies in memory that is short, and needed for the next frames.
-        return Prediction(found.copy() if found.ndim == 2 else self._mask(found), confidence, entropy)
+        return Prediction(found.copy() if self.counts is not None else self._mask(found), confidence, entropy)
 
     @property
     def measured(self) -> Iterator[tuple[list[float], np.ndarray]]:
@@ -340,9 +352,9 @@ class Pending:
             self.ready.synchronize()
 
     def _mask(self, found: np.ndarray) -> np.ndarray:
-        """At the frame's size, of probabilities at the network's."""
+        """Of the whole frame, of what was found in its view."""
         (height, width), view = self.prepared.size, self.prepared.view
-        ids = _class_ids(found, (view.height, view.width))
+        ids = found if found.ndim == 2 else _class_ids(found, (view.height, view.width))
         ids = np.where(ids < self.classes, ids, IGNORE).astype(np.uint8) if ids.max() >= self.classes else ids
         mask = np.full((height, width), IGNORE, np.uint8)
         view.crop(mask)[:] = ids
