@@ -20,6 +20,7 @@ from suture.cli import _refuse_in_use, app, main
 from suture.data.sources.synthetic import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.errors import UserError
+from suture.methods.method import methods
 from suture.runs.callbacks import read_curve
 from suture.runs.config import load_config
 from suture.runs.presets import presets
@@ -83,6 +84,7 @@ def test_a_dataset_is_enough_and_a_killed_run_goes_on(
     assert "stage 1 of 4" not in err
     assert "test, validation: new videos" in out
     assert "completion" in out
+    assert out.count("Scores rest on little: new videos (test) on 12 frames of 1 video, ") == 1
     assert f"Run: {run.relative_to(dataset.parent)}" in out
     whole = tmp_path / "whole"
     train(load_config(dataset, overrides=SET), whole)
@@ -155,6 +157,7 @@ def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> Non
     result = CliRunner().invoke(app, ["evaluate", str(run)])
     assert result.exit_code == 0, result.output
     assert scores == Run(run).metrics
+    assert result.stdout.count("Scores rest on little: ") == 1
     table = "Scores (%)"  # as wide as the terminal, so only its numbers are the same
     first, again = (re.findall(r"\d+\.\d", text[text.index(table) :]) for text in (out, result.output))
     assert len(first) > 10
@@ -267,6 +270,11 @@ def test_a_terminal_is_told_what_takes_seconds(
 def test_the_help_names_every_preset() -> None:
     told = CliRunner().invoke(app, ["train", "-h"]).output
     assert set(presets()) <= set(re.findall(r"[\w-]+", told))
+
+
+def test_the_help_names_every_method() -> None:
+    told = CliRunner().invoke(app, ["train", "-h"]).output
+    assert set(methods()) <= set(re.findall(r"\w+", told.partition("The method is ")[2].partition(".")[0]))
 
 
 def test_a_config_of_a_few_lines(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 from rich.text import Text
 
 from suture import __version__
@@ -36,7 +37,12 @@ out = Console()
 err = Console(stderr=True)
 
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; may be given several times.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting of docs/configuration.md; may be given several times.",
+    ),
 ]
 Source = Annotated[str, typer.Option(help="How the folder is read: auto, folder, endovis18, cadis or vocalfolds.")]
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
@@ -146,7 +152,8 @@ def check(
     """
     from suture.checks.check import FEW, CheckReport
     from suture.checks.check import check as check_dataset
-    from suture.checks.draft import ASKED, kept_aside, write_draft
+    from suture.checks.draft import kept_aside, write_draft
+    from suture.checks.problems import ASKED
     from suture.data.dataset_file import FILE_NAME
     from suture.data.sources import load_dataset
 
@@ -233,7 +240,11 @@ def train(
     preset: Preset = None,
     set: Overrides = None,
 ) -> None:
-    """Train a method on a dataset; started again, it goes on where it was."""
+    """Train a method on a dataset; started again, it goes on where it was.
+
+    The method is stitch, unless --set method=NAME names another:
+    supervised, twice, strong, pgvcl, pixpro, selftraining, dmt, uamt or unimatch.
+    """
     with _waiting():
         from suture.runs.config import Config, load_config
         from suture.runs.folder import default_folder
@@ -249,7 +260,7 @@ def train(
     metrics = train_run(config, folder, err)
     if _first():
         if metrics:
-            out.print(scores_table([folder]))
+            _show_scores(scores_table([folder]), [metrics])
         else:
             _say(out, _NOTHING_SCORED)
         _say(out, f"Run: {folder}")
@@ -270,7 +281,7 @@ def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = N
     if not _first():
         return
     if metrics:
-        out.print(scores_table([run], [metrics]))
+        _show_scores(scores_table([run], [metrics]), [metrics])
     else:
         _say(out, _NOTHING_SCORED)
 
@@ -279,7 +290,12 @@ def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = N
 def report(
     runs: Annotated[list[Path], _existing("one run folder, or several to set side by side")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The HTML file; else report.html in the run folder.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The HTML file; else report.html in the run folder, of several runs in the folder that holds them.",
+        ),
     ] = None,
     videos: Annotated[
         list[Path] | None,
@@ -304,11 +320,12 @@ def report(
     with _waiting():
         from suture.report.report import write_report
         from suture.report.scores import scores_table
+        from suture.runs.folder import Run
 
     path = write_report(runs, output, frames=not no_frames, console=err, videos=videos or [], figures=figures)
     table = scores_table(runs)
     if table.row_count:
-        out.print(table)
+        _show_scores(table, [Run(run).metrics or {} for run in runs])
     _say(out, f"Report: {path}")
     if figures is not None:
         _say(out, f"Figures: {figures}")
@@ -430,10 +447,15 @@ def predict(
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
     if _first():
-        skipped = f", {number(summary.skipped, 'input')} done before" if summary.skipped else ""
+        skipped = number(summary.skipped, "input")
         problems = f", {number(len(summary.problems), 'problem')}" if summary.problems else ""
-        done = f"{number(summary.frames, 'frame')} of {number(summary.clips, 'input')}"
-        _say(out, f"Predicted: {output} ({done}{skipped}{problems})")
+        if summary.skipped and not summary.clips:
+            were = "was" if summary.skipped == 1 else "were"
+            _say(out, f"Nothing left to predict: {skipped} {were} done before ({output}{problems})")
+        else:
+            done = f"{number(summary.frames, 'frame')} of {number(summary.clips, 'input')}"
+            before = f", {skipped} done before" if summary.skipped else ""
+            _say(out, f"Predicted: {output} ({done}{before}{problems})")
     if summary.problems:
         raise typer.Exit(1)
 
@@ -509,6 +531,15 @@ def _options(said: list[str] | None) -> dict[str, Any]:
     for option in said or []:
         set_value(options, option, COMMAND_LINE)
     return options
+
+
+def _show_scores(table: Table, metrics: Sequence[dict[str, Any]]) -> None:
+    """The scores of runs in a table, and below it what they rest on where that is little."""
+    from suture.evaluation.few import few
+
+    out.print(table)
+    for sentence in few(metrics):
+        _say(out, sentence)
 
 
 def _numbers(option: str, said: str, example: str) -> list[int]:

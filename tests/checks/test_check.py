@@ -279,7 +279,9 @@ def test_smoothly_resized_ids_are_found_although_every_id_is_known(root: Path) -
     mask = np.zeros((HEIGHT, WIDTH), np.uint8)
     mask[10:30, 10:30] = 2
     write(path, cv2.resize(mask[::2, ::2], (WIDTH, HEIGHT), interpolation=cv2.INTER_LINEAR))
-    assert only(root, "smoothed-mask").first == "masks/ann/000.png"
+    problem = only(root, "smoothed-mask")
+    assert problem.first == "masks/ann/000.png"
+    assert problem.what.startswith("1 mask with smooth edges")
 
 
 def test_jpeg_masks(root: Path) -> None:
@@ -330,6 +332,7 @@ def test_a_mask_of_another_size(root: Path) -> None:
     problem = only(root, "mask-size")
     assert (problem.severity, problem.count, problem.first) == ("fatal", 1, "masks/ann/003.png")
     assert "56×48 on a frame of 64×48" in problem.what
+    assert "scale the points of shapes" in problem.mend
 
 
 def test_files_that_do_not_decode_are_collected(root: Path) -> None:
@@ -736,7 +739,8 @@ def test_video_files_and_one_that_cannot_be_read(root: Path) -> None:
     (root / "videos/fay.mp4").write_bytes((root / "videos/eva.mp4").read_bytes()[:300])
     write(root / "masks/eva__frame_000003.png", ids(0))
     report = run(root)
-    assert find(report, "bad-video").places == ("fay",)
+    reason = "is not a video that can be read (Invalid data found when processing input): it is cut off, damaged"
+    assert find(report, "bad-video").first.startswith(f"videos/fay.mp4 {reason}")
     assert report.fatal
     assert [v.labelled for v in report.summary.videos if v.id == "eva"] == [1]
 
@@ -746,7 +750,7 @@ def test_a_video_that_cannot_be_read_hides_nothing_where_frames_of_it_are_exclud
     (root / "exclude.csv").write_text("video,first,last\nfay,0,3\nann,0,1\n")
     describe(root, exclude="exclude.csv")
     report = run(root)
-    assert find(report, "bad-video").places == ("fay",)
+    assert find(report, "bad-video").first.startswith("videos/fay.mp4 is not a video")
     assert [v.excluded for v in report.summary.videos if v.id == "ann"] == [2]
 
 
@@ -819,6 +823,30 @@ def test_the_printed_report_fits_narrow_terminals_and_leads_with_what_it_is(root
         text = out.getvalue()
         assert text.count("unknown") <= 1
         assert all(word in text for word in ("train", "val", "test", "needle", "masks/ann/004.png", "fatal"))
+
+
+def test_ignored_pixels_have_a_row_where_there_are_any(root: Path) -> None:
+    def shown() -> str:
+        out = StringIO()
+        run(root).print(Console(file=out, width=140))
+        return out.getvalue()
+
+    assert IGNORED not in shown()
+    describe(root, classes=CLASSES[1:], unpainted="ignore")
+    assert IGNORED in shown()
+
+
+def test_the_last_line_of_what_only_the_user_can_answer_is_a_question(root: Path) -> None:
+    """A draft asks it too, and is no failure then: the exit code is 0."""
+    describe(root, classes=CLASSES[1:])
+    for mask, last in (
+        (ids(0), "1 question to answer before training: what do unpainted pixels mean?"),
+        (np.full((HEIGHT, WIDTH), 9, np.uint8), "2 fatal problems: mend before training."),
+    ):
+        write(masks_of(root)[0], mask)
+        out = StringIO()
+        run(root).print(Console(file=out, width=140))
+        assert out.getvalue().splitlines()[-1] == last
 
 
 def test_the_report_as_json_holds_no_absolute_path(root: Path) -> None:

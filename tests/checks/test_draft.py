@@ -213,7 +213,82 @@ def test_anti_aliased_masks_do_not_become_thousands_of_classes(tmp_path: Path) -
     write(tmp_path / "masks/a/000.png", gradient)
     text = draft_dataset_file(tmp_path)
     assert "look anti-aliased or compressed" in text
-    assert len(yaml.safe_load(text)["classes"]) == 64
+    assert len(yaml.safe_load(text)["classes"]) == 1, "one stands in, so that the masks can be checked"
+
+
+def test_few_colours_of_smooth_edges_are_no_classes_either(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    masks(tmp_path / "masks", "a", values=np.array([(0, 0, 0), (0, 255, 0), (255, 0, 0)], np.uint8))
+    for path in (tmp_path / "masks").rglob("*.png"):
+        write(path, cv2.GaussianBlur(read_image(path), (5, 5), 1.5))
+    text = draft_dataset_file(tmp_path)
+    assert re.search("No classes are drafted from [1-5][0-9] colours: the masks look anti-aliased", text)
+    assert len(yaml.safe_load(text)["classes"]) == 1
+
+
+def test_compressed_masks_give_no_classes_and_leave_no_trace(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a", "b")
+    colors = np.array([(0, 0, 0), (0, 255, 0), (255, 0, 0)], np.uint8)
+    masks(tmp_path / "masks", "a", "b", values=colors)
+    clean = {path: read_image(path) for path in (tmp_path / "masks").rglob("*.png")}
+    for path, mask in clean.items():
+        path.unlink()
+        write(path.with_suffix(".jpg"), mask)
+    text = write_draft(tmp_path).read_text()
+    assert len(yaml.safe_load(text)["classes"]) == 1
+    assert "# No classes are drafted from 6 masks saved with lossy compression (JPEG), first 000.jpg: export" in text
+    report = check(tmp_path, progress=False, workers=1)
+    assert [problem.code for problem in report.problems][:2] == ["jpeg-mask", "unpainted"]
+    for path, mask in clean.items():
+        path.with_suffix(".jpg").unlink()
+        write(path, mask)
+    text = write_draft(tmp_path, force=True).read_text()
+    drafted = yaml.safe_load(text)["classes"]
+    assert [(one["name"], one["value"]) for one in drafted] == [("class_1", [0, 255, 0]), ("class_2", [255, 0, 0])]
+    assert "a class at all?" not in text
+    assert "lossy" not in text
+
+
+def test_classes_are_drafted_from_the_masks_that_are_not_compressed(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a", "b")
+    masks(tmp_path / "masks", "a", "b", values=np.array([(0, 0, 0), (0, 255, 0), (255, 0, 0)], np.uint8))
+    path = tmp_path / "masks/b/001.png"
+    write(path.with_suffix(".jpg"), read_image(path))
+    path.unlink()
+    text = draft_dataset_file(tmp_path)
+    assert [entry["value"] for entry in yaml.safe_load(text)["classes"]] == [[0, 255, 0], [255, 0, 0]]
+    assert "the colours found in 5 masks" in text
+    assert "from 1 mask saved with lossy compression (JPEG), first 001.jpg" in text
+
+
+def test_guesses_that_are_gone_cast_no_doubt_on_others(tmp_path: Path) -> None:
+    """As of colours that drifted, in masks that were drawn anew; an ignored value goes likewise."""
+    frames(tmp_path / "videos", "a")
+    for gone, now in ((np.array([[0, 0, 0], [254, 0, 0]]), np.array([[0, 0, 0], [255, 0, 0]])), ([0, 1, 255], [0, 1])):
+        masks(tmp_path / "masks", "a", values=np.array(gone, np.uint8))
+        (tmp_path / "dataset.yaml").unlink(missing_ok=True)
+        write_draft(tmp_path)
+        masks(tmp_path / "masks", "a", values=np.array(now, np.uint8))
+        text = write_draft(tmp_path, force=True).read_text()
+        drafted = yaml.safe_load(text)["classes"]
+        assert [(one["name"], one["value"]) for one in drafted] == [("class_1", np.array(now)[1].tolist())]
+        assert "a class at all?" not in text
+
+
+def test_a_colour_drafted_later_has_a_name_of_its_own(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    for colors in ([(0, 0, 0), (0, 255, 0)], [(0, 0, 0), (0, 255, 0), (255, 0, 0)]):
+        masks(tmp_path / "masks", "a", values=np.array(colors, np.uint8))
+        write_draft(tmp_path, force=True)
+    assert load_dataset(tmp_path).classes.names == ("class_1", "class_2")
+
+
+def test_masks_in_which_nothing_is_painted(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a")
+    masks(tmp_path / "masks", "a", values=np.array([0], np.uint8))
+    assert "# question: nothing is painted in 3 masks" in write_draft(tmp_path).read_text()
+    with pytest.raises(UserError, match="names masks but no classes: say under classes"):
+        load_dataset(tmp_path)
 
 
 def test_a_cvat_export_gives_its_labels(tmp_path: Path) -> None:

@@ -90,5 +90,5 @@ def test_a_copy_that_is_cut_off_is_not_finished(
 
 
 def test_nothing_to_keep(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no finished run"):
+    with pytest.raises(UserError, match=rf"No folder in {tmp_path / 'runs'} is a finished run"):
         collect(tmp_path, tmp_path / "kept")

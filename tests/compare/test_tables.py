@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from suture.compare.compare import print_scores, show_tables, write_tables
-from suture.compare.pictures import BESIDE, SWEPT, _dots
+from suture.compare.pictures import BESIDE, SWEPT, _dots, pictures
 from suture.compare.render import latex, markdown
 from suture.compare.results import read_results
 from suture.compare.tables import (
@@ -903,12 +903,13 @@ def test_runs_that_lie_deeper_are_told(tmp_path: Path, write_run: Write) -> None
     assert printed().endswith(f"Finished runs that lie deeper are {deeper}\n")
     write_json(tmp_path / "all/plan.json", {"title": "p", "reference": "supervised", "runs": ["mine-0"]})
     assert "lie deeper are left out" not in printed(), "a plan says what belongs"
-    with pytest.raises(UserError, match=rf"holds no finished run.*\n.*give their folder: {tmp_path / 'all'}"):
+    with pytest.raises(UserError, match=rf"is a finished run.*\n.*give their folder: {tmp_path / 'all'}"):
         read_results(tmp_path)
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no finished run"):
+    expected = rf"No folder in {tmp_path} or {tmp_path / 'runs'} is a finished run, .*: expected a comparison file"
+    with pytest.raises(UserError, match=expected):
         write_tables(tmp_path)
 
 
@@ -1019,6 +1020,27 @@ def test_a_terminal_gets_the_columns_it_can_hold_and_the_marks_explained(tmp_pat
     assert "per frame" in printed(160)
     assert "seqA" not in printed(160)
     assert "seqA" in printed(200)
+
+
+def test_only_the_terminal_says_that_scores_rest_on_little(tmp_path: Path, write_run: Write) -> None:
+    """Below the scores of a dataset, once; tables are kept and passed on with what they say of their cases."""
+    for seed in range(2):
+        write_run(f"d__every-10__supervised__seed-{seed}", {"test": scores(0.5, videos={"a": 0.5})})
+    console = Console(file=io.StringIO(), record=True, width=400)
+    show_tables(tmp_path, None, console)
+    printed = console.export_text()
+    said = "Scores rest on little: new videos (test) on 10 frames of 1 video; on other videos they may be quite"
+    assert printed.count(said) == 1
+    assert printed.index(": scores (%)") < printed.index(said) < printed.index("Tables: ")
+    assert "rest on little" not in (tmp_path / "tables.md").read_text()
+
+
+@pytest.mark.parametrize(("labelled", "title"), [(2, "all masks"), (20, "all")])
+def test_all_masks_are_not_all_frames(tmp_path: Path, write_run: Write, labelled: int, title: str) -> None:
+    write_run("d__all__pgvcl__crop__seed-0", {"test": scores(0.5)}, labelled=labelled)
+    (board,) = read_results(tmp_path).boards
+    assert [group.title for group in board.groups] == [title]
+    assert [picture.caption.partition(":")[0] for picture in pictures(board)] == [f"{board.title}, {title}"]
 
 
 def test_why_a_run_failed_stands_above_the_tables(tmp_path: Path, write_run: Write) -> None:

@@ -85,7 +85,7 @@ def test_a_header_that_promises_too_much(tmp_path: Path, size: int) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"gone\.png is not an image that can be read"):
+    with pytest.raises(UserError, match=r"gone\.png does not exist: expected an image\."):
         read_image(tmp_path / "gone.png")
 
 

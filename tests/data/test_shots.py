@@ -193,7 +193,11 @@ def test_the_drawing(tmp_path: Path) -> None:
     video = video_of(frames, tmp_path, excluded=range(20, 26))
     lines = draw_shots(thinned := replace(video, take_every=4), find_shots(thinned)).axes[0].lines
     assert [int(np.isnan(line.get_ydata()).sum()) for line in lines[:2]] == [1, 1]  # where frames are excluded
-    for shots in (find_shots(video), Shots((), (), np.zeros(0), np.zeros(0))):
+    curve, _, *_, at_cuts, _ = draw_shots(video, found := find_shots(video), labelled=[0]).axes[0].lines
+    values = dict(zip(curve.get_xdata(), curve.get_ydata(), strict=True))
+    assert values[26] > found.threshold[found.frames.index(26) - 1]  # the peak directly behind them
+    assert dict(zip(*at_cuts.get_data(), strict=True)) == {cut: values[cut] for cut in found.starts[1:]}
+    for shots in (found, Shots((), (), np.zeros(0), np.zeros(0))):
         draw_shots(video, shots, labelled=[0, 40]).savefig(tmp_path / "shots.png", dpi=40)
         assert read_image(tmp_path / "shots.png").std() > 5
 

@@ -360,6 +360,8 @@ def test_exit_codes(
     out = tmp_path / "out"
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
     assert f"Predicted: {out} (5 frames of 1 input)" in capsys.readouterr().out
+    assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
+    assert capsys.readouterr().out == f"Nothing left to predict: 1 input was done before ({out})\n"
     (frames / "frame2.png").write_bytes(b"no picture")
     shutil.rmtree(out)
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1

@@ -20,6 +20,20 @@ def names(folders: list[Path]) -> list[str]:
     return [run.name for run in read_runs(folders)]
 
 
+def test_what_only_one_run_has_is_said_one_way(runs: Runs, tmp_path: Path) -> None:
+    """Stages and single settings alike, and whichever run has them."""
+    folders = copies(tmp_path, plain=runs.supervised, strong=runs.supervised)
+    config = folders[1] / "config.yaml"
+    said = config.read_text().replace("name: supervised", "name: strong").replace("ema: null", "ema: 0.5")
+    config.write_text(said)
+    plain, strong = read_runs(folders)
+    lines = strong.differences_to(plain)
+    assert {"method.name: supervised → strong", "method.train.ema: null → 0.5"} <= set(lines)
+    assert {"method.train.cutmix: only in strong", "method.train.strong: only in strong"} <= set(lines)
+    assert "method.train.cutmix: only in strong" in plain.differences_to(strong)
+    assert "method.contrast: only in pgvcl" in read_runs([runs.pgvcl])[0].differences_to(plain)
+
+
 def test_short_names_are_those_of_the_folders(runs: Runs, tmp_path: Path) -> None:
     assert names(copies(tmp_path, before=runs.supervised, after=runs.pgvcl)) == ["before", "after"]
 

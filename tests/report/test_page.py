@@ -174,6 +174,20 @@ def test_grid_of_frames(page: Page, both: Path) -> None:
     assert painted(page, 1, rows) > 0, "keys work on what is in focus"
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_thumbnail_is_in_sight_with_all_its_reasons(page: Page, both: Path, width: int) -> None:
+    page.open(both, width=width)
+    for selector in (".strip", ".strip button"):
+        wide = f"[...document.querySelectorAll('{selector}')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        assert page.run(wide) == 0
+    said, reasons = (
+        page.run(f"viewers[0].{of}")
+        for of in ("thumbnails.map((one) => one.textContent)", "items.map((one) => one.groups.join(', '))")
+    )
+    assert said == reasons
+    assert any(", " in one for one in said)
+
+
 def test_the_video_plays(page: Page, both: Path) -> None:
     page.open(both)
     played = page.run(
@@ -183,7 +197,7 @@ def test_the_video_plays(page: Page, both: Path) -> None:
     )
     assert played[0] > 0
     assert played[1] > 100
-    assert played[2] == pytest.approx(14 / 5, abs=0.1)
+    assert played[2] == pytest.approx(4, abs=0.1)
     poster = page.run(
         "(async () => { const video = document.querySelector('video'), image = new Image(); image.src = video.poster;"
         " await image.decode();"
@@ -234,6 +248,18 @@ def test_embeddings_of_two_runs_stand_beside_each_other(page: Page, both: Path) 
     assert max(page.run(boxes.format("box", "box.height"))) < 350
     page.open(both, width=400)
     assert len(set(page.run(boxes.format("box", "Math.round(box.bottom)")))) == 2
+
+
+@pytest.mark.parametrize(("count", "rows"), [(2, 1), (3, 2)])
+def test_embeddings_of_several_runs_leave_no_hole(
+    page: Page, runs: Runs, tmp_path: Path, console: Console, count: int, rows: int
+) -> None:
+    folders = [shutil.copytree(runs.supervised, tmp_path / f"run-{number}") for number in range(count)]
+    page.open(write_report(folders, tmp_path / "report.html", frames=False, console=console), width=1280)
+    tops = page.run(
+        "[...document.querySelectorAll('.scatter')].map((one) => Math.round(one.getBoundingClientRect().y))"
+    )
+    assert sorted(tops.count(top) for top in set(tops)) == [2 * count // rows] * rows
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -30,6 +30,16 @@ def test_frames_of_one_kind_are_no_neighbours() -> None:
         assert all(one[0] != other[0] or abs(one[1] - other[1]) >= 12 for one, other in pairwise(sorted(places)))
 
 
+def test_where_runs_differ_beside_the_worst_the_next_frame_is_taken() -> None:
+    """Unless it is one of the worst itself: that is shown once, for both reasons."""
+    differ = {2: 0.4, 0: 0.3, 30: 0.2, 50: 0.1}
+    scores = {("a", i): [i / 60 - differ.get(i, 0), i / 60 + differ.get(i, 0)] for i in range(60)}
+    assert pick(scores)["a", 0] == ["worst", "runs differ"]
+    assert sorted(chosen_for("runs differ", scores)) == [("a", 0), ("a", 30), ("a", 50)]
+    del scores["a", 50]
+    assert ("a", 2) in chosen_for("runs differ", scores), "where there is no other"
+
+
 def test_where_all_lie_close_together_they_are_chosen_all_the_same() -> None:
     scores = {("a", i): [i / 9, i / 9 + 0.1 * (i == 4)] for i in range(9)}
     assert chosen_for("worst", scores) == [("a", 0), ("a", 1), ("a", 2)]

@@ -8,7 +8,8 @@ from rich.console import Console
 from tiny_runs import Runs
 
 from suture.files import read_json
-from suture.report.scores import scores_table, side_by_side
+from suture.report.facts import read_runs
+from suture.report.scores import per_class, per_video, scores_table, side_by_side
 
 
 def test_differences_to_the_first() -> None:
@@ -21,6 +22,18 @@ def test_differences_to_the_first() -> None:
 def test_missing_scores() -> None:
     missing, known = side_by_side([None, 0.5])
     assert (missing.text, known.text, known.difference) == ("–", "50.0", "")
+
+
+def test_a_deviation_takes_two_videos(runs: Runs) -> None:
+    """Of one there is a dash, and not nothing."""
+    (run,) = read_runs([runs.supervised])
+    names = run.classes[:2]
+    for video, found in zip(run.metrics["completion"]["videos"].values(), (0.5, 0.25, 0.0), strict=True):
+        video["class_iou"] = dict.fromkeys(run.classes) | {names[0]: found} | ({names[1]: 0.5} if found == 0.5 else {})
+    deviations = {row["name"]: row["deviation"] for row in per_class([run], "completion")}
+    assert [deviations[name] for name in names] == [["±\u00a025.0"], ["±\u00a0–"]]
+    spread = per_video([run], "completion")["class_spread"]
+    assert spread[:3] == [["25.0 ±\u00a025.0"], ["50.0 ±\u00a0–"], ["–"]]
 
 
 def test_the_best_of_single_seeds_is_not_marked(runs: Runs) -> None:

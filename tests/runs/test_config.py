@@ -397,6 +397,13 @@ def test_no_dataset_at_all_is_refused() -> None:
         load_config()
 
 
+def test_a_comparison_file_is_known_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "cmp.yaml"
+    file.write_text("datasets: {mine: {root: videos}}\nmethods: [supervised]\n")
+    with pytest.raises(UserError, match=rf"is a comparison file, expected a config file: .* `suture compare {file}`\."):
+        load_config(file)
+
+
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(f"format: {FORMAT + 1}\ndata: {{root: d}}\n")

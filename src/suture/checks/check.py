@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from suture.checks.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
-from suture.checks.problems import JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
+from suture.checks.problems import ASKED, JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
 from suture.data.labelling import all_masks
 from suture.data.shots import shots_of_frames
@@ -31,7 +31,7 @@ from suture.errors import UserError
 from suture.words import listed, number
 
 IGNORED = "(ignored)"
-"""The row of the class table for pixels that take no part."""
+"""The row of the class table for pixels that take no part; it is shown where there are any."""
 FEW = 1000
 """Frames that are all read so soon that first findings would only be said twice."""
 _STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
@@ -472,6 +472,7 @@ def _shares(counts: Counter[str]) -> str:
 
 def _class_table(rows: Mapping[str, Mapping[str, ClassCount]], width: int) -> Table:
     """One row per class with the splits side by side, or below each other where the terminal is too narrow for that."""
+    rows = {name: row for name, row in rows.items() if name != IGNORED or any(count.pixels for count in row.values())}
     splits = list(next(iter(rows.values())))
     totals = {split: sum(row[split].pixels for row in rows.values()) or 1 for split in splits}
 
@@ -514,6 +515,8 @@ def _problem_list(problems: Sequence[Problem]) -> Table:
 def _verdict(problems: Sequence[Problem]) -> Text:
     """The last line: what matters now."""
     counts = Counter(problem.severity for problem in problems)
+    if {problem.code for problem in problems if problem.severity == "fatal"} == {ASKED}:
+        return Text("1 question to answer before training: what do unpainted pixels mean?", "bold red")
     if counts["fatal"]:
         return Text(f"{number(counts['fatal'], 'fatal problem')}: mend before training.", "bold red")
     if counts["warning"]:

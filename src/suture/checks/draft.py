@@ -14,7 +14,8 @@ import numpy as np
 import yaml
 
 from suture.checks.check import Summary
-from suture.checks.facts import found_view, in_parallel
+from suture.checks.facts import between_share, found_view, in_parallel
+from suture.checks.problems import SMOOTHED, is_jpeg
 from suture.data.classes import (
     IGNORE,
     UNPAINTED,
@@ -61,9 +62,8 @@ from suture.errors import UserError
 from suture.files import read_yaml, write_text
 from suture.words import listed, number
 
-ASKED = "unpainted"
-"""The problem that the draft asks about: it says nothing against the data, and only the user can answer it."""
-_MOST_CLASSES = 64
+_MOST_CLASSES, _MOST_OF_SMOOTHED = 64, 12
+"""Values in masks, and in those with smooth edges, beyond which they are no classes."""
 _SOME = 3
 """Videos that a line names of many."""
 _RARER = 10
@@ -408,18 +408,20 @@ def _classes(
     workers: int,
 ) -> list[str]:
     """The classes, and what unpainted pixels mean: those that are said, and whatever else is in the masks."""
-    known: Collection[Raw] = table.values if table else ()
-    used = table.colors if table else ()
     images = [Path(image) for image in image_masks(masks)]
-    found = _read_values(images, workers, any(isinstance(value, tuple) for value in known)) if images else None
+    found = _read_values(images, workers, table is not None and table.by_color) if images else None
     gone = _gone(file.classes, guesses, table, found) if table and masks else set()
+    left = {*file.targets.values()} - {file.targets[file.classes[position].name] for position in gone}
+    known = {value for value, target in table.values.items() if target in left} if table else set[Raw]()
+    used = [color for target, color in enumerate(table.colors) if target in left] if table else []
     kept = [
         f"  - {_flow(entry)}{_mark(('classes', position), guesses)}"
         for position, entry in enumerate(said.get("classes", ()))
         if position not in gone
     ]
     if found:
-        lines, unpainted = _classes_of_values(found, kept, known, used)
+        taken = [name for name, target in file.targets.items() if target in left]
+        lines, unpainted = _classes_of_values(found, kept, taken, known, used)
         asked = _missing_values([entry for entry in file.classes if not entry.is_in_images], found)
         asked += _labels_beside_values(_new_labels(masks, {*known, *file.targets}, ids=False), found)
         if asked:
@@ -446,12 +448,13 @@ def _gone(
     if found and found.unread:
         return set()
     pixels = found.pixels if found else {}
-    holds = (target for value, target in table.values.items() if isinstance(value, str) or value in pixels)
-    needed = {*(table.names[target] for target in holds if target != IGNORE), *(entry.merge for entry in classes)}
+    held = {target for value, target in table.values.items() if isinstance(value, str) or value in pixels}
+    needed = {*(table.names[target] for target in held if target != IGNORE), *(entry.merge for entry in classes)}
     return {
         place
         for place, entry in enumerate(classes)
-        if ("classes", place) in guesses and entry.is_in_images and entry.name in {*table.names} - needed
+        if ("classes", place) in guesses and entry.is_in_images
+        if (IGNORE not in held if entry.ignore else entry.name in {*table.names} - needed)
     }
 
 
@@ -516,30 +519,53 @@ class _Values:
     masks: Counter[Value]
     count: int
     unread: int
+    lossy: Sequence[Path]
+    """Those that are compressed: they are read only where all are."""
+    all_lossy: bool
+    smoothed: int
+    """How many of those that were read have smooth edges."""
 
 
 def _classes_of_values(
-    found: _Values, kept: Sequence[str], known: Collection[Raw], used: Sequence[Color]
+    found: _Values, kept: Sequence[str], taken: Collection[str], known: Collection[Raw], used: Sequence[Color]
 ) -> tuple[list[str], list[str]]:
+    """Lines of what the masks hold beside the classes that are `kept`, and the question of what unpainted pixels mean.
+
+    Of values that are no classes one stands in, as the masks are checked against some class.
+    """
     total = found.pixels.total() or 1
     empty = [value for value in (0, (0, 0, 0)) if value in found.pixels and value not in known]
     painted = [value for value, _ in found.pixels.most_common() if value not in empty and value not in known]
-    values = sorted(painted[:_MOST_CLASSES], key=lambda value: value if isinstance(value, tuple) else (value,))
+    most = _MOST_OF_SMOOTHED if 2 * found.smoothed > found.count else _MOST_CLASSES
+    drifted = found.all_lossy or len(painted) > most
+    shown = painted[: 0 if kept else 1] if drifted else painted
+    values = sorted(shown, key=lambda value: value if isinstance(value, tuple) else (value,))
     kind = "colours" if any(isinstance(value, tuple) for value in found.pixels) else "ids"
-    lines = [f"classes:  # the {kind} found in {number(found.count, 'mask')}", *kept]
-    if len(painted) > len(values):
+    among = number(found.count, "mask")
+    lines = [f"classes:  # the {kind} found in {among}", *kept]
+    if not kept and not values:
+        lines = [f"# classes:  # question: nothing is painted in {among}; which classes will there be?"]
+    if found.lossy:
         lines.append(
-            f"  # There are {len(painted):,} {kind}, too many for classes: the masks look anti-aliased or compressed. "
-            f"Listed are the {_MOST_CLASSES} most frequent ones."
+            f"  # No classes are drafted from {number(len(found.lossy), 'mask')} saved with lossy compression (JPEG), "
+            f"first {found.lossy[0].name}: export again as PNG, then draft again with --write --force."
+        )
+    elif drifted:
+        lines.append(
+            f"  # No classes are drafted from {len(painted):,} {kind}: the masks look anti-aliased or compressed. If "
+            "they are, export again as PNG and without either, then draft again with --write --force; else list them."
         )
     if found.unread:
         lines.append(f"  # {number(found.unread, 'mask')} could not be read.")
-    names = [f"class_{value}" if isinstance(value, int) else f"class_{i}" for i, value in enumerate(values, start=1)]
+    free = (name for i in range(1, len(values) + len(taken) + 1) if (name := f"class_{i}") not in taken)
+    names = [f"class_{value}" if isinstance(value, int) else next(free) for value in values]
     binary = values in ([255], [(255, 255, 255)]) and {0, (0, 0, 0)}.issuperset(known)
     if binary:  # to leave it out would leave nothing to learn
         names = ["foreground"]
     for name, value, color in zip(names, values, map(list, distinct_colors(len(names), used)), strict=True):
         share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
+        if drifted:
+            share = f"it stands in, as the most frequent one, so that the masks can be checked; {share}"
         if value == 255 and not binary:
             entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
             lines.append(f"  - {_flow(entry)}  # guess: 255 often marks what to leave out; {share}")
@@ -576,7 +602,10 @@ def _unpainted(what: str) -> list[str]:
 
 
 def _read_values(images: Sequence[Path], workers: int, by_color: bool) -> _Values:
-    """Count the values of all masks: ids, or colours where that is asked for or any mask is a colour image."""
+    """Count the values of masks: ids, or colours where that is asked for or any mask is a colour image."""
+    lossy = [image for image in images if is_jpeg(image.name)]
+    all_lossy = len(lossy) == len(images)
+    images = lossy if all_lossy else [image for image in images if not is_jpeg(image.name)]
     parallel = workers if len(images) > 64 else 1
     counts = list(dict(in_parallel(_ids_of, images, parallel)).values())
     if by_color or not all(counts):
@@ -585,27 +614,32 @@ def _read_values(images: Sequence[Path], workers: int, by_color: bool) -> _Value
     read = [found for found in counts if found]
     pixels: Counter[Value] = Counter()
     masks: Counter[Value] = Counter()
-    for found in read:
+    for found, _ in read:
         pixels.update(found)
         masks.update(found.keys())
-    return _Values(pixels, masks, len(read), len(counts) - len(read))
+    smoothed = sum(smooth for _, smooth in read)
+    return _Values(pixels, masks, len(read), len(counts) - len(read), lossy, all_lossy, smoothed)
 
 
-def _ids_of(path: Path) -> dict[Value, int] | None:
+def _ids_of(path: Path) -> tuple[dict[Value, int], bool] | None:
+    """The pixels of each value, and whether edges are smooth."""
     try:
-        found, counts = np.unique(MaskFile(path).read(by_color=False), return_counts=True)
+        pixels = MaskFile(path).read(by_color=False)
     except UserError:
         return None
-    return {value: count for value, count in zip(found.tolist(), counts.tolist(), strict=True) if value != UNPAINTED}
+    found, counts = np.unique(pixels, return_counts=True)
+    of_value = dict(zip(found.tolist(), counts.tolist(), strict=True))
+    return {value: count for value, count in of_value.items() if value != UNPAINTED}, between_share(pixels) > SMOOTHED
 
 
-def _colors_of(path: Path) -> dict[Value, int] | None:
+def _colors_of(path: Path) -> tuple[dict[Value, int], bool] | None:
     try:
         pixels = MaskFile(path).read(by_color=True)
     except UserError:
         return None
     found, counts = np.unique(pack(pixels), return_counts=True)
-    return dict(zip(map(unpack, found.tolist()), counts.tolist(), strict=True))
+    of_color: dict[Value, int] = dict(zip(map(unpack, found.tolist()), counts.tolist(), strict=True))
+    return of_color, between_share(pixels) > SMOOTHED
 
 
 def _said_splits(clips: Sequence[Clip]) -> dict[str, Split]:

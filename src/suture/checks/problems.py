@@ -137,6 +137,8 @@ class Evidence:
             yield Problem(code, severity, count or len(found), what, tuple(found[:_PLACES]), mend)
 
 
+ASKED = "unpainted"
+"""The problem that a draft asks about: it says nothing against the data, and only the user can answer it."""
 UNLABELLED = frozenset(
     {"masks-for-frames", "no-dataset-file", "no-label", "no-mask-fits", "no-masks", "no-masks-in-train"}
 )
@@ -404,7 +406,7 @@ def names_alike(evidence: Evidence) -> Iterator[Problem]:
 
 def undecodable(evidence: Evidence) -> Iterator[Problem]:
     """Videos, frames and masks that cannot be read."""
-    videos = list(evidence.broken)
+    videos = [error.removesuffix(".") for error in evidence.broken.values()]
     what = f"{number(len(videos), 'video')} that cannot be read"
     yield from evidence.problem("bad-video", "fatal", what, videos, "copy or export the files again, or take them away")
     frames = [evidence.place(frame) for frame in evidence.frames if frame.size is None]
@@ -477,23 +479,23 @@ def mask_values(evidence: Evidence) -> Iterator[Problem]:
     explain: dict[str, tuple[Severity, str, str]] = {
         "colours-for-ids": (
             "fatal",
-            "that are colour images, though the class table is given by ids",
+            "in colours, though the class table is given by ids",
             "give each class its colour as `value` in dataset.yaml (`suture check --write` drafts it), "
             "or save the masks as one channel of ids",
         ),
         "ids-for-colours": (
             "fatal",
-            "that hold grey values, though the class table is given by colours",
+            "in grey values, though the class table is given by colours",
             "give each class its id as `value` in dataset.yaml, or export the masks in colour",
         ),
         "jpeg-mask": (
             "fatal",
-            "saved with lossy compression (JPEG): their values have drifted from those of the classes",
+            "saved with lossy compression (JPEG): the values have drifted from those of the classes",
             "export the masks again as PNG; a compressed mask cannot be mended",
         ),
         "smoothed-mask": (
             "fatal",
-            "that look anti-aliased or smoothly resized: the pixels at edges hold values in between",
+            "with smooth edges, as of anti-aliasing or smooth resizing: the pixels there hold values in between",
             "export without anti-aliasing, and resize masks by the nearest pixel",
         ),
         "ids-from-one": (
@@ -529,7 +531,7 @@ def unpainted(evidence: Evidence) -> Iterator[Problem]:
     total = sum(mask.size[0] * mask.size[1] for mask in evidence.masks if mask.size)
     share = sum(mask.unstated for mask in masks) / total if total else 0
     what = f"{number(len(masks), 'mask')} with unpainted pixels ({share:.1%} of all) whose meaning is not stated"
-    yield from evidence.problem("unpainted", "fatal", what, [mask.name for mask in masks], mends.UNPAINTED)
+    yield from evidence.problem(ASKED, "fatal", what, [mask.name for mask in masks], mends.UNPAINTED)
 
 
 def absent_classes(evidence: Evidence) -> Iterator[Problem]:
@@ -689,7 +691,7 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
     """The one reason for what is wrong with a mask's values; the others would only follow from it."""
     if mask.error:
         return None
-    if mask.name.lower().endswith((".jpg", ".jpeg")) or (mask.distinct > 12 and mask.near > 0.6):
+    if is_jpeg(mask.name) or (mask.distinct > 12 and mask.near > 0.6):
         return "jpeg-mask"
     if mask.colored:
         return "colours-for-ids"
@@ -700,6 +702,11 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
     if evidence.ids_from_one in mask.unknown:
         return "ids-from-one"
     return "unknown-value" if mask.unknown else None
+
+
+def is_jpeg(name: str) -> bool:
+    """Whether a mask is compressed, so that its values are those of no class."""
+    return name.lower().endswith((".jpg", ".jpeg"))
 
 
 def _is_grey(value: Raw) -> bool:

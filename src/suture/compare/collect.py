@@ -30,7 +30,7 @@ def collect(folder: Path, out: Path, name: str = "*") -> list[str]:
     damaged = {path.parent: damage(path.parent) for path in sorted(folder.glob(f"runs/{name}/metrics.json"))}
     finished = [run for run, why in damaged.items() if why is None]
     if not finished:
-        none = f"{folder} holds no finished run: none of its folders runs/RUN has a metrics.json."
+        none = f"No folder in {folder / 'runs'} is a finished run, with a metrics.json: there is none to collect."
         raise UserError("\n".join(filter(None, damaged.values())) or none)
     for run in finished:
         target = out / "runs" / run.name

@@ -19,6 +19,7 @@ from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, damage, read_results, told_deeper
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
 from suture.errors import UserError
+from suture.evaluation.few import few
 from suture.files import write_bytes, write_text
 from suture.runs.folder import Run
 from suture.words import listed, number
@@ -126,13 +127,13 @@ def _state(out: Path, name: str) -> str:
 
 
 def print_scores(board: Board, console: Console) -> None:
-    """The scores in as much detail as the terminal is wide, and below them what their marks mean."""
+    """The scores in as much detail as the terminal is wide, and below them what their marks mean and they rest on."""
     tables = [score_table(board, detail) for detail in DETAILS]
     unlimited = console.options.update(width=10_000)
     fitting = (one for one in tables if console.measure(terminal(one), options=unlimited).maximum <= console.width)
     table = next(fitting, tables[-1])
     console.print(terminal(table))
-    for note in table.notes:
+    for note in (*table.notes, *few([run.metrics for run in board.runs])):
         console.print(note, markup=False, highlight=False)
 
 

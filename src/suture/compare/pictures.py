@@ -37,7 +37,7 @@ def pictures(board: Board) -> Iterator[Picture]:
     for group in swept:
         yield Picture(
             _file_name("sweep", board.dataset, group.labelling),
-            f"{board.title}, {group.labelling}: mean, standard deviation and each seed of the points of the sweep "
+            f"{board.title}, {group.title}: mean, standard deviation and each seed of the points of the sweep "
             "(blue) and of methods that are not swept (grey). The axes do not begin at zero.",
             _sweep(board, group),
         )
@@ -91,7 +91,7 @@ def _dots(axes: "Axes", board: Board, methods: Sequence[str], which: str) -> Non
     styles = cycle(LABELLINGS)
     for group in board.groups:
         color, shape = ALL_LABELS if group.labelling == "all" else next(styles)
-        axes.plot([], [], shape, color=color, markersize=4, label=f"{group.labelling} ({group.rows[0].labelled})")
+        axes.plot([], [], shape, color=color, markersize=4, label=f"{group.title} ({group.rows[0].labelled})")
         for row in group.rows:
             of_seeds = {seed: 100 * value for seed, value in row.values(which, OVERALL, board.primary).items()}
             if values := list(of_seeds.values()):

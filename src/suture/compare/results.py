@@ -317,6 +317,12 @@ class Group:
     """What its other rows are paired with: it may itself be marked."""
 
     @property
+    def title(self) -> str:
+        """Its labelling, in words that do not say that all frames are labelled where only some have masks."""
+        share = self.rows[0].runs[0].labelled_share
+        return "all masks" if self.labelling == "all" and share is not None and share < 1 else self.labelling
+
+    @property
     def peers(self) -> list[Row]:
         """The rows without a mark, or where all have one, those like the group's reference: among them is the best."""
         first = self.reference.runs[0]
@@ -402,7 +408,10 @@ def read_results(folder: Path) -> Results:
             except UserError as error:
                 damaged[name] = str(error)
     if not finished:
-        none = f"{folder} holds no finished run: neither DIR/runs/RUN nor DIR/RUN has a metrics.json."
+        none = (
+            f"No folder in {folder} or {folder / 'runs'} is a finished run, with a metrics.json: expected a comparison "
+            "file, or a folder of finished runs."
+        )
         raise UserError("\n".join(damaged.values() or [none, *told_deeper(folder)]))
     by_name = {name: run for name, run in finished.items() if run.metrics}
     runs = list(by_name.values())

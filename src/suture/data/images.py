@@ -143,6 +143,8 @@ def open_image(path: Path | BinaryIO, name: str) -> Image.Image:
             image = Image.open(path)
     except Image.DecompressionBombError as error:
         raise UserError(f"{name} claims an absurd size ({error}): the file is damaged.") from error
+    except FileNotFoundError as error:
+        raise UserError(f"{name} does not exist: expected an image.") from error
     except (OSError, ValueError, SyntaxError) as error:
         raise UserError(f"{name} is not an image that can be read ({type(error).__name__}): replace it.") from error
     if image.width * image.height > MAX_PIXELS:

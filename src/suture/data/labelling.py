@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from suture.data.dataset import Dataset, Video
 from suture.errors import UserError
 from suture.settings import Settings
+from suture.words import number
 
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
@@ -70,14 +71,14 @@ def listed(text: str, where: str) -> Iterator[tuple[str, str, int]]:
     >>> [*listed("case01 20  # blurred\\nmasks/case01__frame_000120.png", "list.txt")]
     [('list.txt, line 1', 'case01', 20), ('list.txt, line 2', 'case01', 120)]
     """
-    for number, line in enumerate(text.splitlines(), 1):
+    for at, line in enumerate(text.splitlines(), 1):
         # A video's name may hold a '#': a comment begins the line or follows a space.
         line = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
         match = _FRAME_NAME.fullmatch(Path(line).name) or _VIDEO_AND_INDEX.fullmatch(line)
         if match:
-            yield f"{where}, line {number}", match["video"], int(match["index"])
+            yield f"{where}, line {at}", match["video"], int(match["index"])
         elif line:
-            raise UserError(f"{where}, line {number}: found {line!r}, expected VIDEO INDEX or VIDEO__frame_000120.png.")
+            raise UserError(f"{where}, line {at}: found {line!r}, expected VIDEO INDEX or VIDEO__frame_000120.png.")
 
 
 def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
@@ -250,7 +251,8 @@ def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
     labelled = wanted & available
     if not labelled.count:
         raise UserError(
-            f"The labelling '{name}' chooses {wanted.count} frames, of which none is a training frame with a mask "
-            f"({available.count} are): choose others, or set data.labelling.{name.split()[0]}=null to take all."
+            f"The labelling '{name}' chooses {number(wanted.count, 'frame')}, none of which is a training frame with a "
+            f"mask; {available.count} others are: set data.labelling.{name.split()[0]}=null to learn from those, or "
+            "choose others."
         )
     return labelled

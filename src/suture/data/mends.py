@@ -22,7 +22,10 @@ PROTOCOL = "name another protocol there, or remove the line for the default one"
 NO_LABEL = "label frames and export again; images, and exports of CVAT, COCO and LabelMe, are read"
 BOXES = "export the annotations as polygons or masks: a box does not say which pixels are of its object"
 COVERED = "what stands later in the file lies on top: put the annotations in order, the lowest first"
-SIZE = "export the masks at the frames' size; if you resize them yourself, take the nearest pixel"
+SIZE = (
+    "export the masks at the frames' size; if you resize them yourself, take the nearest pixel of an image, and scale "
+    "the points of shapes with the width and height that their file states"
+)
 ONE_SIZE = (
     "resize or exclude those that differ, or put the frames of each size into a folder of their own, as a video of the "
     "same case"

@@ -365,15 +365,20 @@ def draw_shots(video: Video, shots: Shots, labelled: Iterable[int] = ()) -> "Fig
         if end - start > len(video) / 20:
             said = axes.text((start + end) / 2, 0.97, f"shot {number + 1}", ha="center", va="top", fontsize=8)
             said.set_transform(axes.get_xaxis_transform())
-    frames = np.array(shots.frames[1:])
-    apart = video.torn(shots.frames)  # the lines do not run across excluded frames
-    axes.plot(frames, np.where(apart, np.nan, shots.curve), color="black", linewidth=0.8, label="change")
-    axes.plot(frames, np.where(apart, np.nan, shots.threshold), color="tab:orange", linewidth=1, label="threshold")
+    torn = np.flatnonzero(video.torn(shots.frames))  # the lines begin anew behind excluded frames
+    frames, curve, threshold = (
+        np.insert(np.asarray(values, float), torn, np.nan)
+        for values in (shots.frames[1:], shots.curve, shots.threshold)
+    )
+    axes.plot(frames, curve, color="black", linewidth=0.8, label="change")
+    axes.plot(frames, threshold, color="tab:orange", linewidth=1, label="threshold")
     for number, cut in enumerate(cuts):
         axes.axvline(cut, color="tab:red", linewidth=1, alpha=0.7, label="cut" if number == 0 else None)
+    at_cuts = [shots.curve[bisect_left(shots.frames, cut) - 1] for cut in cuts]
+    axes.plot(cuts, at_cuts, "o", color="tab:red", markersize=3)
     for number, (first, last) in enumerate(_runs(sorted(video.excluded))):
         label = "excluded" if number == 0 else None
-        axes.axvspan(first - 0.5, last + 0.5, color="0.75", linewidth=0, label=label)
+        axes.axvspan(first - 0.5, last + 0.5, color="tab:blue", fill=False, hatch="///", linewidth=0, label=label)
     if ticks := list(labelled):
         axes.plot(ticks, np.zeros(len(ticks)), "^", color="tab:green", markersize=5, clip_on=False, label="labelled")
     axes.set(xlim=(0, max(1, len(video) - 1)), ylim=(0, None), xlabel="frame", ylabel="change of the histograms")

@@ -28,7 +28,7 @@ def hub() -> Iterator[None]:
         raise UserError(
             f"model.weights: they are not on this machine yet, and {host} cannot be reached: check the network, or set "
             "model.weights to the path of a weights file, or to null for random weights; --preset demo needs none."
-        ) from error
+        ) from None  # what the library says of it is sixty lines
     finally:
         constants.HF_HUB_OFFLINE = False
 

@@ -135,13 +135,12 @@ class RunFacts:
         return yaml.safe_dump(self.settings(), sort_keys=False, allow_unicode=True)
 
     def differences_to(self, other: "RunFacts") -> list[str]:
-        """Lines `key: theirs → ours` for settings that differ; stages that only one has are named, not listed."""
+        """Lines `key: theirs → ours` for settings that differ; what only one has is named, not listed."""
         ours, theirs = self.settings(), other.settings()
-        lines = []
-        for a, b, owner in ((ours, theirs, self.name), (theirs, ours, other.name)):
-            for key in [key for key in a["method"] if key not in b["method"]]:
-                del a["method"][key]
-                lines.append(f"method.{key}: only in {owner}")
+        lines = [
+            *(f"{key}: only in {self.name}" for key in _taken_out(ours, theirs)),
+            *(f"{key}: only in {other.name}" for key in _taken_out(theirs, ours)),
+        ]
         return differences(theirs, ours) + lines
 
 
@@ -168,6 +167,23 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
                     f"and {lengths[1]:,} frames): their scores cannot be compared, report them one by one."
                 )
     return runs
+
+
+def _taken_out(said: dict[str, Any], beside: dict[str, Any], at: str = "") -> list[str]:
+    """Take the keys out of settings that those beside them lack, and give them.
+
+    >>> said = {"train": {"steps": 3, "cutmix": 0.5}, "ema": None}
+    >>> _taken_out(said, {"train": {"steps": 4}}), said
+    (['train.cutmix', 'ema'], {'train': {'steps': 3}})
+    """
+    keys = []
+    for key in list(said):
+        if key not in beside:
+            del said[key]
+            keys.append(f"{at}{key}")
+        elif isinstance(said[key], dict) and isinstance(beside[key], dict):
+            keys += _taken_out(said[key], beside[key], f"{at}{key}.")
+    return keys
 
 
 def _read(folder: Path, name: str) -> RunFacts:

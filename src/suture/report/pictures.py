@@ -112,8 +112,9 @@ class Judge:
 def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0) -> dict[Place, list[str]]:
     """The worst, median and best frames by their mean score, those on which the runs differ most, and some evenly.
 
-    Neighbours look almost the same, so of each kind frames of one video lie a fifth of it apart, or as far as they can.
-    A frame may be chosen for several reasons.
+    Neighbours look almost the same, so of each kind frames of one video lie a fifth of it apart, or as far as they can,
+    and where the runs differ most beside one of the worst, the next such frame is taken. A frame may be chosen for
+    several reasons.
 
     >>> pick({("a", i): [i / 10] for i in range(10)}, each=1, spread=1)
     {('a', 0): ['worst', 'evenly'], ('a', 5): ['median'], ('a', 9): ['best']}
@@ -126,7 +127,6 @@ def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0
     third = len(order) // 3
     middle = sorted(range(third, len(order) - third), key=lambda rank: abs(2 * rank - len(order)))
     differ = {place: max(scores[place]) - min(scores[place]) for place in order}
-    differing = sorted((place for place in order if differ[place] > 0), key=lambda place: (-differ[place], place))
     least = {video: (indices[-1] - indices[0]) // _PARTS + 1 for video, indices in by_video(in_time).items()}
 
     def some(candidates: Sequence[Place]) -> list[Place]:
@@ -136,8 +136,18 @@ def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0
             chosen = far_apart(candidates, near, each)
         return chosen
 
+    worst = some(order[:third])
+
+    def beside_worst(place: Place) -> bool:
+        near = (video == place[0] and abs(place[1] - index) < least[video] for video, index in worst)
+        return place not in worst and any(near)
+
+    differing = sorted(
+        (place for place in order if differ[place] > 0),
+        key=lambda place: (beside_worst(place), -differ[place], place),
+    )
     groups = {
-        WORST: some(order[:third]),
+        WORST: worst,
         MEDIAN: sorted(some([order[rank] for rank in middle]), key=order.index),
         BEST: some(order[::-1][:third])[::-1],
         DIFFER: some(differing),

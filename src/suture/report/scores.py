@@ -186,14 +186,15 @@ def _in_videos(run: RunFacts, which: str, name: str) -> list[float]:
 
 
 def _deviation(values: Sequence[float]) -> str:
-    return f"±\u00a0{percent(float(np.std(values, ddof=1)))}" if len(values) > 1 else ""
+    """A dash where there is a single value; nothing where there is none."""
+    if not values:
+        return ""
+    return f"±\u00a0{percent(float(np.std(values, ddof=1)) if len(values) > 1 else None)}"
 
 
 def _spread(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
-    if len(known) < 2:
-        return percent(known[0]) if known else "–"
-    return f"{percent(float(np.mean(known)))} {_deviation(known)}"
+    return f"{percent(float(np.mean(known)))} {_deviation(known)}" if known else "–"
 
 
 def _of(run: RunFacts, which: str, *path: str) -> Any:

@@ -26,11 +26,15 @@ _SIDE = 320
 """The longer side of a panel."""
 _COLUMNS = 4
 """Panels beside each other; more go below."""
-_FPS = (2.0, 25.0)
+_FPS = (1.0, 25.0)
 _STILLS = 5.0
 """Frames per second where the video does not say, or where frames are left out between."""
+_SECONDS = 4.0
+"""It takes at least so long: a few frames are shown one after the other more slowly."""
 _PAPER, _INK, _SOFT = (24, 27, 31), (236, 238, 240), (160, 166, 174)
 _GAP, _LINE, _SWATCH = 8, 26, 12
+_CONTROLS = 50
+"""A player's controls lie over so much of the bottom."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,10 @@ def side_by_side_video(context: Context) -> SideBySide | None:
 
 
 class Sheet:
-    """The panels' places on a picture, the names above them, and the legend: in cells that are left over, or below."""
+    """The panels' places on a picture, the names above them, and the legend: in cells that are left over, or below.
+
+    The caption is at the top, and nothing at the bottom, which a player covers.
+    """
 
     def __init__(
         self, titles: Sequence[str], size: tuple[int, int], classes: Sequence[str], colors: np.ndarray
@@ -90,16 +97,15 @@ class Sheet:
         self.columns = math.ceil(len(titles) / rows)
         # Encoders take even sides only.
         self.width = _even(self.columns * (self.panel_width + _GAP) + _GAP)
-        self.caption_top = rows * (self.panel_height + _LINE) + _GAP
-        below = self.caption_top + _LINE
+        below = _LINE + rows * (self.panel_height + _LINE) + _GAP
         left, top = self._corner(len(titles))
         spare = (rows * self.columns - len(titles)) * (self.panel_width + _GAP) - _GAP
         legend = _legend(classes, colors, spare) if spare >= max(map(_entry, classes)) else None
-        self.height = _even(below)
+        self.height = _even(below + _CONTROLS)
         if legend is None or legend.shape[0] > self.panel_height:
             left, top = _GAP, below
             legend = _legend(classes, colors, self.width - 2 * _GAP)
-            self.height = _even(below + legend.shape[0])
+            self.height = _even(below + legend.shape[0] + _CONTROLS)
         self._blank = np.full((self.height, self.width, 3), _PAPER, np.uint8)
         for number, title in enumerate(titles):
             x, y = self._corner(number)
@@ -114,12 +120,12 @@ class Sheet:
             x, y = self._corner(number)
             page[y : y + self.panel_height, x : x + self.panel_width] = panel
         strip = text(caption, self.width - 2 * _GAP, _LINE, _SOFT)
-        page[self.caption_top : self.caption_top + _LINE, _GAP : self.width - _GAP] = strip
+        page[:_LINE, _GAP : self.width - _GAP] = strip
         return page
 
     def _corner(self, number: int) -> tuple[int, int]:
         row, column = divmod(number, self.columns)
-        return _GAP + column * (self.panel_width + _GAP), _LINE + row * (self.panel_height + _LINE)
+        return _GAP + column * (self.panel_width + _GAP), 2 * _LINE + row * (self.panel_height + _LINE)
 
 
 def painted(photo: np.ndarray, ids: np.ndarray, colors: np.ndarray, strength: float = 0.5) -> np.ndarray:
@@ -211,7 +217,7 @@ def _stretch(video: Video) -> list[int]:
 def _fps(video: Video, indices: Sequence[int]) -> float:
     whole = indices[-1] - indices[0] + 1 == len(indices)
     said = video.file.fps if video.file is not None and whole else _STILLS
-    return min(max(said, _FPS[0]), _FPS[1])
+    return min(max(min(said, len(indices) / _SECONDS), _FPS[0]), _FPS[1])
 
 
 def _even(side: int) -> int:

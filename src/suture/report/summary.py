@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from suture.evaluation.few import few
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
 from suture.records import taking_part, videos_since
@@ -11,9 +12,7 @@ from suture.report.context import Context
 from suture.report.facts import RunFacts
 from suture.report.scores import overall
 from suture.runs.effort import differing, scored_on
-from suture.words import listed, number
-
-_FEW_FRAMES = 100
+from suture.words import listed
 
 
 def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
@@ -29,7 +28,7 @@ def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
 
 def cautions(runs: Sequence[RunFacts]) -> list[str]:
     """What speaks against taking the scores at their face value."""
-    said = few(runs)
+    said = few([run.metrics for run in runs])
     first = runs[0]
     if sum(bool(run.metrics) for run in runs) > 1:
         said.append(
@@ -95,21 +94,6 @@ def _tested(run: RunFacts, beside: RunFacts) -> set[str]:
     """The videos that a run was tested on; where one of the two is not scored yet, those meant for it."""
     scored = "test" in run.metrics and "test" in beside.metrics
     return set(run.metrics["test"]["videos"] if scored else run.videos("test"))
-
-
-def few(runs: Sequence[RunFacts]) -> list[str]:
-    """What the scores rest on, in one sentence, where it is little: too few cases for an interval, or few frames."""
-    rests = []
-    for which, frame_set in SETS.items():
-        scored = next((run.metrics[which] for run in runs if which in run.metrics), None)
-        if scored is None:
-            continue
-        frames, videos, cases = scored["overall"]["frames"], len(scored["videos"]), len(scored["cases"])
-        if scored["primary"]["interval"] is not None and frames >= _FEW_FRAMES:
-            continue
-        of_cases = f" of {number(cases, 'case')}" if cases < videos else ""
-        rests.append(f"{frame_set.title} on {number(frames, 'frame')} of {number(videos, 'video')}{of_cases}")
-    return [f"Scores rest on little: {listed(rests)}; on other videos they may be quite different."] if rests else []
 
 
 def unfinished(runs: Sequence[RunFacts]) -> str:

@@ -192,6 +192,11 @@ def load_config(
         and target.name != DATASET_FILE
     ):
         said, where = read_yaml(target), str(target)
+        if {"datasets", "methods"} <= said.keys():
+            raise UserError(
+                f"{target} is a comparison file, expected a config file: to train what it compares, "
+                f"`suture compare {target}`."
+            )
         check_format(target, said.get("format", FORMAT), FORMAT)
         stated = said.pop("preset", None)
         if preset is None:

@@ -201,7 +201,7 @@ class Viewer extends Painted {
       const button = document.createElement("button");
       button.innerHTML = '<img alt=""><span></span>';
       button.querySelector("img").src = item.photo;
-      button.querySelector("span").textContent = item.groups[0];
+      button.querySelector("span").textContent = item.groups.join(", ");
       button.title = `${item.video}, frame ${item.index}`;
       button.setAttribute("aria-label", `${item.groups.join(", ")}: ${button.title}`);
       button.addEventListener("click", () => this.show(number));
@@ -225,8 +225,6 @@ class Viewer extends Painted {
     });
     this.truth = truth;
     this.thumbnails.forEach((button, place) => button.setAttribute("aria-current", String(place === this.current)));
-    const strip = this.element.querySelector(".strip"), thumbnail = this.thumbnails[this.current];
-    strip.scrollLeft = thumbnail.offsetLeft - strip.offsetLeft - strip.clientWidth / 2 + thumbnail.clientWidth / 2;
     this.unpoint();
     this.paint();
   }
