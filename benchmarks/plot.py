@@ -367,7 +367,10 @@ def bars() -> str:
     modes = [stage["rows"][mode] for mode in ("shared", "bank")]
     times = [row["step_ms"] for row in keys["keys"]]
     plain, *others = learning["rows"].values()
-    steps = {name: row["loaded"]["step_ms"] for name, row in learning["rows"].items()}
+    steps = [
+        {name: row["loaded"]["step_ms"] for name, row in facts["rows"].items()}
+        for facts in (learning, read("supervised_cpu") or {})
+    ]
     paces = [row["fps"] for row in video["rows"]]
     one_by_one = [ratio(fps["all at once"], fps["one by one"]) for fps in paces]
 
@@ -420,9 +423,9 @@ def bars() -> str:
             None,
         ),
         (
-            "a step of `stitch`, of one of `strong` (samples upright)",
+            "a step of `stitch`, of one of `strong`: on the H200 (samples upright), on two CPU cores",
             "at most 3×",
-            f"{steps['stitch'] / steps['strong']:.1f}×",
+            " and ".join(f"{of['stitch'] / of['strong']:.1f}×" for of in steps),
             None,
         ),
         (
@@ -467,6 +470,11 @@ TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
     "atrous": ("atrous.py", atrous),
     "atrous_cpu": ("atrous.py", atrous),
     "supervised": ("supervised.py --stages supervised strong stitch unimatch uamt pixpro dmt", supervised),
+    "supervised_cpu": (
+        "supervised.py --stages supervised strong stitch --batch 8 --small-batch 8 --size 256 --native 1280 1024 "
+        "--encoder resnet50 --frames 300 --steps 5",
+        supervised,
+    ),
     "profile_pixpro": ("profile_step.py --stage pixpro --batch 8 --no-compile", profile_step),
     "growth_keys": ("growth.py --only keys", growth_keys),
     "growth_frames": ("growth.py --only frames", growth_frames),
