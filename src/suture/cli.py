@@ -184,7 +184,7 @@ def check(
     if write and (sentence := kept_aside(report.summary, path / FILE_NAME)):
         _say(err, sentence)
     if pictures is not None:
-        with Progress(console=err, transient=True) as bar:
+        with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
         _say(err, f"{len(drawn)} pictures in {pictures}")

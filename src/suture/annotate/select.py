@@ -66,7 +66,9 @@ def select_frames(
     if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):
         raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so there is none to label.")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not progress) as bar:
+    console = Console(stderr=True)
+    shown = progress and console.is_terminal  # elsewhere a bar is a blank line
+    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
         if listed is not None:
             named = from_list(listed, dataset)
             chosen = Labelling({video.id: sorted(set(named[video.id]) - video.excluded) for video in dataset})

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import av
 import cv2
 import yaml
+from rich.console import Console
 from rich.progress import Progress
 
 from suture.data.labelling import frame_name
@@ -122,7 +123,8 @@ def _write_videos(
 @contextmanager
 def _late_progress(total: int, wanted: bool) -> Iterator[Any]:
     """A progress bar that appears only when the work takes more than two seconds."""
-    bar = Progress(disable=not wanted, transient=True)
+    console = Console(stderr=True)
+    bar = Progress(console=console, disable=not (wanted and console.is_terminal), transient=True)
     task = bar.add_task("rendering", total=total)
     begin, started = time.monotonic(), False
 
