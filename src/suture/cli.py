@@ -513,7 +513,8 @@ def compare(
         copied = collect_runs(folder, collect)
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")
     if only_tables:
-        comparisons.show_tables(folder, output if file.is_dir() else None, out)
+        plan = None if file.is_dir() else read_plan(file)
+        comparisons.show_tables(folder, output if file.is_dir() else None, out, plan)
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 
