@@ -264,13 +264,15 @@ def latency(facts: Facts) -> str:
 
 
 def export(facts: Facts) -> str:
-    head = ("network", "frames", "ONNX Runtime fps", "eager PyTorch fps", "ratio")
-    floors = facts.get("by_flops", [None] * len(facts["rows"]))
     rows = (
-        (*row[:-1], f"{row[-1]:.2f}×", median, held_against(floor, row[2]))
-        for row, median, floor in zip(facts["rows"], facts["medians"], floors, strict=True)
+        (
+            *(row["network"], row["frames"], onnx := row["onnx"], row["eager"], f"{onnx / row['eager']:.2f}×"),
+            *(row["onnx_median"], beside(row["predictor"], onnx), held_against(row["by_flops"], onnx)),
+        )
+        for row in facts["rows"]
     )
-    return table(rows, (*head, "ONNX Runtime, median", "by FLOPs"))
+    head = ("network", "frames", "ONNX Runtime fps", "eager PyTorch fps", "ratio", "ONNX Runtime, median")
+    return table(rows, (*head, "suture.Predictor", "by FLOPs"))
 
 
 def cpu(facts: Facts) -> str:
@@ -367,6 +369,7 @@ def bars() -> str:
     modes = [stage["rows"][mode] for mode in ("shared", "bank")]
     times = [row["step_ms"] for row in keys["keys"]]
     plain, *others = learning["rows"].values()
+    fast = exported["rows"][1]
     steps = [
         {name: row["loaded"]["step_ms"] for name, row in facts["rows"].items()}
         for facts in (learning, read("supervised_cpu") or {})
@@ -449,8 +452,8 @@ def bars() -> str:
         (
             "preset `fast` by ONNX Runtime, two CPU cores, 256×256",
             "25 frames/s",
-            show(exported["rows"][1][2]),
-            f"eager PyTorch {exported['rows'][1][4]:.2f}×",
+            show(fast["onnx"]),
+            f"eager PyTorch {fast['onnx'] / fast['eager']:.2f}×",
         ),
         (
             "the demo's training on two CPU cores, over its plain version",

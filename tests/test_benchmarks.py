@@ -247,11 +247,11 @@ def test_an_exported_file_is_held_against_its_operations(load: Any, monkeypatch:
     export, plot = load("export"), load("plot")
     monkeypatch.setattr(export, "SECONDS", 0)
     segmenter = build_segmenter("deeplabv3plus", "tu-test_resnet", 2, 16).eval()
-    onnx, eager, median, operations = export.compare(Model(segmenter, ("a", "b"), ((0, 0, 0),) * 2, (32, 32)), (40, 48))
-    assert operations > 1e6
-    facts = {"rows": [["tiny", "48×40", onnx, eager, onnx / eager]], "medians": [median]}
-    assert plot.export(facts).splitlines()[-1].endswith("| –        |")
-    assert plot.held_against(2 * onnx, onnx) in plot.export(facts | {"by_flops": [2 * onnx]})
+    row = export.compare(Model(segmenter, ("a", "b"), ((0, 0, 0),) * 2, (32, 32)), (40, 48), 1e12)
+    assert 0 < row["onnx_median"] <= row["onnx"] < row["by_flops"]
+    shown = plot.export({"rows": [{"network": "tiny", "frames": "48×40"} | row]})
+    assert plot.held_against(row["by_flops"], row["onnx"]) in shown
+    assert plot.beside(row["predictor"], row["onnx"]) in shown
 
 
 def test_atrous_convolutions_are_held_against_the_operations_of_ours(

@@ -131,14 +131,16 @@ class OnnxNetwork(nn.Module):
 
     def masks(self, frames: Tensor) -> Tensor:
         """B h w 3 (uint8) to B h w, as a file that gives decisions of frames of one size has them."""
-        return torch.cat([self._run(frame) for frame in frames.numpy()])
+        # Not joined by PyTorch, whose threads and the runtime's would wait for each other.
+        return torch.from_numpy(np.concatenate([self._run(frame) for frame in frames.numpy()]))
 
-    def _run(self, frame: np.ndarray) -> Tensor:
+    def _run(self, frame: np.ndarray) -> np.ndarray:
         (given,) = self.session.run(None, {"frames": frame[None]})
-        return torch.from_numpy(given)
+        found: np.ndarray = given
+        return found
 
     def _scores(self, frame: np.ndarray) -> Tensor:
-        found = self._run(frame)
+        found = torch.from_numpy(self._run(frame))
         if not self.scored:
             classes = torch.tensor([*range(self.classes), IGNORE]).view(1, -1, 1, 1)
             return (found[:, None] == classes).float() * _SURE
