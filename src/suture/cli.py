@@ -513,8 +513,7 @@ def compare(
         copied = collect_runs(folder, collect)
         _say(out, f"{number(len(copied), 'run')} collected in {collect}")
     if only_tables:
-        plan = None if file.is_dir() else read_plan(file)
-        comparisons.show_tables(folder, output if file.is_dir() else None, out, plan)
+        comparisons.show_tables(folder, output if file.is_dir() else None, out)
     if outcome is not None and (outcome.failed or outcome.left):
         raise typer.Exit(1)
 

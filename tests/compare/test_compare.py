@@ -414,11 +414,6 @@ def test_the_command_with_only(
         assert suture(*words, "--only", "dmt") == 2
         assert capsys.readouterr().err == "error: --only is dmt, but tables are of all methods: leave it out.\n"
 
-    begun.write_text(begun.read_text().replace("seeds: [0, 1]", "seeds: [0]"))
-    for words, planned in (((str(tmp_path),), "3 of 6"), ((*whole, "--tables"), "1 of 3")):
-        assert suture(*words) == 0
-        assert f"Not finished: {planned} runs" in (tmp_path / "tables.md").read_text(), "a file is read as it is now"
-
     assert suture(str(tmp_path), "--list") == 2
     assert f"{tmp_path} is a folder, but --list tells of a comparison file" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from rich.table import Table as Listing
 
 from suture.compare.collect import collect, refuse_same
 from suture.compare.pictures import pictures, told_apart
-from suture.compare.plan import PLAN, Place, Plan, Planned, read_plan, refuse_changed
+from suture.compare.plan import Place, Plan, Planned, read_plan, refuse_changed
 from suture.compare.queue import Outcome, Queue, devices_of, is_finished, told_once
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, damage, read_results, told_deeper
@@ -137,14 +137,8 @@ def print_scores(board: Board, console: Console) -> None:
         console.print(note, markup=False, highlight=False)
 
 
-def show_tables(folder: Path, out: Path | None, console: Console, plan: Plan | None = None) -> None:
-    """Write the tables of all finished runs in a folder, and tell of them as when these were trained.
-
-    A plan takes the place of the folder's, if that is there.
-    """
-    if plan and (folder / PLAN).exists():
-        refuse_changed(plan, folder)
-        plan.write(folder)
+def show_tables(folder: Path, out: Path | None, console: Console) -> None:
+    """Write the tables of all finished runs in a folder, and tell of them as when these were trained."""
     results = read_results(folder)
     _tell_failures(results.failed, console)
     _tell(results, _write(results, out or folder), console)
