@@ -449,9 +449,9 @@ def predict(
     if _first():
         skipped = number(summary.skipped, "input")
         problems = f", {number(len(summary.problems), 'problem')}" if summary.problems else ""
-        if summary.skipped and not summary.clips:
+        if summary.skipped and not summary.clips and not summary.problems:
             were = "was" if summary.skipped == 1 else "were"
-            _say(out, f"Nothing left to predict: {skipped} {were} done before ({output}{problems})")
+            _say(out, f"Nothing left to predict: {skipped} {were} done before ({output})")
         else:
             done = f"{number(summary.frames, 'frame')} of {number(summary.clips, 'input')}"
             before = f", {skipped} done before" if summary.skipped else ""

@@ -249,6 +249,32 @@ def test_compressed_masks_give_no_classes_and_leave_no_trace(tmp_path: Path) -> 
     assert "lossy" not in text
 
 
+def test_a_value_that_stood_in_is_drafted_like_the_others(tmp_path: Path) -> None:
+    """Else what is to be left out would be learnt as a class, as it was the most frequent value."""
+    frames(tmp_path / "videos", "a")
+    masks(tmp_path / "masks", "a", values=np.array([255, 0, 1, 255, 2], np.uint8))
+    clean = {path: read_image(path) for path in (tmp_path / "masks").rglob("*.png")}
+    for path in clean:
+        path.rename(path.with_suffix(".jpg"))  # a name is enough to distrust the values
+    (entry,) = yaml.safe_load(write_draft(tmp_path).read_text())["classes"]
+    assert entry["name"] == "stand_in"
+    for path in clean:
+        path.with_suffix(".jpg").rename(path)
+    drafted = yaml.safe_load(write_draft(tmp_path, force=True).read_text())["classes"]
+    assert [entry["name"] for entry in drafted] == ["class_1", "class_2", "ignored"]
+
+
+def test_a_class_is_not_gone_that_compressed_masks_may_show(tmp_path: Path) -> None:
+    frames(tmp_path / "videos", "a", "b")
+    masks(tmp_path / "masks", "a", values=np.array([0, 1], np.uint8))
+    masks(tmp_path / "masks", "b", values=np.array([0, 2], np.uint8))
+    path = write_draft(tmp_path)
+    path.write_text(path.read_text().replace("class_2", "vessel"))
+    for image in (tmp_path / "masks/b").iterdir():
+        image.rename(image.with_suffix(".jpg"))
+    assert "name: vessel, value: 2" in write_draft(tmp_path, force=True).read_text()
+
+
 def test_classes_are_drafted_from_the_masks_that_are_not_compressed(tmp_path: Path) -> None:
     frames(tmp_path / "videos", "a", "b")
     masks(tmp_path / "masks", "a", "b", values=np.array([(0, 0, 0), (0, 255, 0), (255, 0, 0)], np.uint8))

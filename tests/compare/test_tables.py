@@ -1033,6 +1033,9 @@ def test_only_the_terminal_says_that_scores_rest_on_little(tmp_path: Path, write
     assert printed.count(said) == 1
     assert printed.index(": scores (%)") < printed.index(said) < printed.index("Tables: ")
     assert "rest on little" not in (tmp_path / "tables.md").read_text()
+    write_run("d__every-5__supervised__seed-0", {"test": scores(0.5, videos={"a": 0.5}, frames=8)})
+    show_tables(tmp_path, None, console)
+    assert "new videos (test) on 8 to 10 frames of 1 video" in console.export_text()
 
 
 @pytest.mark.parametrize(("labelled", "title"), [(2, "all masks"), (20, "all")])

@@ -205,7 +205,7 @@ def test_a_list_is_checked_against_the_dataset(tmp_path: Path) -> None:
 
 
 def test_nothing_labelled_is_an_error() -> None:
-    with pytest.raises(UserError, match="none of which is a training frame with a mask; 1 others are"):
+    with pytest.raises(UserError, match="and no training frame with a mask, of which there is 1: set"):
         choose(dataset(video("a", 100, [3])), LabellingSettings(every=20))
     with pytest.raises(UserError, match="no mask"):
         choose(dataset(video("a", 100, [])), LabellingSettings())

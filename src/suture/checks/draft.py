@@ -64,6 +64,8 @@ from suture.words import listed, number
 
 _MOST_CLASSES, _MOST_OF_SMOOTHED = 64, 12
 """Values in masks, and in those with smooth edges, beyond which they are no classes."""
+_STAND_IN = "stand_in"
+"""The class of a value that is none; it goes with the next draft."""
 _SOME = 3
 """Videos that a line names of many."""
 _RARER = 10
@@ -445,15 +447,17 @@ def _gone(
     classes: Sequence[ClassEntry], guesses: Collection[Place], table: ClassTable, found: "_Values | None"
 ) -> set[int]:
     """Where guesses stand that no mask holds any more, as after smoothed masks were drawn anew, and no class needs."""
-    if found and found.unread:
-        return set()
+    guessed = {place: entry for place, entry in enumerate(classes) if ("classes", place) in guesses}
+    stand_ins = {place for place, entry in guessed.items() if entry.name == _STAND_IN}
+    if found and (found.unread or found.lossy):
+        return stand_ins  # the others may be in masks that say nothing
     pixels = found.pixels if found else {}
     held = {target for value, target in table.values.items() if isinstance(value, str) or value in pixels}
     needed = {*(table.names[target] for target in held if target != IGNORE), *(entry.merge for entry in classes)}
-    return {
+    return stand_ins | {
         place
-        for place, entry in enumerate(classes)
-        if ("classes", place) in guesses and entry.is_in_images
+        for place, entry in guessed.items()
+        if entry.is_in_images
         if (IGNORE not in held if entry.ignore else entry.name in {*table.names} - needed)
     }
 
@@ -544,13 +548,14 @@ def _classes_of_values(
     among = number(found.count, "mask")
     lines = [f"classes:  # the {kind} found in {among}", *kept]
     if not kept and not values:
-        lines = [f"# classes:  # question: nothing is painted in {among}; which classes will there be?"]
+        why = f"nothing is painted in {among}" if found.count else "no mask could be read"
+        lines = [f"# classes:  # question: {why}; which classes will there be?"]
     if found.lossy:
         lines.append(
             f"  # No classes are drafted from {number(len(found.lossy), 'mask')} saved with lossy compression (JPEG), "
             f"first {found.lossy[0].name}: export again as PNG, then draft again with --write --force."
         )
-    elif drifted:
+    if drifted and not found.all_lossy:
         lines.append(
             f"  # No classes are drafted from {len(painted):,} {kind}: the masks look anti-aliased or compressed. If "
             "they are, export again as PNG and without either, then draft again with --write --force; else list them."
@@ -562,20 +567,24 @@ def _classes_of_values(
     binary = values in ([255], [(255, 255, 255)]) and {0, (0, 0, 0)}.issuperset(known)
     if binary:  # to leave it out would leave nothing to learn
         names = ["foreground"]
+    if drifted:
+        names = [_STAND_IN] * len(values)
     for name, value, color in zip(names, values, map(list, distinct_colors(len(names), used)), strict=True):
         share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
         if drifted:
             share = f"it stands in, as the most frequent one, so that the masks can be checked; {share}"
-        if value == 255 and not binary:
+        if value == 255 and not binary and not drifted:
             entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
             lines.append(f"  - {_flow(entry)}  # guess: 255 often marks what to leave out; {share}")
             continue
         entry = {"name": name, "value": value, "color": color}
         if isinstance(value, tuple):
             entry |= {"value": list(value), "color": list(value)}
-            if near := _drifted_from(value, found.pixels, known):
+            if not drifted and (near := _drifted_from(value, found.pixels, known)):
                 share = f"a class at all? It is almost {list(near)}: anti-aliased or compressed masks? {share}"
         lines.append(f"  - {_flow(entry)}  # guess: the name; {share}")
+    if not found.count:
+        return lines, _unpainted("what nobody painted")
     if not empty:
         return lines, ["# unpainted: ignore  # every pixel of these masks is painted"]
     words = "black" if isinstance(empty[0], tuple) else "the value 0"

@@ -251,8 +251,8 @@ def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
     labelled = wanted & available
     if not labelled.count:
         raise UserError(
-            f"The labelling '{name}' chooses {number(wanted.count, 'frame')}, none of which is a training frame with a "
-            f"mask; {available.count} others are: set data.labelling.{name.split()[0]}=null to learn from those, or "
-            "choose others."
+            f"The labelling '{name}' chooses {number(wanted.count, 'frame')} and no training frame with a mask, of "
+            f"which there {'is' if available.count == 1 else 'are'} {available.count:,}: set "
+            f"data.labelling.{name.split()[0]}=null to learn from all of these, or choose others."
         )
     return labelled

@@ -16,12 +16,12 @@ def few(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     rests = []
     for which, frame_set in SETS.items():
-        scored = next((metrics[which] for metrics in runs if which in metrics), None)
-        if scored is None:
+        scored = [metrics[which] for metrics in runs if which in metrics]
+        counts = sorted({one["overall"]["frames"] for one in scored})
+        if not scored or (all(one["primary"]["interval"] for one in scored) and counts[0] >= _FEW_FRAMES):
             continue
-        frames, videos, cases = scored["overall"]["frames"], len(scored["videos"]), len(scored["cases"])
-        if scored["primary"]["interval"] is not None and frames >= _FEW_FRAMES:
-            continue
+        videos, cases = len(scored[0]["videos"]), len(scored[0]["cases"])
+        frames = number(counts[-1], "frame") if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} frames"
         of_cases = f" of {number(cases, 'case')}" if cases < videos else ""
-        rests.append(f"{frame_set.title} on {number(frames, 'frame')} of {number(videos, 'video')}{of_cases}")
+        rests.append(f"{frame_set.title} on {frames} of {number(videos, 'video')}{of_cases}")
     return [f"Scores rest on little: {listed(rests)}; on other videos they may be quite different."] if rests else []

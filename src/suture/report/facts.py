@@ -135,11 +135,11 @@ class RunFacts:
         return yaml.safe_dump(self.settings(), sort_keys=False, allow_unicode=True)
 
     def differences_to(self, other: "RunFacts") -> list[str]:
-        """Lines `key: theirs → ours` for settings that differ; what only one has is named, not listed."""
+        """Lines `key: theirs → ours` for settings that differ; those of a method that only one has are named."""
         ours, theirs = self.settings(), other.settings()
         lines = [
-            *(f"{key}: only in {self.name}" for key in _taken_out(ours, theirs)),
-            *(f"{key}: only in {other.name}" for key in _taken_out(theirs, ours)),
+            *(f"{key}: only in {self.name}" for key in _taken_out(ours["method"], theirs["method"], "method.")),
+            *(f"{key}: only in {other.name}" for key in _taken_out(theirs["method"], ours["method"], "method.")),
         ]
         return differences(theirs, ours) + lines
 

@@ -113,8 +113,8 @@ def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0
     """The worst, median and best frames by their mean score, those on which the runs differ most, and some evenly.
 
     Neighbours look almost the same, so of each kind frames of one video lie a fifth of it apart, or as far as they can,
-    and where the runs differ most beside one of the worst, the next such frame is taken. A frame may be chosen for
-    several reasons.
+    and of frames on which the runs differ at least half as much as on any, those beside the worst come last. A frame
+    may be chosen for several reasons.
 
     >>> pick({("a", i): [i / 10] for i in range(10)}, each=1, spread=1)
     {('a', 0): ['worst', 'evenly'], ('a', 5): ['median'], ('a', 9): ['best']}
@@ -142,9 +142,10 @@ def pick(scores: Mapping[Place, Sequence[float]], each: int = 3, spread: int = 0
         near = (video == place[0] and abs(place[1] - index) < least[video] for video, index in worst)
         return place not in worst and any(near)
 
+    most = max(differ.values(), default=0)
     differing = sorted(
         (place for place in order if differ[place] > 0),
-        key=lambda place: (beside_worst(place), -differ[place], place),
+        key=lambda place: (differ[place] < most / 2, beside_worst(place), -differ[place], place),
     )
     groups = {
         WORST: worst,

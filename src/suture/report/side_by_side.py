@@ -26,7 +26,7 @@ _SIDE = 320
 """The longer side of a panel."""
 _COLUMNS = 4
 """Panels beside each other; more go below."""
-_FPS = (1.0, 25.0)
+_FPS = (0.25, 25.0)
 _STILLS = 5.0
 """Frames per second where the video does not say, or where frames are left out between."""
 _SECONDS = 4.0
