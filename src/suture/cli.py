@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -155,6 +154,7 @@ def check(
     from suture.checks.draft import kept_aside, write_draft
     from suture.checks.problems import ASKED
     from suture.data.dataset_file import FILE_NAME
+    from suture.data.progress import passing_bar
     from suture.data.sources import load_dataset
 
     options = _options(option)  # a slip is told before anything is drafted
@@ -184,7 +184,7 @@ def check(
     if write and (sentence := kept_aside(report.summary, path / FILE_NAME)):
         _say(err, sentence)
     if pictures is not None:
-        with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        with passing_bar() as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
         _say(err, f"{len(drawn)} pictures in {pictures}")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import cv2
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling, by_budget, frame_name, from_list
+from suture.data.progress import passing_bar
 from suture.data.shots import Shots, find_shots
 from suture.data.sources.folder import refuse_among_data
 from suture.data.workers import cores
@@ -65,10 +65,7 @@ def select_frames(
         raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
     if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):
         raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so there is none to label.")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    shown = progress and console.is_terminal  # elsewhere a bar is a blank line
-    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+    with passing_bar(progress) as bar:
         if listed is not None:
             named = from_list(listed, dataset)
             chosen = Labelling({video.id: sorted(set(named[video.id]) - video.excluded) for video in dataset})

@@ -15,7 +15,6 @@ from typing import Any
 import cv2
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +22,7 @@ from suture.checks.facts import Chunk, FrameFacts, chunks, found_view, frame_fac
 from suture.checks.problems import ASKED, JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
 from suture.data.labelling import all_masks
+from suture.data.progress import passing_bar
 from suture.data.shots import shots_of_frames
 from suture.data.sources import load_dataset
 from suture.data.view import VIEW_FRAMES, View
@@ -303,7 +303,7 @@ def _views(dataset: Dataset, workers: int, progress: bool) -> dict[str, View]:
     """The views that are not the whole frame, found in the frames where that is asked for."""
     unknown = [video for video in dataset if video.view_setting == "auto" and video.usable]
     views = {video.id: video.view_setting for video in dataset if isinstance(video.view_setting, View)}
-    with _progress(progress and bool(unknown)) as bar:
+    with passing_bar(progress and bool(unknown)) as bar:
         task = bar.add_task("finding the views", total=len(unknown))
         for video, view in in_parallel(found_view, unknown, workers if len(unknown) * VIEW_FRAMES > _SMALL else 1):
             if view is not None:
@@ -323,7 +323,7 @@ def _read_all(
     total = sum(len(chunk.frames) for chunk in work)
     facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
     shots: dict[str, int] = {}
-    with _progress(progress) as bar:
+    with passing_bar(progress) as bar:
         task = bar.add_task("reading every frame", total=total)
         for chunk, found in in_parallel(frame_facts, work, workers if total > _SMALL else 1):
             video = chunk.video
@@ -350,12 +350,6 @@ def _count_shots(video: Video, facts: Sequence[FrameFacts], view: View | None) -
     for frame, thumb in read:
         frame.thumb = cv2.resize(thumb, (16, 16), interpolation=cv2.INTER_AREA)
     return len(shots)
-
-
-def _progress(shown: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
 
 
 def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, int], start: float) -> CheckReport:

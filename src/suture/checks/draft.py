@@ -542,12 +542,12 @@ def _classes_of_values(
     painted = [value for value, _ in found.pixels.most_common() if value not in empty and value not in known]
     most = _MOST_OF_SMOOTHED if 2 * found.smoothed > found.count else _MOST_CLASSES
     drifted = found.all_lossy or len(painted) > most
-    shown = painted[: 0 if kept else 1] if drifted else painted
-    values = sorted(shown, key=lambda value: value if isinstance(value, tuple) else (value,))
+    stands_in = painted[:1] if drifted and not kept else []
+    values = sorted([] if drifted else painted, key=lambda value: value if isinstance(value, tuple) else (value,))
     kind = "colours" if any(isinstance(value, tuple) for value in found.pixels) else "ids"
     among = number(found.count, "mask")
     lines = [f"classes:  # the {kind} found in {among}", *kept]
-    if not kept and not values:
+    if not kept and not values and not stands_in:
         why = f"nothing is painted in {among}" if found.count else "no mask could be read"
         lines = [f"# classes:  # question: {why}; which classes will there be?"]
     if found.lossy:
@@ -567,21 +567,23 @@ def _classes_of_values(
     binary = values in ([255], [(255, 255, 255)]) and {0, (0, 0, 0)}.issuperset(known)
     if binary:  # to leave it out would leave nothing to learn
         names = ["foreground"]
-    if drifted:
-        names = [_STAND_IN] * len(values)
-    for name, value, color in zip(names, values, map(list, distinct_colors(len(names), used)), strict=True):
-        share = f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
-        if drifted:
-            share = f"it stands in, as the most frequent one, so that the masks can be checked; {share}"
-        if value == 255 and not binary and not drifted:
-            entry: dict[str, Any] = {"name": "ignored", "value": value, "ignore": True}
+
+    def shown(value: Value) -> str:
+        return f"{found.pixels[value] / total:.2%} of the pixels, in {number(found.masks[value], 'mask')}"
+
+    for value in stands_in:
+        why = "it stands in, as the most frequent one, so that the masks can be checked"
+        entry = _entry(_STAND_IN, value, *distinct_colors(1, used))
+        lines.append(f"  - {_flow(entry)}  # guess: the name; {why}; {shown(value)}")
+    for name, value, color in zip(names, values, distinct_colors(len(names), used), strict=True):
+        share = shown(value)
+        if value == 255 and not binary:
+            entry = {"name": "ignored", "value": value, "ignore": True}
             lines.append(f"  - {_flow(entry)}  # guess: 255 often marks what to leave out; {share}")
             continue
-        entry = {"name": name, "value": value, "color": color}
-        if isinstance(value, tuple):
-            entry |= {"value": list(value), "color": list(value)}
-            if not drifted and (near := _drifted_from(value, found.pixels, known)):
-                share = f"a class at all? It is almost {list(near)}: anti-aliased or compressed masks? {share}"
+        if isinstance(value, tuple) and (near := _drifted_from(value, found.pixels, known)):
+            share = f"a class at all? It is almost {list(near)}: anti-aliased or compressed masks? {share}"
+        entry = _entry(name, value, color)
         lines.append(f"  - {_flow(entry)}  # guess: the name; {share}")
     if not found.count:
         return lines, _unpainted("what nobody painted")
@@ -594,6 +596,13 @@ def _classes_of_values(
         *_unpainted(f"{words}, {unpainted:.1%} of the pixels"),
         f"# If {words} is a class of its own, add it to the classes with value: {example} instead.",
     ]
+
+
+def _entry(name: str, value: Value, color: Color) -> dict[str, Any]:
+    """A class of an id in the colour given, or of a colour in its own."""
+    if isinstance(value, tuple):
+        return {"name": name, "value": list(value), "color": list(value)}
+    return {"name": name, "value": value, "color": list(color)}
 
 
 def _drifted_from(color: Color, pixels: Mapping[Value, int], known: Collection[Raw]) -> Color | None:
@@ -613,8 +622,8 @@ def _unpainted(what: str) -> list[str]:
 def _read_values(images: Sequence[Path], workers: int, by_color: bool) -> _Values:
     """Count the values of masks: ids, or colours where that is asked for or any mask is a colour image."""
     lossy = [image for image in images if is_jpeg(image.name)]
-    all_lossy = len(lossy) == len(images)
-    images = lossy if all_lossy else [image for image in images if not is_jpeg(image.name)]
+    others = [image for image in images if not is_jpeg(image.name)]
+    images = others or lossy
     parallel = workers if len(images) > 64 else 1
     counts = list(dict(in_parallel(_ids_of, images, parallel)).values())
     if by_color or not all(counts):
@@ -627,7 +636,7 @@ def _read_values(images: Sequence[Path], workers: int, by_color: bool) -> _Value
         pixels.update(found)
         masks.update(found.keys())
     smoothed = sum(smooth for _, smooth in read)
-    return _Values(pixels, masks, len(read), len(counts) - len(read), lossy, all_lossy, smoothed)
+    return _Values(pixels, masks, len(read), len(counts) - len(read), lossy, not others, smoothed)
 
 
 def _ids_of(path: Path) -> tuple[dict[Value, int], bool] | None:

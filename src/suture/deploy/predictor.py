@@ -179,10 +179,9 @@ class Predictor:
         A GPU also draws the overlays, if they are wanted for a video.
         """
         if self.gpu is None:
-            if smoother is None and (masks := self._decided(prepared)) is not None:
-                unknown = torch.full((len(masks), 2), torch.nan)
-                return Pending(prepared, unknown, masks, None, len(self.classes))
-            found = self._scores(prepared.frames.to(self.device), smoother)
+            found = None if smoother else self._decided(prepared)
+            if found is None:
+                found = self._scores(prepared.frames.to(self.device), smoother)
             certainty = self._certainty(found, self._inside(prepared.size, prepared.view))
             return Pending(prepared, certainty.cpu(), found.cpu(), None, len(self.classes))
         with self.gpu.at_work():

@@ -26,7 +26,7 @@ _SIDE = 320
 """The longer side of a panel."""
 _COLUMNS = 4
 """Panels beside each other; more go below."""
-_FPS = (0.25, 25.0)
+_FPS = (2.0, 25.0)
 _STILLS = 5.0
 """Frames per second where the video does not say, or where frames are left out between."""
 _SECONDS = 4.0
@@ -217,7 +217,7 @@ def _stretch(video: Video) -> list[int]:
 def _fps(video: Video, indices: Sequence[int]) -> float:
     whole = indices[-1] - indices[0] + 1 == len(indices)
     said = video.file.fps if video.file is not None and whole else _STILLS
-    return min(max(min(said, len(indices) / _SECONDS), _FPS[0]), _FPS[1])
+    return min(max(said, _FPS[0]), _FPS[1], len(indices) / _SECONDS)
 
 
 def _even(side: int) -> int:

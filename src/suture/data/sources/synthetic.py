@@ -17,10 +17,9 @@ from typing import Any, Literal, get_args
 import av
 import cv2
 import yaml
-from rich.console import Console
-from rich.progress import Progress
 
 from suture.data.labelling import frame_name
+from suture.data.progress import passing_bar
 from suture.data.synthetic.render import Image, render_video
 from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
 from suture.data.workers import start_in_pool
@@ -123,8 +122,7 @@ def _write_videos(
 @contextmanager
 def _late_progress(total: int, wanted: bool) -> Iterator[Any]:
     """A progress bar that appears only when the work takes more than two seconds."""
-    console = Console(stderr=True)
-    bar = Progress(console=console, disable=not (wanted and console.is_terminal), transient=True)
+    bar = passing_bar(wanted)
     task = bar.add_task("rendering", total=total)
     begin, started = time.monotonic(), False
 
