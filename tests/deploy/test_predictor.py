@@ -158,6 +158,15 @@ def test_other_arrays_are_told_apart(cpu: Predictor, frame: np.ndarray, found: s
             cpu(frames)
 
 
+@pytest.mark.parametrize(
+    ("frame", "kind"), [("frame.png", "str"), (Path("frame.png"), "PosixPath"), (None, "NoneType")]
+)
+def test_what_is_no_array_is_told(cpu: Predictor, frame: Any, kind: str) -> None:
+    for frames in (frame, [frame]):
+        with pytest.raises(UserError, match=f"A frame is of type {kind}, expected a NumPy array: suture.data.images"):
+            cpu(frames)
+
+
 def test_what_is_no_model(tmp_path: Path, model: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     (tmp_path / "alone.safetensors").write_bytes((model / "model.safetensors").read_bytes())

@@ -155,7 +155,8 @@ class Predictor:
         On a GPU, where every length of a batch is recorded anew, the last frame is repeated to fill this one. Frames
         and results are put into `place`, if one is given. Only a GPU takes planes, all read by the same colours.
         """
-        several: list[Any] = [frames] if isinstance(frames, np.ndarray) and frames.ndim < 4 else list(frames)
+        listed = isinstance(frames, Sequence) and not isinstance(frames, str)
+        several: list[Any] = list(frames) if listed or getattr(frames, "ndim", 0) == 4 else [frames]
         colours = several[0].colours if several and isinstance(several[0], Planes) else None
         if colours is None:
             _refuse_other_than_rgb(several)
@@ -396,6 +397,11 @@ def _refuse_other_than_rgb(frames: Sequence[np.ndarray]) -> None:
     if not frames:
         raise UserError("No frames were given, expected at least one.")
     for frame in frames:
+        if not isinstance(frame, np.ndarray):
+            kind = type(frame).__name__
+            raise UserError(
+                f"A frame is of type {kind}, expected a NumPy array: suture.data.images.read_image gives one."
+            )
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
             found = f"{frame.dtype} of shape {'×'.join(map(str, frame.shape))}"
             raise UserError(
