@@ -47,7 +47,7 @@ def test_cells_are_filled_by_their_row_and_column(filled: Callable[[str, str], l
     rows = "| dmt | every 20th | 9 | 0 | 0 | kept |\n| **twice** | every 20th | | | | |\n| all-labels | all | | | | |"
     dmt, twice, everything = filled("vocalfolds bold", head + rows)
     score = r"(\*\*)?\d\d\.\d ± \d\.\d(\*\*)?"
-    assert re.fullmatch(rf"\| dmt \| every 20th \| 4 \| {score} \| {score} \| kept \|", dmt)
+    assert re.fullmatch(rf"\| dmt \| every 20th \| 5 \| {score} \| {score} \| kept \|", dmt)
     assert re.fullmatch(rf"\| \*\*twice\*\* \| every 20th \| 5 \| {score} \| {score} \|  \|", twice)
     assert re.fullmatch(r"\| all-labels \| all \| 5 \| [\d.]+ ± [\d.]+ \| – \|  \|", everything)
     for cells in zip(dmt.split("|")[4:6], twice.split("|")[4:6], strict=True):

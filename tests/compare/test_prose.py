@@ -220,11 +220,20 @@ def test_pgvcl() -> None:
     low, high = (f"{-end:.1f}" for end in reversed(t_interval(long)))
     assert (
         f"PGV-CL is above `twice` in completion by {mean(known)} and does not help on new videos. At the full schedule "
-        f"of its paper (three seeds) it is {mean(long)} [{low}, {high}] below there, and in completion worse"
+        f"of its paper it is {mean(long)} [{low}, {high}] below there, and in completion worse"
     ) in words("docs/results.md")
     assert above(known)
     assert level(short)
-    assert above([-one for one in apart("pgvcl-140", "pgvcl", COMPLETION)])
+    for paired in (False, True):
+        assert above([-one for one in apart("pgvcl-140", "twice", NEW, seeds=paired)])
+        assert above([-one for one in apart("pgvcl-140", "pgvcl", COMPLETION, seeds=paired)])
+
+
+def test_dmt_with_tilted_samples() -> None:
+    few, many = (reached("dmt-tilted", NEW, place) for place in (EVERY_20, EVERY_10))
+    assert f"With samples tilted alike (three seeds) DMT has {few} and {many}, much as without" in words("README.md")
+    assert level(apart("dmt-tilted", "dmt", NEW))
+    assert all(above(apart("stitch", "dmt-tilted", score)) for score in FOUR)
 
 
 def test_a_new_patient() -> None:
