@@ -35,6 +35,13 @@ def test_importing_it_is_quick() -> None:
     assert loaded.split() == ["False", suture.__version__]
 
 
+def test_a_dataset_is_read_without_torch(tmp_path: Path) -> None:
+    python("-m", "suture", "synthetic", tmp_path / "videos", "--cases", 2, "--frames", 12, folder=tmp_path)
+    words = "import suture, sys; cases = {video.case for video in suture.load_dataset('videos').videos}; "
+    words += "print(len(cases), 'torch' in sys.modules)"
+    assert python("-c", words, folder=tmp_path).split() == ["2", "False"]
+
+
 def test_offers_what_it_says() -> None:
     assert set(suture.__all__) <= set(dir(suture))
     assert all(callable(getattr(suture, name)) and getattr(suture, name).__doc__ for name in suture.__all__)

@@ -1,4 +1,4 @@
-"""What `import suture` gives: the program's main steps as functions."""
+"""The functions that `import suture` gives: the program's main steps."""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +9,8 @@ from rich.console import Console
 
 from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset as _load_dataset
-from suture.deploy.predictor import Predictor
 from suture.runs.config import load_config
 from suture.runs.folder import Run, default_folder
-from suture.runs.run import evaluate_run
-from suture.runs.run import train as _train
-
-__all__ = ["Dataset", "Predictor", "Run", "evaluate", "load_dataset", "train"]
 
 
 def load_dataset(path: str | Path, source: str = "auto", **options: Any) -> Dataset:
@@ -49,6 +44,8 @@ def train(
     >>> run = train("videos", settings={"seed": 1})  # doctest: +SKIP
     >>> run.metrics["test"]["primary"]  # doctest: +SKIP
     """
+    from suture.runs.run import train as _train  # seconds, which reading a dataset does without
+
     config = load_config(Path(target), preset, _overrides(settings))
     run = Run(Path(folder) if folder is not None else default_folder(config))
     _train(config, run.folder, Console(stderr=True, quiet=quiet))
@@ -62,6 +59,8 @@ def evaluate(
 
     >>> evaluate("runs/videos-stitch-0", {"evaluation.flip": True})["test"]["primary"]  # doctest: +SKIP
     """
+    from suture.runs.run import evaluate_run
+
     folder = run.folder if isinstance(run, Run) else Path(run)
     return evaluate_run(folder, _overrides(settings), Console(stderr=True, quiet=quiet))
 

@@ -3,6 +3,8 @@ in every form that `suture export` writes; and one that it really wrote."""
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +107,15 @@ def test_masks_and_how_sure_they_are(tmp_path: Path, frame: tuple[int, int] | No
         sure = np.exp(expected) / np.exp(expected).sum(0)
         assert prediction.confidence == pytest.approx(sure.max(0).mean(), abs=1e-4)
         np.testing.assert_allclose(predictor.probabilities(picture(3)), sure, atol=1e-4)
+
+
+def test_a_file_is_opened_without_the_libraries_of_networks(tmp_path: Path) -> None:
+    """Which take several times as long to load as ONNX Runtime."""
+    file = write_onnx(tmp_path / "model.onnx", (40, 48), "masks")
+    words = "import sys, numpy, suture; suture.Predictor(sys.argv[1])(numpy.zeros((40, 48, 3), numpy.uint8)); "
+    words += "print(*{'timm', 'torchvision', 'segmentation_models_pytorch', 'lightning'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", words, str(file)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_what_a_file_decides_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from safetensors import safe_open
 
 from suture.errors import UserError
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.models.weights import fingerprint, load_model, save_model
+from suture.models.weight_files import fingerprint
+from suture.models.weights import load_model, save_model
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 from suture.errors import UserError
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
-from suture.models.weights import DESCRIPTION
+from suture.models.weight_files import DESCRIPTION
 from suture.records import (
     ConfigRecord,
     DataRecord,

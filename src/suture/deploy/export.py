@@ -28,7 +28,8 @@ from suture.deploy.networks import ONNX_FORMAT, noted_training
 from suture.errors import UserError
 from suture.files import replacing, write_text
 from suture.models.segmenter import Segmenter
-from suture.models.weights import WEIGHTS, Model, fingerprint
+from suture.models.weight_files import WEIGHTS, fingerprint
+from suture.models.weights import Model
 
 OPSET = 18
 BARS = {"fp32": 0.999, "fp16": 0.995}

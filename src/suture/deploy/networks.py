@@ -19,8 +19,7 @@ from suture.data.view import View
 from suture.deploy.inputs import ClipView, read_training_view
 from suture.errors import UserError
 from suture.files import check_format, suffix_of
-from suture.models.folded import fold_batch_norms
-from suture.models.weights import DESCRIPTION, WEIGHTS, Model, fingerprint
+from suture.models.weight_files import DESCRIPTION, WEIGHTS, fingerprint
 
 ONNX_FORMAT = 1
 """Of the entry `suture` in an ONNX file's metadata."""
@@ -72,6 +71,10 @@ def open_network(path: Path, device: str = "auto") -> Network:
             f"{path} is no model that Suture knows: give a run folder, a {WEIGHTS} with its {DESCRIPTION} beside it, "
             "or an ONNX file."
         )
+    # Not before: an ONNX file needs none of the libraries of networks, which take seconds to load.
+    from suture.models.folded import fold_batch_norms
+    from suture.models.weights import Model
+
     model = Model.load(path)
     where = _torch_device(device)
     segmenter = model.segmenter.to(where).eval()

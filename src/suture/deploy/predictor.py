@@ -29,7 +29,6 @@ from suture.deploy.windows import by_windows
 from suture.deploy.writing import Place, Writer, can_start
 from suture.errors import UserError
 from suture.models.inference import probabilities
-from suture.models.segmenter import Segmenter
 
 T = TypeVar("T")
 _DRAWN = 4
@@ -120,7 +119,7 @@ class Predictor:
     @property
     def side_by_side(self) -> bool:
         """Whether several batches at once, each on one core, are faster than one on all cores: PyTorch on a CPU."""
-        return self.gpu is None and self.device.type == "cpu" and isinstance(self.network.module, Segmenter)
+        return self.gpu is None and self.device.type == "cpu" and not isinstance(self.network.module, OnnxNetwork)
 
     def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
         """The mask of a frame (H W 3 to H W), or of each of several of one size (B H W 3 to B H W).

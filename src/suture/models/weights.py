@@ -1,6 +1,5 @@
 """Whole segmenters on disk: safetensors for the weights, a plain description for the rest."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,11 @@ from suture.errors import UserError
 from suture.files import check_format, read_json, write_bytes, write_json
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
+from suture.models.weight_files import DESCRIPTION, WEIGHTS
 from suture.records import ModelRecord, refuse_misshapen
 
 MODEL_FORMAT = 1
 """The newest `model.json` this version reads."""
-WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
-"""The two files of a finished model; they stay side by side."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,3 @@ def load_model(path: Path, description: Mapping[str, Any]) -> Segmenter:
             "keep the two files of a run together."
         ) from error
     return segmenter.eval()
-
-
-def fingerprint(path: Path) -> dict[str, str]:
-    """Name and SHA-256 of a weights file, as a run's `data.json` keeps them."""
-    try:
-        with path.open("rb") as file:
-            return {"name": path.name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    except OSError as error:
-        raise UserError(f"weights: {path} cannot be read ({error.strerror}); check the path.") from error

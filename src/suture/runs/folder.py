@@ -16,6 +16,7 @@ from suture.data.walk import holds_files
 from suture.deploy.inputs import training_view
 from suture.errors import UserError
 from suture.files import alone_in, check_format, read_yaml, refuse_file, remove_leftovers, write_json, write_text
+from suture.models.weight_files import DESCRIPTION, WEIGHTS
 from suture.records import STARTS, DataRecord, EnvironmentRecord, MetricsRecord, read_record
 from suture.runs.config import Config, differences, parse_config, relocated
 from suture.words import number
@@ -134,8 +135,6 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all its stages are done, its model is there, and it is scored."""
-        from suture.models.weights import DESCRIPTION, WEIGHTS
-
         needed = [self.folder / name for name in (WEIGHTS, DESCRIPTION, "metrics.json")]
         # Folders alone: file managers leave files of their own beside them.
         needed += [stage / "done.json" for stage in self.folder.glob("stages/*/")]

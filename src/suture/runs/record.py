@@ -16,7 +16,7 @@ from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
 from suture.errors import UserError
-from suture.models.weight_files import is_file
+from suture.models.weight_files import fingerprint, is_file
 from suture.runs.config import Config, ModelSettings
 from suture.words import NAMED, listed
 
@@ -169,8 +169,6 @@ def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:
         return None
     stated = {"origin": model.origin, "licence": model.licence}
     if is_file(model.weights):
-        from suture.models.weights import fingerprint
-
         return fingerprint(Path(model.weights)) | stated
     digest = hashlib.sha256()
     for name, tensor in sorted(start.backbone.encoder.state_dict().items()):
