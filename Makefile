@@ -8,12 +8,13 @@ help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: demo/data ## the whole job on generated video, in demo/: check, train, evaluate, report, predict
-	@.venv/bin/suture check demo/data
-	@.venv/bin/suture train demo/data --preset demo --set method=supervised --set data.labelling.every=10 -o demo/runs/supervised
-	@.venv/bin/suture train demo/data --preset demo --set method=pgvcl --set data.labelling.every=10 -o demo/runs/pgvcl
-	@.venv/bin/suture train demo/data --preset demo --set data.labelling.every=10 -o demo/runs/stitch
-	@.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
-	@.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
+	.venv/bin/suture check demo/data
+	@echo 'Three trainings follow, each on every 10th label.'
+	.venv/bin/suture train demo/data --preset demo --set method=supervised --set data.labelling.every=10 -o demo/runs/supervised
+	.venv/bin/suture train demo/data --preset demo --set method=pgvcl --set data.labelling.every=10 -o demo/runs/pgvcl
+	.venv/bin/suture train demo/data --preset demo --set data.labelling.every=10 -o demo/runs/stitch
+	.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
+	.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
 	@echo 'Open demo/report.html (three runs side by side) and demo/predictions/case08/overlay.mp4 (a new video, segmented).'
 	@echo 'The mIoU of the three runs on test says how well predicted and true areas overlap on new videos, 100 at best: supervised learns from labelled frames alone, pgvcl and stitch from the others too. So few steps of so small a network do not show which is better: README.md has results on real video.'
 

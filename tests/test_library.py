@@ -42,6 +42,19 @@ def test_a_dataset_is_read_without_torch(tmp_path: Path) -> None:
     assert python("-c", words, folder=tmp_path).split() == ["2", "False"]
 
 
+def test_threads_of_a_training_wait_asleep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A predictor's do not: a single frame takes a few milliseconds less."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    lines = (
+        "import contextlib, os, suture",
+        "suture.Predictor",
+        "print(os.environ.get('OMP_WAIT_POLICY'))",
+        "with contextlib.suppress(Exception): suture.train('nowhere')",
+        "print(os.environ.get('OMP_WAIT_POLICY'))",
+    )
+    assert python("-c", "\n".join(lines), folder=tmp_path).split() == ["None", "PASSIVE"]
+
+
 def test_offers_what_it_says() -> None:
     assert set(suture.__all__) <= set(dir(suture))
     assert all(callable(getattr(suture, name)) and getattr(suture, name).__doc__ for name in suture.__all__)

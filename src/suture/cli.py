@@ -19,11 +19,10 @@ from suture.errors import UserError, is_full, what_failed
 from suture.files import refuse_file, refuse_in_use, suffix_of
 from suture.runs.presets import presets
 from suture.runs.signals import end, hearing
+from suture.runs.threads import wait_asleep
 from suture.words import listed, number, reason
 
-# OpenMP's threads wait for each other in busy loops by default, which on a shared CPU makes a training step up to eight
-# times slower. This has to be said before torch is imported, which the commands do themselves.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+wait_asleep()  # before torch is imported, which the commands do themselves
 
 app = typer.Typer(
     help="Label a few frames, segment every video.",

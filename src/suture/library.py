@@ -11,6 +11,7 @@ from suture.data.dataset import Dataset
 from suture.data.sources import load_dataset as _load_dataset
 from suture.runs.config import load_config
 from suture.runs.folder import Run, default_folder
+from suture.runs.threads import wait_asleep
 
 
 def load_dataset(path: str | Path, source: str = "auto", **options: Any) -> Dataset:
@@ -44,6 +45,7 @@ def train(
     >>> run = train("videos", settings={"seed": 1})  # doctest: +SKIP
     >>> run.metrics["test"]["primary"]  # doctest: +SKIP
     """
+    wait_asleep()
     from suture.runs.run import train as _train  # seconds, which reading a dataset does without
 
     config = load_config(Path(target), preset, _overrides(settings))
@@ -59,6 +61,7 @@ def evaluate(
 
     >>> evaluate("runs/videos-stitch-0", {"evaluation.flip": True})["test"]["primary"]  # doctest: +SKIP
     """
+    wait_asleep()
     from suture.runs.run import evaluate_run
 
     folder = run.folder if isinstance(run, Run) else Path(run)

@@ -140,6 +140,19 @@ def test_a_model_tells_videos_apart_as_its_training_did(tmp_path: Path) -> None:
     assert said("name", tmp_path / "name", before)[1] == ["caseA", "caseB"]
 
 
+def test_frames_that_were_selected_from_several_videos_are_told(tmp_path: Path, cpu: Predictor) -> None:
+    """Else they would pass for one video: one view, and each beside a frame of another."""
+    label = write_flat(tmp_path / "label", "caseA__frame", "caseB__frame")
+    for videos_by, told in (("trained", True), ("folder", True), ("name", False)):
+        text = io.StringIO()
+        predict(
+            cpu, [label], tmp_path / videos_by, Settings(videos_by=videos_by), console=Console(file=text, width=500)
+        )
+        line = "label holds frames of 2 videos, as their names say (caseA and caseB), and is taken for one: --videos-by"
+        assert (line in text.getvalue()) == told
+    assert sorted(path.name for path in (tmp_path / "name").iterdir()) == ["caseA", "caseB"]
+
+
 def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:
     write_images(tree / "masks")
     assert "masks" not in names(find_clips([tree]))

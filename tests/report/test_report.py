@@ -228,7 +228,7 @@ def test_a_class_without_scores_has_dashes(runs: Runs, tmp_path: Path, console: 
     (run / "metrics.json").write_text(json.dumps(metrics))
     page = write_report([run], tmp_path / "r.html", frames=False, console=console).read_text()
     assert '<span class="big">–</span>' in page
-    assert '<td class="bar" style="--share: 0%">–</td>' in page
+    assert '<td class="bar run0" style="--share: 0%">–</td>' in page
 
 
 def test_run_without_a_single_step(runs: Runs, tmp_path: Path, console: Console) -> None:

@@ -23,6 +23,16 @@ def frame_name(video: str, index: int) -> str:
     return f"{video}__frame_{index:06d}"
 
 
+def video_of(name: str) -> str:
+    """The video of an extracted frame by its name, without folder; nothing where the name is another.
+
+    >>> video_of("case01__frame_000120.png"), video_of("polyp_7.png")
+    ('case01', '')
+    """
+    found = _FRAME_NAME.fullmatch(name)
+    return found["video"] if found else ""
+
+
 @dataclass(frozen=True)
 class Labelling:
     """The labelled frames of each video, as rising indices.

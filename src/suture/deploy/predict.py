@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from suture.data.clips import JOURNAL, RECORD
+from suture.data.labelling import video_of
 from suture.data.walk import holds_files
 from suture.deploy.asked import Settings, refuse_folder
 from suture.deploy.inputs import Clip, find_clips, shared_out
@@ -83,7 +84,7 @@ def predict(
     rank, world = _meet()
     videos_by = predictor.network.videos_by if settings.videos_by == "trained" else settings.videos_by
     clips = find_clips(inputs, out, videos_by)
-    if rank == 0 and (told := _told_by_name(clips, settings.videos_by == "trained")):
+    if rank == 0 and (told := _told_by_name(clips, settings.videos_by == "trained") or _told_together(clips)):
         _say(console, told)
     unnamable = [clip.unnamable for clip in clips if clip.unnamable and rank == 0]
     for problem in unnamable:
@@ -124,6 +125,18 @@ def _told_by_name(clips: Sequence[Clip], trained: bool) -> str:
         f"Videos are told apart by what stands before the numbers in the names of images{', as in training' * trained}"
         f": {listed(found, _SOME)}; --videos-by folder makes one video of each folder instead."
     )
+
+
+def _told_together(clips: Sequence[Clip]) -> str:
+    """That frames which `suture select` took out of several videos are taken for one; nothing where none are."""
+    for clip in clips:
+        videos = [*dict.fromkeys(video_of(image.name) for image in clip.images)]
+        if len(videos) > 1 and all(videos):
+            return (
+                f"{clip.path} holds frames of {len(videos)} videos, as their names say ({listed(videos, _SOME)}), and "
+                "is taken for one: --videos-by name tells them apart."
+            )
+    return ""
 
 
 @contextmanager

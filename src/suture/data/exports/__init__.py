@@ -10,8 +10,10 @@ from suture.data.exports.archive import Archive
 from suture.data.exports.coco import read_coco
 from suture.data.exports.cvat import LABEL_MAP, CvatExport
 from suture.data.exports.labelme import LabelMeFile, is_labelme, labelme_export, read_labelme
+from suture.data.images import IMAGE_SUFFIXES
 from suture.errors import UserError
 from suture.files import suffix_of
+from suture.words import number
 
 JSON = ".json"
 EXPORT_SUFFIXES = (".zip", JSON)
@@ -71,9 +73,13 @@ def open_file(path: Path) -> Export | LabelMeFile:
             return read_coco(path, contents)
         frames = (name[: -len(JSON)] for name in annotations)
         return labelme_export(path, {frame: read_labelme(*file) for frame, file in zip(frames, contents, strict=True)})
-    raise UserError(
-        f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json): export it again."
-    )
+    neither = f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json)"
+    if images := sum(suffix_of(name) in IMAGE_SUFFIXES for name in names):
+        raise UserError(
+            f"{neither}, but holds {number(images, 'image')}: if they are masks, unpack them into the folder of the "
+            "masks and take the zip away."
+        )
+    raise UserError(f"{neither}: export it again.")
 
 
 def holds_labelme(path: Path) -> bool:
