@@ -77,7 +77,7 @@ def milliseconds(predict: Callable[[np.ndarray], np.ndarray], inputs: list[np.nd
 
 def plain(model: Path, device: str) -> tuple[str, Predictor]:
     """The predictor without what makes it fast on its device."""
-    with mock.patch("suture.deploy.networks.fold_batch_norms"):
+    with mock.patch("suture.models.folded.fold_batch_norms"):
         predictor = Predictor(model, device)
     if predictor.device.type == "cuda":
         predictor._recorded = predictor._measure  # type: ignore[assignment]

@@ -1038,6 +1038,15 @@ def test_only_the_terminal_says_that_scores_rest_on_little(tmp_path: Path, write
     assert "new videos (test) on 8 to 10 frames of 1 video" in console.export_text()
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_says_what_takes_seconds(tmp_path: Path, write_run: Write, terminal: bool) -> None:
+    two_methods(write_run)
+    written = io.StringIO()
+    show_tables(tmp_path, None, Console(file=written, force_terminal=terminal))
+    assert ("Reading the runs and making their tables" in written.getvalue()) == terminal
+    assert terminal or not written.getvalue().startswith("\n")
+
+
 @pytest.mark.parametrize(("labelled", "title"), [(2, "all masks"), (20, "all")])
 def test_all_masks_are_not_all_frames(tmp_path: Path, write_run: Write, labelled: int, title: str) -> None:
     write_run("d__all__pgvcl__crop__seed-0", {"test": scores(0.5)}, labelled=labelled)

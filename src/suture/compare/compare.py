@@ -5,6 +5,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -75,8 +76,7 @@ def compare(
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
         _tell_failures(outcome.failed, console)
         if any(is_finished(out, run.name) and run.name not in outcome.failed for run in plan.runs):
-            results = read_results(out)
-            _tell(results, _write(results, out), console)
+            _tell(*_tabulated(out, out, console), console)
     if outcome.left:
         console.print(
             f"Left for want of time: {number(len(outcome.left), 'run')}; start the same command again to go on.",
@@ -139,9 +139,9 @@ def print_scores(board: Board, console: Console) -> None:
 
 def show_tables(folder: Path, out: Path | None, console: Console) -> None:
     """Write the tables of all finished runs in a folder, and tell of them as when these were trained."""
-    results = read_results(folder)
+    results, written = _tabulated(folder, out or folder, console)
     _tell_failures(results.failed, console)
-    _tell(results, _write(results, out or folder), console)
+    _tell(results, written, console)
     for line in told_deeper(folder):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -152,6 +152,14 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     Each run's config.yaml, metrics.json and stages/*/done.json are enough, so collected results can be tabulated again.
     """
     return _write(read_results(folder), out or folder)
+
+
+def _tabulated(folder: Path, out: Path, console: Console) -> tuple[Results, list[Path]]:
+    """The finished runs of a folder and the files of their tables; a terminal says meanwhile what takes seconds."""
+    said = "Reading the runs and making their tables …"
+    with console.status(said) if console.is_terminal else nullcontext():
+        results = read_results(folder)
+        return results, _write(results, out)
 
 
 def _write(results: Results, out: Path) -> list[Path]:
