@@ -232,18 +232,16 @@ def test_pgvcl() -> None:
 
 def test_dmt_with_tilted_samples() -> None:
     few, many = (reached("dmt-tilted", NEW, place) for place in (EVERY_20, EVERY_10))
-    frames = apart("dmt-tilted", "dmt", FRAMES)
     assert (
-        f"With samples tilted alike (three seeds) DMT has {few} and {many} mIoU, much as without (per frame "
-        f"{mean(frames)} more), and stays below stitch in every score"
+        f"With samples tilted alike (three seeds) DMT has {few} and {many} mIoU, much as without, and stays below "
+        "stitch"
     ) in words("README.md")
     assert level(apart("dmt-tilted", "dmt", NEW))
-    assert above(frames)
     assert all(above(apart("stitch", "dmt-tilted", score)) for score in FOUR)
 
 
 def test_dmt() -> None:
-    assert "Over DMT stitch is ahead with 19 labels as with 34, with every seed." in words("README.md")
+    assert "Over DMT it is ahead with 19 labels as with 34, with every seed." in words("README.md")
     assert "**Over DMT** it gains in all ten pairs and all four scores." in (ROOT / "docs/results.md").read_text()
     for score in FOUR:
         assert min(apart("stitch", "dmt", score)) > 0

@@ -148,7 +148,9 @@ def test_frames_that_were_selected_from_several_videos_are_told(tmp_path: Path, 
         predict(
             cpu, [label], tmp_path / videos_by, Settings(videos_by=videos_by), console=Console(file=text, width=500)
         )
-        line = "label holds frames of 2 videos, as their names say (caseA and caseB), and is taken for one: --videos-by"
+        line = (
+            "label holds frames of 2 videos (caseA and caseB), each taken for one: --videos-by name tells them apart."
+        )
         assert (line in text.getvalue()) == told
     assert sorted(path.name for path in (tmp_path / "name").iterdir()) == ["caseA", "caseB"]
 

@@ -5,8 +5,9 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -76,7 +77,10 @@ def compare(
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
         _tell_failures(outcome.failed, console)
         if any(is_finished(out, run.name) and run.name not in outcome.failed for run in plan.runs):
-            _tell(*_tabulated(out, out, console), console)
+            with _waiting(console):
+                results = read_results(out)
+                written = _write(results, out)
+            _tell(results, written, console)
     if outcome.left:
         console.print(
             f"Left for want of time: {number(len(outcome.left), 'run')}; start the same command again to go on.",
@@ -139,8 +143,11 @@ def print_scores(board: Board, console: Console) -> None:
 
 def show_tables(folder: Path, out: Path | None, console: Console) -> None:
     """Write the tables of all finished runs in a folder, and tell of them as when these were trained."""
-    results, written = _tabulated(folder, out or folder, console)
+    with _waiting(console):
+        results = read_results(folder)
     _tell_failures(results.failed, console)
+    with _waiting(console):
+        written = _write(results, out or folder)
     _tell(results, written, console)
     for line in told_deeper(folder):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -154,12 +161,9 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     return _write(read_results(folder), out or folder)
 
 
-def _tabulated(folder: Path, out: Path, console: Console) -> tuple[Results, list[Path]]:
-    """The finished runs of a folder and the files of their tables; a terminal says meanwhile what takes seconds."""
-    said = "Reading the runs and making their tables …"
-    with console.status(said) if console.is_terminal else nullcontext():
-        results = read_results(folder)
-        return results, _write(results, out)
+def _waiting(console: Console) -> AbstractContextManager[Any]:
+    """Around what takes seconds with many runs: a line on a terminal, none in a log."""
+    return console.status("Reading the runs and making their tables …") if console.is_terminal else nullcontext()
 
 
 def _write(results: Results, out: Path) -> list[Path]:

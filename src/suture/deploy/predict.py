@@ -129,14 +129,12 @@ def _told_by_name(clips: Sequence[Clip], trained: bool) -> str:
 
 def _told_together(clips: Sequence[Clip]) -> str:
     """That frames which `suture select` took out of several videos are taken for one; nothing where none are."""
+    told = []
     for clip in clips:
         videos = [*dict.fromkeys(video_of(image.name) for image in clip.images)]
         if len(videos) > 1 and all(videos):
-            return (
-                f"{clip.path} holds frames of {len(videos)} videos, as their names say ({listed(videos, _SOME)}), and "
-                "is taken for one: --videos-by name tells them apart."
-            )
-    return ""
+            told.append(f"{clip.path} holds frames of {len(videos)} videos ({listed(videos, _SOME)})")
+    return f"As names say, {listed(told)}, each taken for one: --videos-by name tells them apart." if told else ""
 
 
 @contextmanager

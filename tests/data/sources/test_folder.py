@@ -743,7 +743,7 @@ def test_one_name_for_two_videos(tmp_path: Path) -> None:
     ("held", "mend"),
     [
         ("readme.txt", r"or LabelMe \(no \.json\): export it again\."),
-        ("masks/1.png", r"but holds 1 image: if they are masks, unpack them into the folder of the masks"),
+        ("masks/1.png", r"but holds 1 image: if they are masks, put them into a folder in its place"),
     ],
 )
 def test_a_zip_of_something_else(tmp_path: Path, held: str, mend: str) -> None:

@@ -76,8 +76,8 @@ def open_file(path: Path) -> Export | LabelMeFile:
     neither = f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json)"
     if images := sum(suffix_of(name) in IMAGE_SUFFIXES for name in names):
         raise UserError(
-            f"{neither}, but holds {number(images, 'image')}: if they are masks, unpack them into the folder of the "
-            "masks and take the zip away."
+            f"{neither}, but holds {number(images, 'image')}: if they are masks, put them into a folder in its place, "
+            "and where dataset.yaml names the zip, name the folder; else export it again."
         )
     raise UserError(f"{neither}: export it again.")
 
