@@ -518,8 +518,10 @@ def compare(
 
 
 def _waiting(what: str = "Loading PyTorch") -> AbstractContextManager[Any]:
-    """Around what takes seconds, such as to import PyTorch: a line on a terminal, none in a log."""
-    return err.status(f"{what} …") if err.is_terminal and _first() else nullcontext()
+    """Around what takes seconds, such as to import PyTorch; of several processes, the first one says so."""
+    from suture.data.progress import waiting
+
+    return waiting(what, err) if _first() else nullcontext()
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:

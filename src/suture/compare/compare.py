@@ -5,9 +5,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,6 +18,7 @@ from suture.compare.queue import Outcome, Queue, devices_of, is_finished, told_o
 from suture.compare.render import Section, latex, markdown, page, terminal
 from suture.compare.results import OVERALL, Board, Results, damage, read_results, told_deeper
 from suture.compare.tables import DETAILS, Record, score_table, tables_of, tidy_scores
+from suture.data.progress import waiting
 from suture.errors import UserError
 from suture.evaluation.few import few
 from suture.files import write_bytes, write_text
@@ -28,6 +27,7 @@ from suture.words import listed, number
 
 FEW = 4
 """So many missing runs are named above the tables."""
+TABULATING = "Reading the runs and making their tables"
 
 
 def compare(
@@ -77,7 +77,7 @@ def compare(
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
         _tell_failures(outcome.failed, console)
         if any(is_finished(out, run.name) and run.name not in outcome.failed for run in plan.runs):
-            with _waiting(console):
+            with waiting(TABULATING, console):
                 results = read_results(out)
                 written = _write(results, out)
             _tell(results, written, console)
@@ -143,10 +143,9 @@ def print_scores(board: Board, console: Console) -> None:
 
 def show_tables(folder: Path, out: Path | None, console: Console) -> None:
     """Write the tables of all finished runs in a folder, and tell of them as when these were trained."""
-    with _waiting(console):
+    with waiting(TABULATING, console):
         results = read_results(folder)
-    _tell_failures(results.failed, console)
-    with _waiting(console):
+        _tell_failures(results.failed, console)
         written = _write(results, out or folder)
     _tell(results, written, console)
     for line in told_deeper(folder):
@@ -159,11 +158,6 @@ def write_tables(folder: Path, out: Path | None = None) -> list[Path]:
     Each run's config.yaml, metrics.json and stages/*/done.json are enough, so collected results can be tabulated again.
     """
     return _write(read_results(folder), out or folder)
-
-
-def _waiting(console: Console) -> AbstractContextManager[Any]:
-    """Around what takes seconds with many runs: a line on a terminal, none in a log."""
-    return console.status("Reading the runs and making their tables …") if console.is_terminal else nullcontext()
 
 
 def _write(results: Results, out: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import numpy as np
 from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import Video, VideosBy
 from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, divisor_of_few_bits, largest_of_16_bits, read_image
+from suture.data.labelling import frame_name
 from suture.data.planes import Colours, frame_size
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
 from suture.data.view import View, find_view, view_frames
@@ -122,7 +123,7 @@ class Clip:
 
     def frame_name(self, index: int) -> str:
         """What the results of one frame are called; a video's as `suture select` names extracted frames."""
-        return self.images[index].stem if self.images else f"{self.name}__frame_{index:06d}"
+        return self.images[index].stem if self.images else frame_name(self.name, index)
 
     @cached_property
     def times(self) -> np.ndarray | None:
