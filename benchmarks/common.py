@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from suture.data.workers import cores
-from suture.files import write_text
+from suture.core.io import write_text
+from suture.core.workers import cores
 
 ROOT = Path(__file__).resolve().parents[1]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

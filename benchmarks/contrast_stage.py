@@ -30,10 +30,10 @@ from common import CUDA, DEVICE, captured, flops, gpu_seconds, matrix_pace, pars
 from contrast_loss import pairwise_contrast
 from stages import Bench, Pace, footage_options, loader_pace, pace, plain_pace, tidy
 
-from suture.data.keys import KeySettings
+from suture.data.sampling.keys import KeySettings
 from suture.methods.pgvcl import Contrast, ContrastBatch, ContrastSettings
 from suture.methods.stage import Total
-from suture.runs.config import load_config
+from suture.training.config import load_config
 
 PROMISED = {"shared": 180.0, "bank": 200.0}
 PROMISED_LOADING, PROMISED_MEMORY = 0.95, 24e9

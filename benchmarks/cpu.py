@@ -27,7 +27,9 @@ from rich.console import Console
 from stages import pace, quiet, step_flops
 from torch import Tensor
 
-from suture.data.augment import (
+from suture.data.dataset import Dataset
+from suture.data.datasets.synthetic_folder import write_synthetic
+from suture.data.sampling.augment import (
     Layer,
     Patches,
     ViewDraw,
@@ -38,21 +40,19 @@ from suture.data.augment import (
     render_labels,
     resample,
 )
-from suture.data.dataset import Dataset
-from suture.data.sources.synthetic import write_synthetic
 from suture.data.store import Fit, FrameStore
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.methods import pgvcl, stitch, strong, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
-from suture.methods.pseudo import PseudoLabels
+from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Job, Stage, Total
 from suture.models import depthwise, segmenter
-from suture.runs.config import load_config
-from suture.runs.fit import make_job, starting_segmenter
-from suture.runs.folder import Run
-from suture.runs.processes import Processes
-from suture.runs.run import open_data
-from suture.runs.session import Session
+from suture.training.config import load_config
+from suture.training.distributed import Processes
+from suture.training.run_folder import Run
+from suture.training.session import Session
+from suture.training.stages import make_job, starting_segmenter
+from suture.training.train import open_data
 
 PROMISED = 2.0
 STEPS = {"supervised": 480, "contrast": 60, "stitch": 240}
@@ -80,7 +80,7 @@ def has_bfloat16() -> bool:
 
 
 def whole(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """In place of `suture.data.augment.cut`: the frame as it is."""
+    """In place of `suture.data.sampling.augment.cut`: the frame as it is."""
     box, slant = outline(draw, scene, array.shape)
     return array, box.astype(np.float32), slant.astype(np.float32)
 
@@ -141,7 +141,7 @@ def plainly(reached: int) -> Iterator[None]:
         if reached < LADDER.index("frame store"):
             held.enter_context(mock.patch.object(FrameStore, "open", Decoded))
         if reached < LADDER.index("cut and augmented as a batch"):
-            held.enter_context(mock.patch("suture.data.augment.cut", whole))
+            held.enter_context(mock.patch("suture.data.sampling.augment.cut", whole))
             for module, renders in RENDERERS.items():
                 for render in renders:
                     held.enter_context(mock.patch.object(module, render.__name__, one_by_one(render)))

@@ -20,11 +20,11 @@ import onnxruntime
 import torch
 from common import flops, matrix_pace, parser, report, table
 
-from suture.deploy.export import Deployed, Shape, to_onnx
-from suture.deploy.predictor import Predictor
+from suture.deployment.export import Deployed, Shape, to_onnx
 from suture.models.segmenter import build_segmenter
 from suture.models.weights import Model
-from suture.runs.config import load_config
+from suture.prediction.predictor import Predictor
+from suture.training.config import load_config
 
 PROMISED = 25.0
 CORES = 2

@@ -21,8 +21,8 @@ import plot
 from common import parser, report
 from inference import FPS, scenes
 
-from suture.deploy import film
-from suture.deploy.film import to_yuv, video_frame, video_writer
+from suture.prediction import video_writer as film
+from suture.prediction.video_writer import to_yuv, video_frame, video_writer
 
 Frames = list[np.ndarray]
 """Planes of yuv420."""

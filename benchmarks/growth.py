@@ -77,9 +77,9 @@ class Begun(Exception):
 def begin_run(root: Path, started: float) -> dict[str, Any]:
     """In a fresh process: `suture train` itself, up to its first batch of the contrast stage."""
     import suture.cli
-    from suture.methods import pseudo
+    from suture.methods import pseudo_labels as pseudo
     from suture.methods.pgvcl import Contrast
-    from suture.runs import run
+    from suture.training import train as run
 
     marks = {"process": started}
     found: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def grow_keys(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The step with ever more keys."""
     from stages import Bench, pace, tidy
 
-    from suture.data.keys import KeySettings
+    from suture.data.sampling.keys import KeySettings
     from suture.methods.pgvcl import Contrast, ContrastSettings
 
     bench = Bench(options)

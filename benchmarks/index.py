@@ -19,7 +19,7 @@ import av
 import cv2
 import numpy as np
 
-from suture.data.sources import load_dataset
+from suture.data.datasets import load_dataset
 
 FRAMES = 100_000
 PROMISED_SECONDS, PROMISED_BYTES = 10.0, 1e9

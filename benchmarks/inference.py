@@ -35,16 +35,16 @@ from common import CUDA, DEVICE, flops, gpu_seconds, matrix_pace, parser, report
 from latency import write_network
 from rich.console import Console
 
-from suture.deploy.asked import Settings
-from suture.deploy.clipfiles import ClipFiles, Seen, agreement
-from suture.deploy.film import to_yuv, video_frame, video_writer
-from suture.deploy.gpu import Gpu
-from suture.deploy.inputs import find_clips
-from suture.deploy.overlap import cores
-from suture.deploy.pipeline import Job
-from suture.deploy.predict import predict
-from suture.deploy.predictor import Predictor
 from suture.models.segmenter import Segmenter
+from suture.prediction.clip_files import ClipFiles, Seen, agreement
+from suture.prediction.fast.gpu import Gpu
+from suture.prediction.inputs import find_clips
+from suture.prediction.options import Settings
+from suture.prediction.overlap import cores
+from suture.prediction.pipeline import Job
+from suture.prediction.predict import predict
+from suture.prediction.predictor import Predictor
+from suture.prediction.video_writer import to_yuv, video_frame, video_writer
 
 PROMISED = 0.85
 FPS = 25.0

@@ -23,9 +23,9 @@ import torch
 from common import CUDA, DEVICE, flops, matrix_pace, parser, report
 
 from suture.data.classes import default_colors
-from suture.deploy.predictor import Predictor
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weights import Model
+from suture.prediction.predictor import Predictor
 
 NETWORKS = {
     "cuda": ("deeplabv3", "resnet50", 8, 480),

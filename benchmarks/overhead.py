@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is imported
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/deploy"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/prediction"))
 
 from common import parser, report
 from inference import scenes, write_input
@@ -23,10 +23,10 @@ from latency import write_network
 from predict_files import Here
 from rich.console import Console
 
-from suture.deploy.asked import Settings
-from suture.deploy.overlap import cores
-from suture.deploy.predict import predict
-from suture.deploy.predictor import Predictor
+from suture.prediction.options import Settings
+from suture.prediction.overlap import cores
+from suture.prediction.predict import predict
+from suture.prediction.predictor import Predictor
 
 WIDTH, HEIGHT, BATCH = 96, 80, 16
 

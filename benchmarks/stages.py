@@ -21,19 +21,19 @@ import numpy as np
 import torch
 from common import CUDA, DEVICE, flops, synchronize
 
+from suture.core.workers import cores
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
 from suture.data.labelling import Labelling
+from suture.data.sampling.frames import TrainingFrames
 from suture.data.store import FrameStore, storage_size
-from suture.data.training import TrainingFrames
-from suture.data.workers import cores
-from suture.methods.pseudo import load_pseudo_labels
+from suture.methods.pseudo_labels import load_pseudo_labels
 from suture.methods.stage import Job, Stage
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.runs.callbacks import Curve
-from suture.runs.config import ComputeSettings
-from suture.runs.processes import Processes
+from suture.training.callbacks import Curve
+from suture.training.config import ComputeSettings
+from suture.training.distributed import Processes
 
 CLASSES = 12
 SHOT = 30

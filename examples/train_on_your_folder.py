@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import suture
-from suture.data.sources.synthetic import write_synthetic
+from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
 
 work = Path(sys.argv[1] if len(sys.argv) > 1 else "example")

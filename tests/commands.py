@@ -13,7 +13,7 @@ from typing import Any
 # Forked from a server that has imported once what takes seconds: real processes, without eight seconds of work each.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["suture.runs.run", "suture.report.scores", "suture.deploy.predict", "torch.utils.tensorboard"]
+    ["suture.training.train", "suture.reports.scores_section", "suture.prediction.predict", "torch.utils.tensorboard"]
 )
 
 

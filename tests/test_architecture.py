@@ -1,4 +1,4 @@
-"""The house order: a room stands above what it imports, never imports upwards, and there are no circles."""
+"""Rooms import only rooms on lower floors, and no modules import each other in a circle."""
 
 import ast
 from collections.abc import Iterator
@@ -9,24 +9,16 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
-# From bottom to top. Rooms on one floor do not know each other; so losses and models know nothing of ours but errors,
-# words and files.
+# From bottom to top. Rooms on one floor do not import each other.
 FLOORS = [
-    {"errors", "settings", "words"},
-    {"files"},
-    {"records"},
-    {"losses", "models"},
-    {"data"},
-    {"checks"},
-    {"methods"},
-    {"evaluation"},
-    {"deploy"},
-    {"annotate"},
-    {"runs"},
-    {"report", "compare"},
-    {"studio", "library"},
-    {"cli"},
-    {"__main__"},
+    {"core", "web"},
+    {"losses", "models", "data"},
+    {"methods", "evaluation", "checks"},
+    {"training"},
+    {"prediction"},
+    {"deployment", "annotate", "reports"},
+    {"comparison"},
+    {"studio", "cli"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -69,15 +61,15 @@ IMPORTS = {module: set(_imports(module)) for module in FILES}
 
 
 def _room(module: str) -> str:
-    """The room of a module; the package itself (`suture.__version__`) is no room and counts as empty."""
-    return module.split(".")[1] if "." in module else ""
+    """The room of a module; empty for the package itself and for `__main__`, which stand on no floor."""
+    room = module.split(".")[1] if "." in module else ""
+    return "" if room == "__main__" else room
 
 
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_house_order(module: str) -> None:
     room = _room(module)
     if not room:
-        assert not IMPORTS[module], "the package itself imports nothing: everyone imports it"
         return
     assert room in FLOOR_OF, f"{room} has no floor yet: give it its place in FLOORS"
     elsewhere = [name for name in IMPORTS[module] if _room(name) not in {"", room}]

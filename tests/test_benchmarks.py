@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from suture.data.augment import (
+from suture.data.sampling.augment import (
     Augment,
     collate,
     draw_view,
@@ -29,7 +29,7 @@ from suture.methods.stage import Stage
 from suture.methods.supervised import Supervised
 from suture.models.segmenter import build_segmenter
 from suture.models.weights import Model
-from suture.runs.config import load_config
+from suture.training.config import load_config
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 TINY = (
@@ -215,7 +215,7 @@ def test_supervised_training_is_held_against_the_plain_way_and_the_bare_model(
 def test_prediction_is_held_against_one_by_one_and_the_bare_network(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/deploy"))
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/prediction"))
     from predict_files import write_model
 
     inference, plot = load("inference"), load("plot")
@@ -230,7 +230,7 @@ def test_prediction_is_held_against_one_by_one_and_the_bare_network(
 
 
 def test_one_frame_is_held_against_its_operations(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/deploy"))
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "tests/prediction"))
     from predict_files import write_model
 
     latency, plot = load("latency"), load("plot")

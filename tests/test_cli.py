@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from suture.cli import _same_command, main
-from suture.errors import UserError
+from suture.core.errors import UserError
 
 
 def suture(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -218,7 +218,7 @@ def test_who_is_asked_to_end_says_how_to_go_on(
 
     before = signal.getsignal(number)
 
-    monkeypatch.setattr("suture.data.sources.load_dataset", interrupted)
+    monkeypatch.setattr("suture.data.datasets.load_dataset", interrupted)
     spaced = (root / "videos").rename(root / "my videos")
     assert suture(monkeypatch, "check", str(spaced)) == 128 + number
     assert signal.getsignal(number) is before
@@ -241,7 +241,7 @@ def test_an_export_says_what_it_is_doing(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("suture.cli.err", Console(force_terminal=True))
     monkeypatch.setattr(Console, "status", status)
-    monkeypatch.setattr("suture.deploy.export.export_run", export)
+    monkeypatch.setattr("suture.deployment.export.export_run", export)
     assert suture(monkeypatch, "export", str(tmp_path)) == 2
 
 

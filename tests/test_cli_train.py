@@ -17,14 +17,14 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from suture.cli import _refuse_in_use, app, main
-from suture.data.sources.synthetic import write_synthetic
+from suture.core.errors import UserError
+from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
-from suture.errors import UserError
 from suture.methods.method import methods
-from suture.runs.callbacks import read_curve
-from suture.runs.config import load_config
-from suture.runs.presets import presets
-from suture.runs.run import Run, train
+from suture.training.callbacks import read_curve
+from suture.training.config import load_config
+from suture.training.presets import presets
+from suture.training.train import Run, train
 
 SETTINGS = {
     "method": "pgvcl",
@@ -213,8 +213,8 @@ def test_mistakes_name_themselves(
 HOLDS = """
 import sys
 from pathlib import Path
-from suture.files import alone_in
-with alone_in(Path(sys.argv[1])):
+from suture.core.io import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("in", flush=True)
     sys.stdin.read()
 """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from suture.errors import UserError
-from suture.files import LOCK, read_json, read_yaml, together_in, write_bytes, write_text
+from suture.core.errors import UserError
+from suture.core.io import LOCK, read_json, read_yaml, together_in, write_bytes, write_text
 
 
 def test_a_mapping(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_took_hours_is_on_the_disk_before_it_takes_the_place_of_the_old(
 HOLDS = """
 import sys
 from pathlib import Path
-from suture.files import together_in
+from suture.core.io import together_in
 with together_in(Path(sys.argv[1]), {"model": sys.argv[2]}):
     print("in", flush=True)
     sys.stdin.read()

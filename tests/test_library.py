@@ -8,8 +8,8 @@ import pytest
 from commands import started
 
 import suture
+from suture.core.errors import UserError
 from suture.data.images import read_image
-from suture.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,7 +16,7 @@ import pytest
 from suture.checks.check import check
 from suture.checks.draft import draft_dataset_file, write_draft
 from suture.data.dataset import said_splits
-from suture.data.sources import load_dataset
+from suture.data.datasets import load_dataset
 
 NUMBERS = itertools.count()
 PAGE = Path(__file__).parents[1] / "docs/public-datasets.md"

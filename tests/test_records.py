@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from suture.errors import UserError
-from suture.evaluation.titles import SCORES
-from suture.records import (
+from suture.core.errors import UserError
+from suture.core.records import (
     ConfigRecord,
     DataRecord,
     EnvironmentRecord,
@@ -21,6 +20,7 @@ from suture.records import (
     Summary,
     read_record,
 )
+from suture.evaluation.titles import SCORES
 
 RESULTS = Path(__file__).parents[1] / "docs/results"
 SHAPES: dict[str, type[BaseModel]] = {

@@ -1,6 +1,6 @@
 """Words for people."""
 
-from suture.words import listed, number, time_left
+from suture.core.text import listed, number, time_left
 
 
 def test_a_number_has_its_noun() -> None:

@@ -47,7 +47,7 @@ def synthetic(dataset: Dataset) -> Figure:
 
 def report_pictures(report: Path, untrue: Path, profile: Path) -> None:
     """Sections of the demo's report, and of one with a video without truth, as a browser shows them."""
-    sys.path.insert(0, str(HERE.parents[1] / "tests/report"))
+    sys.path.insert(0, str(HERE.parents[1] / "tests/reports"))
     from browser import browser
 
     shots = (

@@ -11,14 +11,14 @@ import torch
 from matplotlib.figure import Figure
 
 from suture.data.classes import IGNORE
+from suture.data.sampling.frames import TrainingFrames
 from suture.data.store import FrameStore
-from suture.data.training import TrainingFrames
 from suture.methods.stage import Job, Part
 from suture.methods.stitch import Stitch, StitchSettings
 from suture.models.segmenter import build_segmenter
-from suture.report.side_by_side import painted
-from suture.runs.config import load_config
-from suture.runs.run import open_data
+from suture.reports.side_by_side import painted
+from suture.training.config import load_config
+from suture.training.train import open_data
 
 COLUMNS = 6
 SIDE = 256

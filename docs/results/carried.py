@@ -25,11 +25,11 @@ from suture.evaluation.metrics import confusion, iou, mean, pixel_accuracy
 from suture.losses.correspondence import join
 from suture.methods.stitch import CorrespondenceSettings, Neighbours, Stitch, StitchSettings
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.runs.fit import make_job
-from suture.runs.folder import Run
-from suture.runs.processes import Processes
-from suture.runs.run import open_data
-from suture.runs.session import Session
+from suture.training.distributed import Processes
+from suture.training.run_folder import Run
+from suture.training.session import Session
+from suture.training.stages import make_job
+from suture.training.train import open_data
 
 WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 CELLS = 32

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from suture.data.keys import KeySettings
+from suture.data.sampling.keys import KeySettings
 
 SPEED = Path(__file__).parents[1] / "performance"
 COUNTED_AT = 480 * 480

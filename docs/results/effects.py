@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from suture.compare.plan import flattened
-from suture.runs.config import without_folders
+from suture.comparison.plan import flattened
+from suture.training.config import without_folders
 
 SCORES = ("new videos, mIoU", "new videos, per frame", "completion, mIoU", "completion, per frame")
 SUM = "per frame on new videos + mIoU in completion"

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from pairs import partner, scores
 
-from suture.compare.plan import Place
-from suture.compare.results import read_results, t_interval
-from suture.files import write_text
+from suture.comparison.plan import Place
+from suture.comparison.results import read_results, t_interval
+from suture.core.io import write_text
 
 RESULTS = Path(__file__).resolve().parent
 PAGES = (RESULTS.parents[1] / "README.md", RESULTS.parent / "results.md", RESULTS.parent / "method.md")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from suture.compare.plan import Place
-from suture.compare.results import Result, Results, read_results, t_interval
-from suture.errors import UserError
+from suture.comparison.plan import Place
+from suture.comparison.results import Result, Results, read_results, t_interval
+from suture.core.errors import UserError
 from suture.evaluation.titles import SETS, TITLES
 
 OVERALL = ("miou", "miou_frames", "nsd")

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from suture.data.dataset import Video
 from suture.data.scene import read_scenes
-from suture.deploy.smoothing import Smoother
-from suture.evaluation.evaluate import frames_to_score, protocol_of, score_frames
-from suture.evaluation.evaluate import scores as all_scores
+from suture.evaluation.scoring import frames_to_score, protocol_of, score_frames
+from suture.evaluation.scoring import scores as all_scores
 from suture.models.folded import NORMS
 from suture.models.segmenter import Segmenter
-from suture.runs.folder import Run
-from suture.runs.run import open_data
+from suture.prediction.smoothing import Smoother
+from suture.training.run_folder import Run
+from suture.training.train import open_data
 
 
 class Way(NamedTuple):

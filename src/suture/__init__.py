@@ -10,20 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from suture.data.dataset import Dataset
-    from suture.deploy.predictor import Predictor
-    from suture.library import evaluate, load_dataset, train
-    from suture.runs.folder import Run
+    from suture.prediction.predictor import Predictor
+    from suture.training.api import evaluate, load_dataset, train
+    from suture.training.run_folder import Run
 
 __version__ = "0.1.0"
 __all__ = ["Dataset", "Predictor", "Run", "evaluate", "load_dataset", "train"]
-_HOMES = {"Dataset": "suture.data.dataset", "Predictor": "suture.deploy.predictor", "Run": "suture.runs.folder"}
-"""Where classes are at home; functions are in the library."""
+_MODULES = {
+    "Dataset": "suture.data.dataset",
+    "Predictor": "suture.prediction.predictor",
+    "Run": "suture.training.run_folder",
+    "evaluate": "suture.training.api",
+    "load_dataset": "suture.training.api",
+    "train": "suture.training.api",
+}
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> Any:
     # On first use: every room imports this package, and torch takes seconds.
-    if name in __all__:
-        return getattr(importlib.import_module(_HOMES.get(name, "suture.library")), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'suture' has no attribute {name!r}")
 
 

@@ -15,14 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from suture import __version__
-from suture.errors import UserError, is_full, what_failed
-from suture.files import refuse_file, refuse_in_use, suffix_of
-from suture.runs.presets import presets
-from suture.runs.signals import end, hearing
-from suture.runs.threads import wait_asleep
-from suture.words import listed, number, reason
+from suture.core.errors import UserError, describe_os_error, is_full
+from suture.core.io import require_unlocked, suffix_of, validate_folder_path
+from suture.core.signals import end, hearing
+from suture.core.text import listed, number, reason
+from suture.core.threads import use_passive_openmp_wait
+from suture.training.presets import presets
 
-wait_asleep()  # before torch is imported, which the commands do themselves
+use_passive_openmp_wait()  # before torch is imported, which the commands do themselves
 
 app = typer.Typer(
     help="Label a few frames, segment every video.",
@@ -69,14 +69,14 @@ def _existing(what: str) -> Any:
 
 def _refuse_file(said: Any) -> Any:
     if said is not None:
-        refuse_file(said)
+        validate_folder_path(said)
     return said
 
 
 def _refuse_in_use(folder: Path) -> None:
     """Not where torchrun or srun started others, of which the first may have taken the folder for all of them."""
     if all(int(os.environ.get(count, 1)) == 1 for count in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")):
-        refuse_in_use(folder)
+        require_unlocked(folder)
 
 
 Dataset = Annotated[Path, _existing("a folder of videos or frames, a video file, or a dataset")]
@@ -115,9 +115,9 @@ def synthetic(
     """Generate surgical-looking video with masks, to try everything without data."""
     from pydantic import ValidationError
 
-    from suture.data.sources.synthetic import write_synthetic
+    from suture.core.workers import cores
+    from suture.data.datasets.synthetic_folder import write_synthetic
     from suture.data.synthetic.scenario import SyntheticSettings
-    from suture.data.workers import cores
 
     try:
         width, height = (int(side) for side in size.lower().split("x"))
@@ -152,15 +152,15 @@ def check(
     from suture.checks.check import check as check_dataset
     from suture.checks.draft import kept_aside, write_draft
     from suture.checks.problems import ASKED
+    from suture.core.progress import passing_bar
     from suture.data.dataset_file import FILE_NAME
-    from suture.data.progress import passing_bar
-    from suture.data.sources import load_dataset
+    from suture.data.datasets import load_dataset
 
     options = _options(option)  # a slip is told before anything is drafted
     if pictures is not None:
-        from suture.checks.pictures import refuse_used, write_pictures
+        from suture.checks.view_pictures import require_free_folder, write_pictures
 
-        refuse_used(pictures)  # told before all is read
+        require_free_folder(pictures)  # told before all is read
     if write:
         kept = (
             " What it said before is kept, but not its comments, except that a guess stays one."
@@ -207,9 +207,9 @@ def select(
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select_frames
     from suture.checks.problems import Evidence, unread_masks
+    from suture.data.datasets import load_dataset
+    from suture.data.datasets.folder import place_of_new_masks
     from suture.data.labelling import from_list
-    from suture.data.sources import load_dataset
-    from suture.data.sources.folder import place_of_new_masks
 
     dataset = load_dataset(path, source, **_options(option))
     chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
@@ -245,15 +245,15 @@ def train(
     supervised, twice, strong, pgvcl, pixpro, selftraining, dmt, uamt or unimatch.
     """
     with _waiting():
-        from suture.runs.config import Config, load_config
-        from suture.runs.folder import default_folder
+        from suture.training.config import Config, load_config
+        from suture.training.run_folder import default_folder
 
         def look(config: Config) -> None:
             _refuse_in_use(run or default_folder(config))
 
         config = load_config(target, preset, set or [], origin=COMMAND_LINE, look=look)  # refuses a mistaken setting
-        from suture.report.scores import scores_table
-        from suture.runs.run import train as train_run
+        from suture.reports.scores_section import scores_table
+        from suture.training.train import train as train_run
 
     folder = run or default_folder(config)
     metrics = train_run(config, folder, err)
@@ -268,13 +268,13 @@ def train(
 @app.command()
 def evaluate(run: Annotated[Path, _existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
-    from suture.runs.overrides import refuse_trained
+    from suture.training.overrides import validate_scoring_overrides
 
-    refuse_trained(set or [], COMMAND_LINE)
+    validate_scoring_overrides(set or [], COMMAND_LINE)
     _refuse_in_use(run)
     with _waiting():
-        from suture.report.scores import scores_table
-        from suture.runs.run import evaluate_run
+        from suture.reports.scores_section import scores_table
+        from suture.training.train import evaluate_run
 
     metrics = evaluate_run(run, set or [], err, origin=COMMAND_LINE)
     if not _first():
@@ -309,17 +309,17 @@ def report(
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave every picture of a patient out.")] = False,
 ) -> None:
     """Write one HTML page about runs, and print their scores."""
-    from suture.report.place import report_path
+    from suture.reports.place import report_path
 
     report_path(runs, output)  # refuses what is no place for it
     if figures is not None:
-        from suture.checks.pictures import refuse_used
+        from suture.checks.view_pictures import require_free_folder
 
-        refuse_used(figures)
+        require_free_folder(figures)
     with _waiting():
-        from suture.report.report import write_report
-        from suture.report.scores import scores_table
-        from suture.runs.folder import Run
+        from suture.reports.report import write_report
+        from suture.reports.scores_section import scores_table
+        from suture.training.run_folder import Run
 
     path = write_report(runs, output, frames=not no_frames, console=err, videos=videos or [], figures=figures)
     table = scores_table(runs)
@@ -359,13 +359,13 @@ def export(
     card_alone = suffix_of(output) == ".md"
     if not card_alone:
         from suture.data.view import View
-        from suture.deploy.asked import refuse_export
+        from suture.prediction.options import validate_export_options
 
         height_width = (size[1], size[0]) if size else None
         seen = View.parse(rect, "--view") if rect else None
-        refuse_export(output, height_width, seen, dynamic=dynamic, force=force)
+        validate_export_options(output, height_width, seen, dynamic=dynamic, force=force)
     with _waiting():
-        from suture.deploy.export import export_run, write_card
+        from suture.deployment.export import export_run, write_card
 
     if card_alone:
         write_card(run, output, force=force)
@@ -427,8 +427,9 @@ def predict(
     ] = False,
 ) -> None:
     """Segment videos and images; exit code 1 if frames had to be left out. Started again, it goes on where it was."""
-    from suture.deploy.asked import Settings, parse_view, refuse_folder, refuse_scales
-    from suture.deploy.inputs import expanded
+    from suture.core.settings import validate_scales
+    from suture.prediction.inputs import expanded
+    from suture.prediction.options import Settings, parse_view, validate_output_folder
 
     for given in inputs:
         expanded(given)  # refuses what is not there
@@ -436,12 +437,12 @@ def predict(
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
-    refuse_scales(sizes)
+    validate_scales(sizes)
     settings = Settings(masks, not no_overlay, table, parse_view(view), smooth, videos_by)
-    refuse_folder(output)
+    validate_output_folder(output)
     with _waiting():
-        from suture.deploy.predict import predict as predict_inputs
-        from suture.deploy.predictor import Predictor
+        from suture.prediction.predict import predict as predict_inputs
+        from suture.prediction.predictor import Predictor
 
     predictor = Predictor(model, device, flip=flip, scales=sizes, window=window)
     summary = predict_inputs(predictor, inputs, output, settings, batch=batch, force=force, console=err)
@@ -497,9 +498,9 @@ def compare(
         if unused := [option for option, said in given.items() if said]:
             _say(err, f"{'--list' if list else 'The writing of tables'} takes no notice of {listed(unused)}.")
     with _waiting():
-        from suture.compare import compare as comparisons
-        from suture.compare.collect import collect as collect_runs
-        from suture.compare.plan import read_plan
+        from suture.comparison import compare as comparisons
+        from suture.comparison.collect import collect as collect_runs
+        from suture.comparison.plan import read_plan
 
     folder = file if file.is_dir() else output or comparisons.default_folder(file)
     if list:
@@ -519,14 +520,14 @@ def compare(
 
 def _waiting(what: str = "Loading PyTorch") -> AbstractContextManager[Any]:
     """Around what takes seconds, such as to import PyTorch; of several processes, the first one says so."""
-    from suture.data.progress import waiting
+    from suture.core.progress import waiting
 
     return waiting(what, err) if _first() else nullcontext()
 
 
 def _options(said: list[str] | None) -> dict[str, Any]:
     """`KEY=VALUE` options of a source, values as YAML."""
-    from suture.runs.overrides import set_value
+    from suture.training.overrides import set_value
 
     options: dict[str, Any] = {}
     for option in said or []:
@@ -536,7 +537,7 @@ def _options(said: list[str] | None) -> dict[str, Any]:
 
 def _show_scores(table: Table, metrics: Sequence[dict[str, Any]]) -> None:
     """The scores of runs in a table, and below it what they rest on where that is little."""
-    from suture.evaluation.few import few
+    from suture.evaluation.caution import few
 
     out.print(table)
     for sentence in few(metrics):
@@ -582,7 +583,7 @@ def main() -> None:
             sentence = str(error)
             if isinstance(error, OSError):
                 mend = "make room" if is_full(error) else "check the path, and whether you may read and write there"
-                sentence = f"{what_failed(error)}: {mend}, then start the same command again."
+                sentence = f"{describe_os_error(error)}: {mend}, then start the same command again."
             err.print(Text.assemble(("error: ", "red"), sentence), soft_wrap=True)
             sys.exit(2)
         except SystemExit as ended:

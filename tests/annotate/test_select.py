@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from suture.annotate.select import select_frames
+from suture.core.errors import UserError
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, DoubtfulMask, Frame, Video
+from suture.data.datasets import load_dataset
 from suture.data.images import MaskFile, read_image
 from suture.data.labelling import Labelling, frame_name, from_list, listed
-from suture.data.sources import load_dataset
-from suture.errors import UserError
 
 
 def write_video(folder: Path, shots: list[int], seed: int) -> list[Path]:

@@ -23,18 +23,18 @@ from suture.checks.check import (
     IGNORED,
     CheckReport,
     check,
-    refuse_nothing_to_learn,
-    refuse_unlabelled,
-    refuse_wrong_masks,
+    require_classes_to_learn,
+    require_labels,
+    validate_masks,
 )
 from suture.checks.draft import write_draft
-from suture.checks.facts import between_share, in_parallel, is_combed, painted_levels
+from suture.checks.measurements import between_share, in_parallel, is_combed, painted_levels
 from suture.checks.problems import Problem
-from suture.data import mends
+from suture.core.errors import UserError
+from suture.data import messages as mends
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
-from suture.data.sources import load_dataset
-from suture.errors import UserError
+from suture.data.datasets import load_dataset
 
 WIDTH, HEIGHT, FRAMES = 64, 48, 6
 CASES = ("ann", "bob", "cid")
@@ -367,7 +367,7 @@ def test_masks_of_which_none_fits_a_frame(root: Path) -> None:
     problem = only(root, "no-mask-fits")
     assert (problem.severity, problem.count, problem.first) == ("fatal", 1, "masks/ann/999.png")
     with pytest.raises(UserError, match=r"1 mask without a frame.*masks/ann/999\.png.*name each mask"):
-        refuse_unlabelled(load_dataset(root))
+        require_labels(load_dataset(root))
 
 
 def test_masks_of_several_endings_of_which_none_fits_a_frame(root: Path) -> None:
@@ -387,7 +387,7 @@ def test_masks_numbered_past_the_end_of_a_video(root: Path) -> None:
     for index in (0, 6, 12, 18):
         write(root / f"masks/eva/{index:09}.png", ids(0))
     assert find(run(root), "mask-past-end").severity == "warning"  # it is in no split: nobody reads it
-    load_dataset(root).refuse_doubtful_masks()
+    load_dataset(root).validate_mask_values()
     describe(root, split={"train": ["ann", "eva"], "val": ["bob"], "test": ["cid"]})
     problem = only(root, "mask-past-end")
     assert (problem.severity, problem.count) == ("fatal", 1)
@@ -788,7 +788,7 @@ def test_a_task_that_kills_its_process_does_not_kill_the_pass() -> None:
 
 def test_processes_that_die_as_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a script without its guarded main: no frame is blamed for it."""
-    monkeypatch.setattr("suture.checks.facts.start_in_pool", os._exit)
+    monkeypatch.setattr("suture.checks.measurements.start_in_pool", os._exit)
     with pytest.raises(UserError, match="die when they start"):
         list(in_parallel(eval, ["1", "2", "3"], 2))
 
@@ -880,19 +880,19 @@ def test_of_masks_that_are_only_scored_all_are_looked_at_and_a_bounded_number_re
     monkeypatch.setattr(Dataset, "read_mask", lambda self, video, index: read.append(index))
     monkeypatch.setattr(Dataset, "look_at_mask", lambda self, video, index: looked_at.append(index))
     dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", [Frame(0, 0)])])
-    refuse_wrong_masks(dataset, [("v", index) for index in range(640)])
+    validate_masks(dataset, [("v", index) for index in range(640)])
     assert read == list(range(0, 640, 10))  # from all over
     assert sorted(looked_at) == list(range(640))
     read.clear()
-    refuse_wrong_masks(dataset, [("v", 3), ("v", 5)])
-    refuse_wrong_masks(dataset, [])
+    validate_masks(dataset, [("v", 3), ("v", 5)])
+    validate_masks(dataset, [])
     assert read == [3, 5]
 
 
 def test_a_choice_of_frames_that_show_one_class_is_no_fault_of_the_masks(root: Path) -> None:
     dataset = load_dataset(root)
     with pytest.raises(UserError, match=r"no class but tissue.*; or choose more of .*data\.labelling leaves 4 out"):
-        refuse_nothing_to_learn(dataset, ["tissue"], 2)
+        require_classes_to_learn(dataset, ["tissue"], 2)
     with pytest.raises(UserError, match=r"no class but tissue.*name the others in the class table"):
-        refuse_nothing_to_learn(dataset, ["tissue"], 6)
-    refuse_nothing_to_learn(dataset, ["tissue", "tool"], 2)
+        require_classes_to_learn(dataset, ["tissue"], 6)
+    require_classes_to_learn(dataset, ["tissue", "tool"], 2)

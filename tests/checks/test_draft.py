@@ -14,10 +14,10 @@ import yaml
 
 from suture.checks.check import check
 from suture.checks.draft import draft_dataset_file, guess_cases, guess_split, said_of_videos, write_draft
+from suture.core.errors import UserError
 from suture.data.clips import Clip
+from suture.data.datasets import load_dataset
 from suture.data.images import read_image
-from suture.data.sources import load_dataset
-from suture.errors import UserError
 
 WIDTH, HEIGHT = 64, 48
 

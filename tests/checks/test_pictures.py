@@ -5,11 +5,11 @@ from pathlib import Path
 import cv2
 import pytest
 
-from suture.checks.pictures import write_pictures
-from suture.data.sources import load_dataset
-from suture.data.sources.synthetic import write_synthetic
+from suture.checks.view_pictures import write_pictures
+from suture.core.errors import UserError
+from suture.data.datasets import load_dataset
+from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
-from suture.errors import UserError
 
 
 def test_pictures(tmp_path: Path) -> None:

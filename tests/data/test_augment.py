@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset
 
-from suture.data.augment import (
+from suture.data.classes import IGNORE
+from suture.data.sampling.augment import (
     COLORS,
     Augment,
     Patches,
@@ -30,8 +31,7 @@ from suture.data.augment import (
     resample,
     restyle,
 )
-from suture.data.classes import IGNORE
-from suture.data.training import generator
+from suture.data.sampling.frames import generator
 
 UNCHANGED = np.array([1.0, 1.0, 1.0, 0.0, 0.0, -1.0])
 WHOLE = ViewDraw(np.array([0.0, 0.0, 1.0, 1.0]), False, UNCHANGED)

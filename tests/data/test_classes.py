@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
+from suture.core.errors import UserError
 from suture.data.classes import (
     IGNORE,
     UNPAINTED,
@@ -21,8 +22,7 @@ from suture.data.classes import (
 from suture.data.dataset_file import DatasetFile
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import CLASSES, SyntheticSettings, plan
-from suture.deploy.overlay import STRENGTH
-from suture.errors import UserError
+from suture.prediction.overlay import STRENGTH
 
 IDS = st.integers(0, 65535)
 COLORS = st.tuples(*[st.integers(0, 255)] * 3)

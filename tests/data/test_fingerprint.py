@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from suture.core.errors import UserError
 from suture.data import fingerprint
 from suture.data.dataset import Frame, Video
 from suture.data.fingerprint import Fingerprints, cache_folder, file_sha256
 from suture.data.images import MaskFile
 from suture.data.video import VideoFile
-from suture.errors import UserError
 
 OLD = 1_600_000_000
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from suture.core.errors import UserError
 from suture.data.images import MaskFile, image_size, read_image
-from suture.errors import UserError
 
 
 def write(path: Path, pixels: np.ndarray, mode: str | None = None) -> Path:

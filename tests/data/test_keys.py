@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import chisquare
 
-from suture.data.keys import KeyPlan, KeyPool, KeySettings
-from suture.data.training import Epochs, generator
+from suture.data.sampling.frames import Epochs, generator
+from suture.data.sampling.keys import KeyPlan, KeyPool, KeySettings
 
 # Cases of very different lengths, two of them with two videos; shots of one frame and of many; frames in any order.
 CASES = np.array([0] * 9 + [1] * 4 + [2] * 3 + [1] * 3 + [3] * 1)

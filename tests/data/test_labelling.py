@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from suture.core.errors import UserError
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
@@ -27,7 +28,6 @@ from suture.data.labelling import (
     interval,
     listed,
 )
-from suture.errors import UserError
 
 CADIS_TRAIN = (1, 3, 4, 6, 8, 9, 10, 11, 13, 14, 15, 17, 18, 19, 20, 21, 23, 24, 25)
 names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1).filter(

@@ -10,7 +10,7 @@ import yaml
 from suture.checks.check import check
 from suture.checks.draft import write_draft
 from suture.checks.problems import Problem
-from suture.data.sources import load_dataset
+from suture.data.datasets import load_dataset
 
 
 def write_frames(root: Path, *names: str) -> None:

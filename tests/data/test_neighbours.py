@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.data.neighbours import LabelledNeighbours
+from suture.data.sampling.neighbours import LabelledNeighbours
 
 
 def around(labelled: list[int], shots: list[int], indices: list[int] | None = None) -> LabelledNeighbours:

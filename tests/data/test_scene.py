@@ -6,11 +6,11 @@ import cv2
 import numpy as np
 import pytest
 
+from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.data.dataset import Frame, Video
 from suture.data.scene import in_frame, read_scene, read_scenes, resized
 from suture.data.view import View
-from suture.errors import UserError
 
 
 @pytest.fixture

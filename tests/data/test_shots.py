@@ -17,16 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from suture.core.io import locked
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
+from suture.data.datasets import load_dataset
 from suture.data.images import read_image
 from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames, stored_shots
-from suture.data.sources import load_dataset
 from suture.data.store import FrameStore
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import SyntheticSettings, SyntheticVideo, plan
 from suture.data.view import View
-from suture.files import locked
 
 FrameList = list[np.ndarray]
 

@@ -21,7 +21,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from suture.data import mends
+from suture.core.errors import UserError
+from suture.core.io import locked
+from suture.data import messages as mends
 from suture.data import store as store_module
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -29,8 +31,6 @@ from suture.data.images import MaskFile
 from suture.data.store import Fit, FrameStore, frames_key, labels_key, storage_size
 from suture.data.video import VideoFile
 from suture.data.view import View
-from suture.errors import UserError
-from suture.files import locked
 
 CLASSES = ClassTable(("tissue", "tool"), ((200, 90, 80), (90, 90, 90)), {0: 0, 1: 1})
 WIDTH, HEIGHT = 80, 60

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from suture.data.sources.synthetic import write_synthetic
+from suture.core.errors import UserError
+from suture.core.io import read_json
+from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, plan
-from suture.errors import UserError
-from suture.files import read_json
 
 SMALL = SyntheticSettings(cases=3, frames=12, shots=2, width=64, height=48, gaps=True)
 
@@ -98,7 +98,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("suture.data.sources.synthetic._write_mask", fail)
+    monkeypatch.setattr("suture.data.datasets.synthetic_folder._write_mask", fail)
     with pytest.raises(OSError, match="disk full"):
         write_synthetic(tmp_path / "out", SMALL, progress=False)
     assert not list(tmp_path.iterdir())

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from suture.data.augment import Augment, draw_view, render_confidence, render_labels
+from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Split, Video
 from suture.data.labelling import Labelling
-from suture.data.training import Epochs, TrainingFrames, carve_validation, generator
-from suture.errors import UserError
+from suture.data.sampling.augment import Augment, draw_view, render_confidence, render_labels
+from suture.data.sampling.frames import Epochs, TrainingFrames, carve_validation, generator
 
 TABLE = ClassTable(("a", "b"), ((0, 0, 0), (9, 9, 9)), {0: 0, 1: 1})
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from av.video.reformatter import ColorRange, Colorspace
 
+from suture.core.errors import UserError
 from suture.data.images import read_image
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.errors import UserError
 
 FRAMES = 40
 

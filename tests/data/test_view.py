@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from suture.core.errors import UserError
 from suture.data.images import read_image
 from suture.data.synthetic.render import render_video
 from suture.data.synthetic.scenario import SyntheticSettings, plan
 from suture.data.view import View, draw_view, find_view
-from suture.errors import UserError
 
 
 def tissue(width: int, height: int, seed: int, falloff: float = 0.5, level: float = 170) -> np.ndarray:

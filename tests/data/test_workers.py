@@ -12,14 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from suture.data.workers import cores, start_in_pool
+from suture.core.workers import cores, start_in_pool
 
 PARENT = """
 import os, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from suture.data.workers import start_worker
+from suture.core.workers import start_worker
 
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(1, get_context("fork"), start_worker, (os.getpid(),))
@@ -44,7 +44,7 @@ OUTLIVED = """
 import os, time
 from multiprocessing import get_context
 from pathlib import Path
-from suture.data import workers
+from suture.core import workers
 
 def work(parent):
     workers.LAST_STEP = 0.5
@@ -89,7 +89,7 @@ DECODER = """
 import gc, sys
 import av
 import numpy as np
-from suture.data.workers import pool_for
+from suture.core.workers import pool_for
 
 path = sys.argv[1]
 with av.open(path, "w") as file:

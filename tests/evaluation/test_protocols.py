@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import jaccard_score
 
-from suture.data.protocols import PROTOCOLS, Protocol, protocol_named
-from suture.errors import UserError
+from suture.core.errors import UserError
+from suture.data.scoring_rules import PROTOCOLS, Protocol, protocol_named
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import case_interval, score, scorer_of
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from suture.data.augment import UNCHANGED, ViewDraw, outline
+from suture.data.sampling.augment import UNCHANGED, ViewDraw, outline
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
 
 

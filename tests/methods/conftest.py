@@ -13,7 +13,7 @@ from stage_tester import trainer
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.labelling import Labelling
-from suture.data.training import TrainingFrames
+from suture.data.sampling.frames import TrainingFrames
 from suture.methods.stage import Job, Stage
 from suture.models.segmenter import build_segmenter
 

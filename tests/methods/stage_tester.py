@@ -15,7 +15,7 @@ from suture.data.classes import IGNORE
 from suture.methods import cutmix, pgvcl, semi, strong
 from suture.methods import stage as base
 from suture.methods.method import find_method
-from suture.methods.pseudo import PseudoLabels
+from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Job, Part, Stage
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter, set_dropout

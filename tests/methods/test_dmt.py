@@ -17,7 +17,7 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.data.sources.synthetic import write_synthetic
+from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.dmt import (
@@ -29,13 +29,13 @@ from suture.methods.dmt import (
     class_thresholds,
     level_counts,
 )
-from suture.methods.pseudo import Mapped, PseudoLabels, PseudoSettings
+from suture.methods.pseudo_labels import Mapped, PseudoLabels, PseudoSettings
 from suture.methods.stage import START, Job, Part, Stage, TrainingSettings
 from suture.methods.supervised import Supervised
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import set_dropout
-from suture.runs.config import Config, load_config
-from suture.runs.run import train
+from suture.training.config import Config, load_config
+from suture.training.train import train
 
 Build = Callable[..., Job]
 WHOLE = Part(0, range(8), range(8))

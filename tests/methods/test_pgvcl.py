@@ -18,7 +18,7 @@ from suture.losses.pixel_contrast import ClassSums
 from suture.methods.method import find_method
 from suture.methods.optim import momentum_schedule
 from suture.methods.pgvcl import Contrast, ContrastBatch, ContrastSettings
-from suture.methods.pseudo import PseudoLabels
+from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Batches, Job, Part
 from suture.methods.supervised import Supervised
 

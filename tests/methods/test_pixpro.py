@@ -8,8 +8,8 @@ import torch
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
 from torch.nn import functional as F
 
-from suture.data.augment import render_labels
 from suture.data.classes import IGNORE
+from suture.data.sampling.augment import render_labels
 from suture.methods.method import find_method
 from suture.methods.pixpro import PixPro, Propagation, PropagationSettings
 from suture.methods.stage import Job, Part

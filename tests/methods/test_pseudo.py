@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
 from suture.data.scene import resized
-from suture.methods.pseudo import PseudoLabels, PseudoSettings
+from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import Job
 from suture.models.inference import probabilities
 

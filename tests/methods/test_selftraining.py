@@ -11,7 +11,7 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 
 from suture.data.classes import IGNORE
 from suture.data.scene import resized
-from suture.methods.pseudo import PseudoLabels
+from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.selftraining import SelfTraining
 from suture.methods.stage import Job, Part, Stage, TrainingSettings
 from suture.methods.supervised import Supervised

@@ -11,8 +11,8 @@ from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from pydantic import ValidationError
 from torch import nn
 
-from suture.data.augment import Augment
-from suture.errors import UserError
+from suture.core.errors import UserError
+from suture.data.sampling.augment import Augment
 from suture.methods.optim import Lars
 from suture.methods.stage import Batches, Job, OptimizerSettings, Part, Stage, Total, TrainingSettings
 from suture.methods.strong import StrongSettings

@@ -8,8 +8,8 @@ import pytest
 import torch
 from stage_tester import EASY, QUICK, StageTester, train_accuracy
 
-from suture.data.augment import UNCHANGED, ViewDraw, color_statistics, render_images, render_labels
 from suture.data.classes import IGNORE
+from suture.data.sampling.augment import UNCHANGED, ViewDraw, color_statistics, render_images, render_labels
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import hard_pixels
 from suture.methods.stage import Job, OptimizerSettings, Part

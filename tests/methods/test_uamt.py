@@ -8,8 +8,8 @@ import pytest
 import torch
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
 
+from suture.core.errors import UserError
 from suture.data.classes import IGNORE
-from suture.errors import UserError
 from suture.methods.stage import Job, Part
 from suture.methods.uamt import WITH_DROPOUT, UncertaintyAware, UncertaintyBatch, UncertaintySettings, ramp
 from suture.models.segmenter import ARCHITECTURES, build_segmenter, set_dropout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 from suture.models.hub import hub
 from suture.models.segmenter import build_segmenter
 

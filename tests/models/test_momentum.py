@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from suture.models.momentum import MomentumCopy
+from suture.models.ema import MomentumCopy
 
 Buffers = Literal["ema", "keep"]
 

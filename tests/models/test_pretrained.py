@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 from suture.models.pretrained import load_encoder_weights, read_tensors, use_caffe_layout
 from suture.models.segmenter import build_segmenter
 from suture.models.weight_files import is_file

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 from suture.models import segmenter as segmenter_module
 from suture.models.segmenter import Segmenter, build_segmenter, set_dropout
 from suture.models.weights import load_model, save_model

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.models.weight_files import fingerprint
 from suture.models.weights import load_model, save_model

@@ -14,14 +14,14 @@ from typing import TypeVar
 import cv2
 from rich.progress import Progress
 
+from suture.core.errors import UserError
+from suture.core.io import write_text
+from suture.core.progress import passing_bar
+from suture.core.workers import cores
 from suture.data.dataset import Dataset, Video
+from suture.data.datasets.folder import require_outside_dataset
 from suture.data.labelling import Labelling, by_budget, frame_name, from_list
-from suture.data.progress import passing_bar
 from suture.data.shots import Shots, find_shots
-from suture.data.sources.folder import refuse_among_data
-from suture.data.workers import cores
-from suture.errors import UserError
-from suture.files import write_text
 
 LIST_NAME = "frames.txt"
 _Result = TypeVar("_Result")
@@ -48,8 +48,8 @@ def select_frames(
     >>> select_frames(load_dataset("videos"), Path("to-label"), budget=100).count  # doctest: +SKIP
     100
     """
-    dataset.refuse_missing_videos()
-    dataset.refuse_doubtful_masks()
+    dataset.require_videos()
+    dataset.validate_mask_values()
     choice = {"every": every, "ratio": ratio, "budget": budget}
     given = [name for name, value in [*choice.items(), ("list", listed)] if value is not None]
     if len(given) != 1:
@@ -60,7 +60,7 @@ def select_frames(
         raise UserError(f"--{given[0]} is {choice[given[0]]}: expected more than 0{most}.")
     if out.resolve().is_relative_to(dataset.root.resolve()):
         raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
-    refuse_among_data(out, pictures=True)
+    require_outside_dataset(out, pictures=True)
     if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
     if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):

@@ -1,7 +1,7 @@
 """`suture check`: what is here, what would ruin a night of training, and how to mend it.
 
 The first findings come from the index and a few frames within seconds; then every frame and mask is read once, on all
-cores. What was read are facts (`suture.checks.facts`), on which `suture.checks.problems` judges.
+cores. What was read are facts (`suture.checks.measurements`), on which `suture.checks.problems` judges.
 """
 
 import time
@@ -18,17 +18,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from suture.checks.facts import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
+from suture.checks.measurements import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
 from suture.checks.problems import ASKED, JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
+from suture.core.errors import UserError
+from suture.core.progress import passing_bar
+from suture.core.text import listed, number
+from suture.core.workers import cores
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
+from suture.data.datasets import load_dataset
 from suture.data.labelling import all_masks
-from suture.data.progress import passing_bar
 from suture.data.shots import shots_of_frames
-from suture.data.sources import load_dataset
 from suture.data.view import VIEW_FRAMES, View
-from suture.data.workers import cores
-from suture.errors import UserError
-from suture.words import listed, number
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part; it is shown where there are any."""
@@ -203,7 +203,7 @@ def check(
     return report
 
 
-def refuse_unlabelled(dataset: Dataset) -> None:
+def require_labels(dataset: Dataset) -> None:
     """Where no training frame has a mask, say why and what to do, as the first findings do."""
     if all_masks(dataset).count:
         return
@@ -212,7 +212,7 @@ def refuse_unlabelled(dataset: Dataset) -> None:
             raise _refusal(dataset, problem)
 
 
-def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str], labelled: int) -> None:
+def require_classes_to_learn(dataset: Dataset, shown: Sequence[str], labelled: int) -> None:
     """Where so many labels show no class, or a single one, a training would end with perfect scores of nothing."""
     if problem := nothing_to_learn(shown):
         others = all_masks(dataset).count - labelled
@@ -220,7 +220,7 @@ def refuse_nothing_to_learn(dataset: Dataset, shown: Sequence[str], labelled: in
         raise _refusal(dataset, replace(problem, mend=problem.mend + choose) if others > 0 else problem)
 
 
-def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
+def validate_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
     """Look at the headers of all masks of frames that are only scored, and read some of them, from all over: what is
     wrong would be told when the training is far, or done."""
     try:
@@ -229,10 +229,10 @@ def refuse_wrong_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> N
         with ThreadPoolExecutor() as threads:  # a network disk answers many questions at once
             list(threads.map(lambda place: dataset.look_at_mask(dataset[place[0]], place[1]), frames))
     except WrongMask as error:
-        raise as_check_says(dataset, error) from error
+        raise as_check_reports(dataset, error) from error
 
 
-def as_check_says(dataset: Dataset, error: WrongMask) -> UserError:
+def as_check_reports(dataset: Dataset, error: WrongMask) -> UserError:
     """What is wrong with a mask, with the words and the mend that `check` has for it and for others like it.
 
     All masks count, as a user counts them; where that would take long, some do, and how many is said.

@@ -14,8 +14,12 @@ import numpy as np
 import yaml
 
 from suture.checks.check import Summary
-from suture.checks.facts import between_share, found_view, in_parallel
+from suture.checks.measurements import between_share, found_view, in_parallel
 from suture.checks.problems import SMOOTHED, is_jpeg
+from suture.core.errors import UserError
+from suture.core.io import read_yaml, write_text
+from suture.core.text import listed, number
+from suture.core.workers import cores
 from suture.data.classes import (
     IGNORE,
     UNPAINTED,
@@ -40,12 +44,8 @@ from suture.data.dataset_file import (
     parse,
     unanswered,
 )
-from suture.data.exports import holds_labelme, is_export, open_file
-from suture.data.exports.labelme import LabelMeFile
-from suture.data.images import MaskFile
-from suture.data.lists import SplitLists
-from suture.data.sources import sources
-from suture.data.sources.folder import (
+from suture.data.datasets import sources
+from suture.data.datasets.folder import (
     BESIDE,
     Masks,
     case_of_videos,
@@ -55,12 +55,12 @@ from suture.data.sources.folder import (
     image_masks,
     mask_places,
 )
+from suture.data.formats import holds_labelme, is_export, open_file
+from suture.data.formats.labelme import LabelMeFile
+from suture.data.images import MaskFile
+from suture.data.listing import before_number, in_order, listing, natural
+from suture.data.split_lists import SplitLists
 from suture.data.view import View
-from suture.data.walk import before_number, in_order, listing, natural
-from suture.data.workers import cores
-from suture.errors import UserError
-from suture.files import read_yaml, write_text
-from suture.words import listed, number
 
 _MOST_CLASSES, _MOST_OF_SMOOTHED = 64, 12
 """Values in masks, and in those with smooth edges, beyond which they are no classes."""

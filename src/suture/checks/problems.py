@@ -9,18 +9,18 @@ from typing import Literal
 
 import numpy as np
 
-from suture.checks.facts import FrameFacts, MaskFacts
-from suture.data import mends
+from suture.checks.measurements import FrameFacts, MaskFacts
+from suture.core.errors import UserError
+from suture.core.text import NAMED, listed, number
+from suture.data import messages as mends
 from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
+from suture.data.datasets.folder import guess
 from suture.data.images import divisor_of_few_bits
-from suture.data.protocols import protocol_named
-from suture.data.sources.folder import guess
+from suture.data.listing import holds_files, mask_suffixes
+from suture.data.scoring_rules import protocol_named
 from suture.data.view import View
-from suture.data.walk import holds_files, mask_suffixes
-from suture.errors import UserError
-from suture.words import NAMED, listed, number
 
 Severity = Literal["fatal", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("fatal", "warning", "note")
@@ -253,7 +253,7 @@ def missing_videos(evidence: Evidence) -> Iterator[Problem]:
 def protocol(evidence: Evidence) -> Iterator[Problem]:
     """Rules of scoring that are not there, or not for these classes: a training would be refused."""
     try:
-        protocol_named(evidence.dataset.protocol).refuse_classes(evidence.dataset.classes.names)
+        protocol_named(evidence.dataset.protocol).validate_classes(evidence.dataset.classes.names)
     except UserError as error:
         what = str(error).removesuffix(f": {mends.PROTOCOL}.")
         yield Problem("protocol", "fatal", 1, what, (), mends.PROTOCOL)

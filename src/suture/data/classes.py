@@ -8,8 +8,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from suture.errors import UserError
-from suture.words import listed
+from suture.core.errors import UserError
+from suture.core.text import listed
 
 IGNORE = 255
 """The id of pixels that take no part in any loss or score."""

@@ -10,13 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
+from suture.core.errors import UserError
+from suture.core.io import suffix_of
+from suture.core.records import refuse_run
 from suture.data.dataset import Frame, Frames, Mask, said_splits
 from suture.data.dataset_file import nearest
+from suture.data.listing import (
+    before_number,
+    composed,
+    images_of,
+    last_number,
+    masks_beside,
+    refuse_other_encoding,
+    walk,
+)
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
-from suture.data.walk import before_number, composed, images_of, last_number, masks_beside, refuse_other_encoding, walk
-from suture.errors import UserError
-from suture.files import suffix_of
-from suture.records import refuse_run
 
 _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")

@@ -1,7 +1,7 @@
 """The dataset model: cases own videos, videos own ordered frames, frames may have masks.
 
 Everything here is an index. Nothing is decoded until it is asked for, so a hundred thousand frames are listed in
-seconds. The known datasets and the user's own folders become a `Dataset` through `suture.data.sources`.
+seconds. The known datasets and the user's own folders become a `Dataset` through `suture.data.datasets`.
 """
 
 import re
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 
-from suture.data import mends
+from suture.core.errors import UserError
+from suture.core.text import number
+from suture.data import messages as mends
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View, find_view, view_frames
-from suture.errors import UserError
-from suture.words import number
 
 FORMAT = 1
 """The newest `dataset.yaml` this version reads."""
@@ -336,19 +336,19 @@ class Dataset:
         """Cases whose videos lie in more than one split."""
         return [case for case, videos in self.cases.items() if len({v.split for v in videos if v.split}) > 1]
 
-    def refuse_divided_cases(self) -> None:
+    def require_whole_cases(self) -> None:
         """Scores on a case that was trained on say nothing: an error unless the source's protocol does it knowingly."""
         if self.divided_cases and not self.divides_cases:
             case = self.divided_cases[0]
             splits = ", ".join(f"{video.id} in {video.split}" for video in self.cases[case])
             raise UserError(f"{self.root}: case {case} lies in two splits ({splits}): put all its videos into one.")
 
-    def refuse_missing_videos(self) -> None:
+    def require_videos(self) -> None:
         """Less than the user has named would be learnt from, or scored on."""
         for place in self.missing_videos:
             raise UserError(f"{place}: {mends.MISSING}.")
 
-    def refuse_doubtful_masks(self) -> None:
+    def validate_mask_values(self) -> None:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
         for mask in self.doubtful_masks:
             raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
@@ -392,3 +392,20 @@ class Dataset:
 def _refuse_other_size(mask: Mask, size: tuple[int, int], video: Video, index: int) -> None:
     if size != video.size and size != (frame := video.size_of(index)):
         raise WrongMask(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.", video.id, index)
+
+
+def training_view(videos: Sequence[Video]) -> Any:
+    """What a model notes down for new videos: the view that was stated for all training videos alike, or `auto`.
+
+    >>> training_view([Video("a", "a", [], view_setting="auto")])
+    'auto'
+    """
+    settings = {video.view_setting for video in videos}
+    sizes = {video.size for video in videos} if settings - {"auto"} else set()
+    if settings == {None}:
+        return {"view": None, "size": None}
+    if len(settings) > 1 or len(sizes) != 1:
+        return "auto"
+    ((setting,), ((width, height),)) = settings, sizes
+    assert isinstance(setting, View)
+    return {"view": setting.to_json(), "size": [height, width]}

@@ -21,13 +21,13 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from suture.core.errors import UserError
+from suture.core.io import SafeLoader, check_format, read_yaml
+from suture.core.settings import Settings
+from suture.core.text import NAMED, listed, reason
 from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
 from suture.data.dataset import FORMAT, Split, VideosBy
-from suture.data.walk import STAR
-from suture.errors import UserError
-from suture.files import SafeLoader, check_format, read_yaml
-from suture.settings import Settings
-from suture.words import NAMED, listed, reason
+from suture.data.listing import STAR
 
 FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from suture.core.errors import UserError
 from suture.data.dataset import Mask, Video
 from suture.data.images import MaskFile
-from suture.errors import UserError
 
 _SETTLED_NS = 2_000_000_000
 """A file changed less than this ago may change again within the same time stamp: its hash is not remembered."""

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 
 MAX_PIXELS = 256 * 1024 * 1024
 """A header that promises more is a damaged or hostile file, not a frame of a surgery."""

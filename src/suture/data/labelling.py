@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from suture.core.errors import UserError
+from suture.core.settings import Settings
+from suture.core.text import number
 from suture.data.dataset import Dataset, Video
-from suture.errors import UserError
-from suture.settings import Settings
-from suture.words import number
 
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")

@@ -21,17 +21,17 @@ import cv2
 import numpy as np
 from pydantic import Field
 
-from suture import words
+from suture.core import text as words
+from suture.core.io import locked, remove_leftovers, write_bytes
+from suture.core.settings import Settings
+from suture.core.workers import cores, given, pool_for
 from suture.data.dataset import Video
-from suture.data.workers import cores, given, pool_for
-from suture.files import locked, remove_leftovers, write_bytes
-from suture.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from suture.data.sampling.frames import Pixels
     from suture.data.store import FrameStore
-    from suture.data.training import Pixels
 
 _BLOCKS = 8
 _BLOCK = 8

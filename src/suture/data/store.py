@@ -22,15 +22,15 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from suture.data import mends
+from suture.core.errors import UserError
+from suture.core.io import check_format, locked, read_json, write_json
+from suture.core.text import listed, number
+from suture.core.workers import cores, given, pool_for
+from suture.data import messages as mends
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
-from suture.data.workers import cores, given, pool_for
-from suture.errors import UserError
-from suture.files import check_format, locked, read_json, write_json
-from suture.words import listed, number
 
 FORMAT = 1
 """The newest store this version reads."""

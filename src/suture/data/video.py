@@ -19,9 +19,9 @@ import numpy as np
 from av.video.frame import PictureType
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
+from suture.core.errors import UserError
 from suture.data.images import MAX_PIXELS
-from suture.data.planes import Colours, parts, sampled
-from suture.errors import UserError
+from suture.data.yuv import Colours, parts, sampled
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv"}
@@ -290,7 +290,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """A decoded frame as the planes that `suture.data.planes` speaks of: half the bytes of RGB."""
+    """A decoded frame as the planes that `suture.data.yuv` speaks of: half the bytes of RGB."""
 
     frame: av.VideoFrame
     colours: Colours

@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 
 VIEW_FRAMES = 9
 """Frames of a video in which its view is looked for, at the most."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from suture.data.protocols import Protocol
+from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import (
     FrameScore,
     Scorer,
@@ -37,7 +37,7 @@ Case = TypeVar("Case")
 
 def scorer_of(protocol: Protocol, names: Sequence[str]) -> Scorer:
     """A scorer for masks with these classes."""
-    protocol.refuse_classes(names)
+    protocol.validate_classes(names)
     return Scorer(names, left_out=protocol.left_out, boundary_tolerance=protocol.boundary_tolerance)
 
 

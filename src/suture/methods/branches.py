@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from suture.data.augment import COLORS, Augment
-from suture.data.training import Epochs
+from suture.data.sampling.augment import COLORS, Augment
+from suture.data.sampling.frames import Epochs
 from suture.methods.optim import momentum_schedule
 from suture.methods.stage import OptimizerSettings, Stage, TrainingSettings
-from suture.models.momentum import MomentumCopy
+from suture.models.ema import MomentumCopy
 from suture.models.projector import Projector
 from suture.models.segmenter import Segmenter, set_dropout
 

@@ -14,17 +14,17 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from suture.data.augment import Patches, draw_view, render_confidence, render_images, render_labels
+from suture.core.settings import Settings
 from suture.data.classes import IGNORE
-from suture.data.training import Epochs, TrainingFrames, generator
+from suture.data.sampling.augment import Patches, draw_view, render_confidence, render_images, render_labels
+from suture.data.sampling.frames import Epochs, TrainingFrames, generator
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.method import Method, method
-from suture.methods.pseudo import Progress, PseudoLabels, PseudoSettings
+from suture.methods.pseudo_labels import Progress, PseudoLabels, PseudoSettings
 from suture.methods.stage import START, Job, Part, Stage, Total, TrainingSettings, drawn_from
 from suture.methods.supervised import Supervised
 from suture.models.segmenter import Segmenter
-from suture.settings import Settings
 
 DOUBT = 24.0
 """−log₂ of the smallest doubt, 1 − p, that single precision knows."""

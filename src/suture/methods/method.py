@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from suture.core.errors import UserError
+from suture.core.settings import Settings
 from suture.data.dataset_file import nearest
-from suture.errors import UserError
-from suture.methods.pseudo import PseudoLabels
+from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage
-from suture.settings import Settings
 
 
 class Method(ABC):

@@ -12,16 +12,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from suture.data.augment import Patches, draw_view, render_confidence, render_images, render_labels
-from suture.data.keys import KeyPool, KeySettings
+from suture.core.settings import Settings
+from suture.data.sampling.augment import Patches, draw_view, render_confidence, render_images, render_labels
+from suture.data.sampling.keys import KeyPool, KeySettings
 from suture.losses.pixel_contrast import ClassSums, Contrasts, class_sums, contrasts, pixel_contrast
 from suture.methods.bank import Bank
 from suture.methods.branches import BranchSettings, TwoBranches
 from suture.methods.method import Method, method
-from suture.methods.pseudo import PseudoLabels, PseudoSettings
+from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_gather, all_sum, drawn_from
 from suture.methods.supervised import OhemSettings, Supervised, finetune
-from suture.settings import Settings
 
 
 class ContrastSettings(BranchSettings):

@@ -12,16 +12,16 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from suture.data.augment import Patches, draw_view, render_images, render_labels
+from suture.core.settings import Settings
 from suture.data.classes import IGNORE
-from suture.data.training import UnlabelledFrames
+from suture.data.sampling.augment import Patches, draw_view, render_images, render_labels
+from suture.data.sampling.frames import UnlabelledFrames
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
 from suture.methods.branches import BranchSettings, TwoBranches
 from suture.methods.method import Method, method
 from suture.methods.stage import Part, Stage, Total, TrainingSettings, drawn_from
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.projector import unit
-from suture.settings import Settings
 
 
 class PropagationSettings(BranchSettings):

@@ -5,11 +5,11 @@ The plainest use of unlabelled frames, and what PGV-CL argues against: errors of
 
 from collections.abc import Iterator
 
+from suture.core.settings import Settings
 from suture.methods.method import Method, method
-from suture.methods.pseudo import PseudoLabels, PseudoSettings
+from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import Stage, TrainingSettings
 from suture.methods.supervised import Supervised
-from suture.settings import Settings
 
 
 @method("selftraining")

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.training import Epochs, UnlabelledFrames
+from suture.data.sampling.frames import Epochs, UnlabelledFrames
 from suture.methods.stage import OneStageSettings, Stage, Total, all_sum
 
 

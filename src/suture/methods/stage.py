@@ -22,16 +22,16 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from suture.data.augment import Augment, Patches, draw_view
-from suture.data.training import Epochs, TrainingFrames, generator
-from suture.data.workers import start_worker
-from suture.errors import UserError
-from suture.methods.capture import CapturedStep
+from suture.core.errors import UserError
+from suture.core.settings import Settings
+from suture.core.workers import start_worker
+from suture.data.sampling.augment import Augment, Patches, draw_view
+from suture.data.sampling.frames import Epochs, TrainingFrames, generator
 from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
 from suture.models.blocks import can_compile, compile_blocks, forget_compiled
-from suture.models.momentum import MomentumCopy
+from suture.models.cuda_graph import CapturedStep
+from suture.models.ema import MomentumCopy
 from suture.models.segmenter import Segmenter
-from suture.settings import Settings
 
 
 class OptimizerSettings(Settings):

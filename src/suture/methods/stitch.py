@@ -16,9 +16,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from suture.data.augment import Patches, draw_view, render_labels, resample
+from suture.core.settings import Settings
 from suture.data.classes import IGNORE
-from suture.data.neighbours import LabelledNeighbours
+from suture.data.sampling.augment import Patches, draw_view, render_labels, resample
+from suture.data.sampling.neighbours import LabelledNeighbours
 from suture.losses.correspondence import affinity, carry, comes_back, descriptors, from_cells, join, to_cells
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
@@ -33,8 +34,7 @@ from suture.methods.strong import (
     labelled_loss,
     strengthen,
 )
-from suture.models.momentum import MomentumCopy
-from suture.settings import Settings
+from suture.models.ema import MomentumCopy
 
 CELL = 8
 """Pixels: features on a finer grid are pooled to it, because every cell is compared with every other."""

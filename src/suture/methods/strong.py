@@ -12,7 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import (
+from suture.core.settings import Settings
+from suture.data.classes import IGNORE
+from suture.data.sampling.augment import (
     COLORS,
     Augment,
     Layer,
@@ -27,14 +29,12 @@ from suture.data.augment import (
     resample,
     restyle,
 )
-from suture.data.classes import IGNORE
-from suture.data.training import Epochs
+from suture.data.sampling.frames import Epochs
 from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.stage import OneStageSettings, Part, Stage, Total, all_gather
-from suture.settings import Settings
 
 
 class StrongSettings(OneStageSettings):

@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import Patches, render_images, render_labels
-from suture.data.training import Epochs
+from suture.core.settings import Settings
+from suture.data.sampling.augment import Patches, render_images, render_labels
+from suture.data.sampling.frames import Epochs
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import KEEP, THRESHOLD, hard_pixels
 from suture.methods.method import Method, method
 from suture.methods.stage import OneStageSettings, Part, Stage, Total, TrainingSettings
-from suture.settings import Settings
 
 SupervisedLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 

@@ -13,17 +13,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from suture.data.augment import draw_view, render_images, render_labels
+from suture.core.errors import UserError
+from suture.core.settings import Settings
 from suture.data.classes import IGNORE
-from suture.errors import UserError
+from suture.data.sampling.augment import draw_view, render_images, render_labels
 from suture.losses.consistency import certain_consistency, entropy
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Part, Stage, Total
-from suture.models.momentum import MomentumCopy
+from suture.models.ema import MomentumCopy
 from suture.models.segmenter import Segmenter
-from suture.settings import Settings
 
 WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "dpt", "fpn", "pspnet")
 """The architectures whose decoder has active dropout, whatever the encoder."""

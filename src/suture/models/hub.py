@@ -8,7 +8,7 @@ from urllib.request import getproxies
 
 from huggingface_hub import constants
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 
 
 @contextmanager

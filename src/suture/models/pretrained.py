@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from suture.errors import UserError
-from suture.files import suffix_of
+from suture.core.errors import UserError
+from suture.core.io import suffix_of
 from suture.models.weight_files import FILE_SUFFIXES
 
 Layout = Literal["torchvision", "caffe"]

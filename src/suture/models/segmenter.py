@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
-from suture.errors import UserError
+from suture.core.errors import UserError
 from suture.models.atrous import use_atrous
 from suture.models.depthwise import SLOW, use_fast_depthwise
 from suture.models.hub import hub

@@ -3,11 +3,13 @@
 import hashlib
 from pathlib import Path
 
-from suture.errors import UserError
-from suture.files import suffix_of
+from suture.core.errors import UserError
+from suture.core.io import suffix_of
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 """The two files of a finished model; they stay side by side."""
+TRAINED_ON = "trained_on"
+"""The one metadata entry of a run's weights file: JSON with dataset, view and how videos were told apart."""
 FILE_SUFFIXES = (".safetensors", ".pth", ".pt", ".ckpt", ".bin")
 
 

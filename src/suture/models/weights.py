@@ -7,12 +7,12 @@ from typing import Any
 
 from safetensors.torch import save
 
-from suture.errors import UserError
-from suture.files import check_format, read_json, write_bytes, write_json
+from suture.core.errors import UserError
+from suture.core.io import check_format, read_json, write_bytes, write_json
+from suture.core.records import ModelRecord, refuse_misshapen
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
 from suture.models.weight_files import DESCRIPTION, WEIGHTS
-from suture.records import ModelRecord, refuse_misshapen
 
 MODEL_FORMAT = 1
 """The newest `model.json` this version reads."""

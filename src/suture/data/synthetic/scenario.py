@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from suture.settings import Settings
+from suture.core.settings import Settings
 
 
 class SyntheticClass(NamedTuple):

@@ -1,0 +1,322 @@
+"""What each frame and mask is like, taken down in one reading of each: the ground on which `suture check` judges."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from multiprocessing import get_context
+from typing import TypeVar
+
+import cv2
+import numpy as np
+
+from suture.core.errors import UserError
+from suture.core.workers import start_in_pool
+from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues, pack
+from suture.data.dataset import Frame, Mask, Video
+from suture.data.images import largest_of_16_bits, read_image
+from suture.data.video import VideoFile
+from suture.data.view import View
+
+T = TypeVar("T")
+R = TypeVar("R")
+THUMB = 64
+"""The size at which `suture.data.shots` looks at frames."""
+BLACK = 24
+"""The brightest spot of a black frame's thumbnail, in grey levels."""
+_PAINTED_LEVELS, _FLAT = 32, 0.9
+"""Of a picture that looks painted: the most grey levels, and the least share of pixels like the one to their left."""
+_KEPT_VALUES = 64
+"""Unknown values kept per mask: an anti-aliased mask has thousands, and their number is what tells."""
+_CHUNK_IMAGES, _CHUNK_FILE = 32, 512
+"""Frames per piece of work; more in a video file, where each piece begins with a seek."""
+
+
+@dataclass(slots=True)
+class MaskFacts:
+    """One mask at native size."""
+
+    name: str
+    size: tuple[int, int] | None = None
+    """Width and height, where it could be read."""
+    error: str = ""
+    """Why it does not decode."""
+    pixels: np.ndarray | None = None
+    """Pixels per class inside the view, and last those that are ignored."""
+    outside: np.ndarray | None = None
+    """Pixels per class outside the view, which are among the ignored."""
+    unknown: dict[Raw, int] = field(default_factory=dict)
+    """Pixels per value that the class table does not know, the most frequent ones."""
+    distinct: int = 0
+    """How many such values there are."""
+    unstated: int = 0
+    """Unpainted pixels, where the class table does not say what they mean."""
+    has_zero: bool = False
+    colored: bool = False
+    """Whether it is a colour image although the class table is given by ids."""
+    between: float = 0.0
+    """Of the pixels at edges, the share with a value between its neighbours': resizing makes such, people do not."""
+    covered: int = 0
+    """Shapes of an export that later ones cover, so that nothing of them is left."""
+    near: float = 0.0
+    """Of the unknown pixels, the share whose colour is almost that of a class: lossy compression makes such."""
+
+    def take_unknown(self, found: UnknownValues, classes: ClassTable) -> None:
+        """Take down the values that the class table does not know, the most frequent first."""
+        self.unstated = found.unpainted
+        self.distinct = len(found.painted)
+        self.unknown = dict(list(found.painted.items())[:_KEPT_VALUES])
+        self.near = _near_share(self.unknown, classes)
+
+
+@dataclass(slots=True)
+class FrameFacts:
+    """One frame, and its mask where it has one."""
+
+    video: str
+    index: int
+    size: tuple[int, int] | None = None
+    """Width and height; None: it does not decode."""
+    error: str = ""
+    digest: bytes = b""
+    """Equal for frames whose pixels are equal."""
+    thumb: np.ndarray | None = None
+    """What the view shows, grey, THUMB × THUMB, uint8."""
+    largest: int | None = None
+    """The largest value of an image of 16 bits that is black when it is read."""
+    change: float | None = None
+    """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
+    painted: int = 0
+    """How many grey levels it has if it is made of flat areas, as a mask is; 0 where it is a picture of the world."""
+    combed: bool = False
+    """Whether neighbouring lines come from different moments: two fields woven into one frame."""
+    mask: MaskFacts | None = None
+
+    @property
+    def black(self) -> bool:
+        return self.thumb is not None and int(self.thumb.max()) < BLACK
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of work: some frames of one video, in order."""
+
+    video: str
+    file: VideoFile | None
+    frames: tuple[Frame, ...]
+    classes: ClassTable
+    view: View | None
+
+
+def chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View | None) -> Iterator[Chunk]:
+    """The frames at `indices` in pieces small enough that a single long video keeps every core busy."""
+    length = _CHUNK_FILE if video.file else _CHUNK_IMAGES
+    for start in range(0, len(indices), length):
+        frames = tuple(video.frames[index] for index in indices[start : start + length])
+        yield Chunk(video.id, video.file, frames, classes, view)
+
+
+def frame_facts(chunk: Chunk) -> list[FrameFacts]:
+    """Read each frame and mask of a chunk once; one that cannot be read is a fact like any other."""
+    found: list[FrameFacts] = []
+    previous: np.ndarray | None = None
+    for frame in chunk.frames:
+        facts = FrameFacts(chunk.video, frame.index)
+        found.append(facts)
+        try:
+            pixels = _read(chunk, frame)
+        except Exception as error:  # whatever a decoder throws at a damaged file
+            facts.error = str(error)
+            previous = None
+        else:
+            grey = np.ascontiguousarray(pixels[..., 1])
+            facts.size = (grey.shape[1], grey.shape[0])
+            facts.digest = blake2b(grey.data, digest_size=12).digest()
+            facts.thumb = _thumb(pixels, chunk.view)
+            facts.painted = painted_levels(grey)
+            facts.combed = is_combed(grey)
+            if facts.black and frame.image is not None:
+                facts.largest = largest_of_16_bits(frame.image)
+            if previous is not None and previous.shape == grey.shape:
+                facts.change = cv2.norm(previous, grey, cv2.NORM_L1) / grey.size
+            previous = grey
+        if frame.mask is not None:
+            facts.mask = mask_facts(frame.mask, chunk.classes, chunk.view)
+    return found
+
+
+def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
+    """Read one mask and say what is in it."""
+    facts = MaskFacts(mask.name)
+    try:
+        raw, facts.covered = mask.examine(classes.by_color)
+    except UnknownValues as error:  # readers of annotation tools' exports know their labels themselves
+        facts.take_unknown(error, classes)
+        return facts
+    except Exception as error:  # whatever a decoder throws at a damaged file
+        colors = None if classes.by_color else _read_colors(mask)
+        if colors is None:
+            facts.error = str(error)
+            return facts
+        raw, facts.colored = colors, True
+    facts.size = (raw.shape[1], raw.shape[0])
+    facts.has_zero = bool((raw == 0).any()) if raw.ndim == 2 else not raw.any(axis=2).all()
+    facts.between = between_share(raw)
+    if facts.colored:
+        return facts
+    ids = classes.only_annotated(_encode(raw, classes, facts), mask.annotated)
+    if view is not None:
+        inside = view.mask(*facts.size)
+        facts.outside = np.bincount(ids[~inside], minlength=256)[: len(classes)]
+        ids = np.where(inside, ids, IGNORE)
+    counts = np.bincount(ids.ravel(), minlength=256)
+    facts.pixels = np.append(counts[: len(classes)], counts[IGNORE])
+    return facts
+
+
+def between_share(raw: np.ndarray) -> float:
+    """Of the pixels whose two neighbours differ, the share that has a value of its own between theirs.
+
+    >>> between_share(np.repeat([[0, 0, 4, 4]], 32, axis=0)), between_share(np.repeat([[0, 2, 4]], 32, axis=0))
+    (0.0, 1.0)
+    """
+    width = raw.shape[1]
+    packed, values = pack(raw) if raw.ndim == 3 else raw, raw.reshape(raw.shape[0] * width, -1).astype(np.int32)
+    edges = between = 0
+    for step, differs in ((1, packed[:, :-2] != packed[:, 2:]), (width, packed[:-2] != packed[2:])):
+        rows, columns = np.nonzero(differs)
+        first = rows * width + columns
+        before, here, after = values[first], values[first + step], values[first + 2 * step]
+        inside = ((np.minimum(before, after) <= here) & (here <= np.maximum(before, after))).all(axis=1)
+        own = (here != before).any(axis=1) & (here != after).any(axis=1)
+        edges += len(here)
+        between += int((inside & own).sum())
+    return between / edges if edges else 0.0
+
+
+def painted_levels(grey: np.ndarray) -> int:
+    """The number of grey levels of a picture made of a few, in flat areas; 0 of any other."""
+    levels = int(np.count_nonzero(cv2.calcHist([grey], [0], None, [256], [0, 256])))
+    if levels > _PAINTED_LEVELS:
+        return 0
+    return levels if np.mean(grey[:, 1:] == grey[:, :-1]) >= _FLAT else 0
+
+
+def is_combed(grey: np.ndarray, block: int = 16) -> bool:
+    """Whether a frame holds two fields of different moments.
+
+    Where something moves, a line then resembles the line after the next more than the next: in no other picture
+    do neighbours differ more than pixels two apart, except in a pattern of single pixels, which also does it sideways.
+    """
+    size = ((grey.shape[1] - 2) // block, (grey.shape[0] - 2) // block)
+    if min(size) < 1:
+        return False
+
+    def blocks(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        difference = cv2.absdiff(first, second)[: size[1] * block, : size[0] * block]
+        return cv2.resize(difference, size, interpolation=cv2.INTER_AREA).astype(np.float32)
+
+    lines = blocks(grey[1:], grey[:-1]), blocks(grey[2:], grey[:-2])
+    columns = blocks(grey[:, 1:], grey[:, :-1]), blocks(grey[:, 2:], grey[:, :-2])
+    combed = (lines[0] > 6) & (lines[0] > 1.25 * lines[1]) & ~(columns[0] > 1.25 * columns[1])
+    # One or two blocks, which are over 1 % of a small frame, may be a tube's ridges.
+    return bool(combed.sum() > 2 and combed.mean() > 0.01)
+
+
+def found_view(video: Video) -> View | None:
+    """The view; None where it is the whole frame, or the frames do not decode, which is told elsewhere."""
+    try:
+        return video.view if video.view != View(0, 0, *video.size) else None
+    except Exception:  # whatever a decoder throws at a damaged file
+        return None
+
+
+def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:
+    """Each task with its result, in any order; None where the task killed its process, as a hostile file can."""
+    if workers <= 1 or len(tasks) <= 1:
+        yield from ((task, function(task)) for task in tasks)
+        return
+    left = dict(enumerate(tasks))
+    width = workers
+    while left:
+        pool = ProcessPoolExecutor(
+            min(width, len(left)), get_context("spawn"), initializer=start_in_pool, initargs=(os.getpid(),)
+        )
+        try:
+            if width == 1:
+                _refuse_stillborn(pool)
+            futures = {pool.submit(function, task): number for number, task in left.items()}
+            for future in as_completed(futures):
+                result = future.result()
+                yield left.pop(futures[future]), result
+        except BrokenProcessPool:
+            # Which task was it? Alone, a process takes them in order: the first that is left when it breaks again.
+            if width == 1:
+                yield left.pop(min(left)), None
+            width = workers if width == 1 else 1
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _refuse_stillborn(pool: ProcessPoolExecutor) -> None:
+    """Where processes die before they are given any work, no file is to blame."""
+    try:
+        pool.submit(os.getpid).result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "The processes that read frames die when they start: is there memory left? In a script of your own, call "
+            '`check` below `if __name__ == "__main__":`, or with workers=1.'
+        ) from error
+
+
+def _read_colors(mask: Mask) -> np.ndarray | None:
+    """A mask that does not hold ids, as colours; None if it is no image at all."""
+    try:
+        return mask.read(True)
+    except Exception:
+        return None
+
+
+def _read(chunk: Chunk, frame: Frame) -> np.ndarray:
+    if frame.image is not None:
+        return read_image(frame.image)
+    assert chunk.file is not None
+    return chunk.file.read(frame.index)
+
+
+def _thumb(pixels: np.ndarray, view: View | None) -> np.ndarray:
+    scene = view.crop(pixels) if view else pixels
+    if not scene.size:  # a frame that is smaller than the others of its video
+        scene = pixels
+    return cv2.cvtColor(cv2.resize(scene, (THUMB, THUMB), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
+
+
+def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarray:
+    """The mask's class ids, with what the table does not know taken down and turned to ignore."""
+    try:
+        return classes.encode(raw)
+    except UnknownValues as error:
+        facts.take_unknown(error, classes)
+        unknown = np.array(list(error.counts))
+        strange = np.isin(pack(raw), pack(unknown)) if raw.ndim == 3 else np.isin(raw, unknown)
+    known = [v for v in classes.values if isinstance(v, tuple) == (raw.ndim == 3)]
+    if not known:
+        return np.full(raw.shape[:2], IGNORE, np.uint8)
+    stand_in = classes.label_ids[known[0]] if isinstance(known[0], str) else known[0]
+    mended = raw.copy() if raw.ndim == 3 else raw.astype(np.int32)
+    mended[strange] = stand_in
+    ids = classes.encode(mended)
+    ids[strange] = IGNORE
+    return ids
+
+
+def _near_share(unknown: dict[Raw, int], classes: ClassTable) -> float:
+    known = np.array([v for v in classes.values if isinstance(v, tuple)] + [(0, 0, 0)])
+    found = [v for v in unknown if isinstance(v, tuple)]
+    if not found:
+        return 0.0
+    nearest = np.abs(np.array(found)[:, None] - known).max(axis=2).min(axis=1)
+    counts = np.array([unknown[v] for v in found])
+    return float(counts[nearest <= NEAR].sum() / counts.sum())

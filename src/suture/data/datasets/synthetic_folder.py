@@ -1,0 +1,217 @@
+"""Generated operations as a folder in the layout of a user's own data, so that everything can be tried without any."""
+
+import csv
+import io
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from fractions import Fraction
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import av
+import cv2
+import yaml
+
+from suture.core.errors import UserError
+from suture.core.io import write_json, write_text
+from suture.core.progress import passing_bar
+from suture.core.workers import start_in_pool
+from suture.data.labelling import frame_name
+from suture.data.synthetic.render import Image, render_video
+from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
+
+Container = Literal["mp4", "png"]
+BT709, LIMITED = 1, 1  # the numbers of ISO/IEC 23091-2 for the colour matrix and FFmpeg's for the range
+
+
+def write_synthetic(
+    out: Path,
+    settings: SyntheticSettings | None = None,
+    container: Container = "mp4",
+    workers: int = 1,
+    progress: bool = True,
+) -> Path:
+    """Render a dataset into the new folder `out`: videos, a mask for every frame, dataset.yaml, truth.json.
+
+    More than one worker means processes that import the calling script anew, so it needs its
+    `if __name__ == "__main__"`.
+
+    >>> write_synthetic(Path("demo"), SyntheticSettings(cases=3))  # doctest: +SKIP
+    PosixPath('demo')
+    """
+    settings = settings or SyntheticSettings()
+    if container not in get_args(Container):
+        raise UserError(f"container is {container!r}, expected one of {', '.join(get_args(Container))}.")
+    if container == "mp4" and (settings.width % 2 or settings.height % 2):
+        raise UserError(
+            f"size {settings.width}x{settings.height} has an odd side, but MP4 needs even ones: "
+            "make both even or choose the container png."
+        )
+    if out.exists():
+        raise UserError(f"{out} is already there: choose another folder or remove it.")
+    videos = plan(settings)
+    with _new_folder(out) as folder:
+        (folder / "videos").mkdir(parents=True)
+        (folder / "masks").mkdir()
+        _write_videos(folder, videos, container, workers, progress)
+        dataset = yaml.safe_dump(dataset_facts(videos), sort_keys=False, default_flow_style=None, width=120)
+        write_text(folder / "dataset.yaml", dataset)
+        write_text(folder / "exclude.csv", _exclusions(videos))
+        write_json(folder / "truth.json", {video.id: _truth(video) for video in videos})
+    return out
+
+
+def dataset_facts(videos: tuple[SyntheticVideo, ...]) -> dict[str, Any]:
+    """What dataset.yaml says about these videos."""
+    cases: dict[str, list[str]] = {}
+    for video in videos:
+        cases.setdefault(video.case, []).append(video.id)
+    classes: list[dict[str, Any]] = [{"name": c.name, "value": c.value, "color": list(c.color)} for c in CLASSES]
+    return {
+        "format": 1,
+        "name": "synthetic",
+        "videos": "videos",
+        "masks": "masks",
+        "classes": [*classes, {"name": "outside", "value": OUTSIDE, "ignore": True}],
+        "unpainted": "ignore",
+        "cases": cases,
+        "split": split_cases(len(cases)),
+        "view": {video.id: _view(video) for video in videos},
+        "exclude": "exclude.csv",
+    }
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """A hidden folder beside `out` that becomes `out` when the block succeeds and is removed when it does not."""
+    folder = out.with_name(f".{out.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        yield folder
+        os.rename(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_videos(
+    folder: Path, videos: tuple[SyntheticVideo, ...], container: Container, workers: int, progress: bool
+) -> None:
+    with _late_progress(sum(len(video.numbers) for video in videos), progress) as advance:
+        if workers <= 1:
+            for video in videos:
+                for _ in _write_video(folder, video, container):
+                    advance(1)
+            return
+        context = get_context("spawn")
+        with ProcessPoolExecutor(min(workers, len(videos)), context, start_in_pool, (os.getpid(),)) as pool:
+            jobs = {pool.submit(_write_whole_video, folder, video, container): video for video in videos}
+            try:
+                for job in as_completed(jobs):
+                    job.result()
+                    advance(len(jobs[job].numbers))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+@contextmanager
+def _late_progress(total: int, wanted: bool) -> Iterator[Any]:
+    """A progress bar that appears only when the work takes more than two seconds."""
+    bar = passing_bar(wanted)
+    task = bar.add_task("rendering", total=total)
+    begin, started = time.monotonic(), False
+
+    def advance(frames: int) -> None:
+        nonlocal started
+        bar.advance(task, frames)
+        if not started and time.monotonic() - begin > 2:
+            bar.start()
+            started = True
+
+    try:
+        yield advance
+    finally:
+        if started:
+            bar.stop()
+
+
+def _write_whole_video(folder: Path, video: SyntheticVideo, container: Container) -> None:
+    cv2.setNumThreads(1)  # the processes share the cores already
+    for _ in _write_video(folder, video, container):
+        pass
+
+
+def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> Iterator[None]:
+    """Write a video and its masks, one frame at each step."""
+    if container == "png":
+        (folder / "videos" / video.id).mkdir()
+        for number, (rgb, mask) in zip(video.numbers, render_video(video), strict=True):
+            _write_png(folder / "videos" / video.id / f"frame_{number:06d}.png", rgb[..., ::-1])
+            _write_mask(folder, video, number, mask)
+            yield
+        return
+    rate = Fraction(video.settings.fps).limit_denominator(1001)
+    with av.open(folder / "videos" / f"{video.id}.mp4", "w") as file:
+        # Of small frames x264's macroblock tree is not the same each time on every processor, and the bytes should be.
+        options = {"crf": "18", "preset": "veryfast", "mbtree": "0"}
+        stream = file.add_stream("libx264", rate=rate, options=options)
+        stream.width, stream.height, stream.pix_fmt = video.settings.width, video.settings.height, "yuv420p"
+        context = stream.codec_context
+        context.time_base, context.thread_count = 1 / rate, 1
+        context.colorspace = context.color_primaries = context.color_trc = BT709
+        context.color_range = LIMITED
+        # In a video file a frame is known by its place; lost frames show as jumps of the time stamp.
+        for index, (rgb, mask) in enumerate(render_video(video)):
+            frame = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(
+                format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG", threads=1
+            )
+            frame.pts, frame.time_base = video.numbers[index], 1 / rate
+            file.mux(stream.encode(frame))
+            _write_mask(folder, video, index, mask)
+            yield
+        file.mux(stream.encode(None))
+
+
+def _write_mask(folder: Path, video: SyntheticVideo, frame: int, mask: Image) -> None:
+    _write_png(folder / "masks" / f"{frame_name(video.id, frame)}.png", mask)
+
+
+def _write_png(path: Path, image: Image) -> None:
+    _, data = cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 3])
+    path.write_bytes(data.tobytes())
+
+
+def _view(video: SyntheticVideo) -> Any:
+    if video.view is None:
+        return "none"
+    if video.view.circle is None:
+        return list(video.view.rect)
+    return {"rect": list(video.view.rect), "circle": list(video.view.circle)}
+
+
+def _exclusions(videos: tuple[SyntheticVideo, ...]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["video", "first", "last", "reason"])
+    rows.writerows([video.id, first, last, "out of body"] for video in videos for first, last in video.excluded)
+    return text.getvalue()
+
+
+def _truth(video: SyntheticVideo) -> dict[str, Any]:
+    """The facts that a test may compare with what Suture finds; frames are indices in decoding order."""
+    return {
+        "case": video.case,
+        "frames": len(video.numbers),
+        "numbers": list(video.numbers),
+        "fps": video.settings.fps,
+        "cuts": list(video.cuts),
+        "view": _view(video),
+        "bar": list(video.bar) if video.bar else None,
+        "excluded": [list(stretch) for stretch in video.excluded],
+        "events": [{"kind": e.kind, "first": e.first, "last": e.last} for e in video.events],
+    }

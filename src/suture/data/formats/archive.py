@@ -1,0 +1,77 @@
+"""The files of an export, in a zip or in a folder. A zip is read in place: nothing is ever unpacked to disk."""
+
+import os
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from suture.core.errors import UserError
+from suture.data.listing import natural, walk
+
+MAX_UNPACKED = 32 * 1024**3
+"""Bytes that a zip may claim to hold: masks compress well, but a hundred thousand of them are still smaller."""
+MAX_MEMBER = 1024**3
+_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A zip file or a folder, as names (with slashes) and their bytes."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """The files in natural order; a zip that could do harm is refused here."""
+        if self.path.is_dir():
+            found = [
+                f"{folder.relative_to(self.path).as_posix()}/{name}".removeprefix("./")
+                for folder, _, files in walk(self.path)
+                for name in files
+            ]
+            return sorted(found, key=natural)
+        return sorted(_safe_names(self.path), key=natural)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one file."""
+        try:
+            if self.path.is_dir():
+                return (self.path / name).read_bytes()
+            archive = _opened(self.path)
+            if archive.getinfo(name).file_size > MAX_MEMBER:
+                raise UserError(f"{self.path}: {name} claims more than {MAX_MEMBER // 1024**3} GB: the zip is damaged.")
+            return archive.read(name)
+        except _DAMAGE as error:
+            raise UserError(
+                f"{self.path}: {name} cannot be read ({error}): the file is damaged; export it again."
+            ) from error
+
+
+def _safe_names(path: Path) -> list[str]:
+    try:
+        members = _opened(path).infolist()
+    except _DAMAGE as error:
+        raise UserError(f"{path} is not a zip that can be read ({error}): export it again.") from error
+    for member in members:
+        if re.match(r"[\\/]|[A-Za-z]:", member.filename) or ".." in re.split(r"[\\/]", member.filename):
+            raise UserError(f"{path} holds the path {member.filename!r}, which leads out of it: do not use this zip.")
+    if (total := sum(member.file_size for member in members)) > MAX_UNPACKED:
+        raise UserError(
+            f"{path} claims to hold {total / 1024**3:.0f} GB, more than {MAX_UNPACKED // 1024**3} GB: "
+            "do not use this zip."
+        )
+    return [m.filename for m in members if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    status = os.stat(path)
+    return _open(path, os.getpid(), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=16)
+def _open(path: Path, process: int, changed: int, size: int) -> zipfile.ZipFile:
+    # Listing a zip costs more than reading a mask, so it stays open: in each process its own (a fork shares the
+    # position in the file), and until the file is another.
+    return zipfile.ZipFile(path)

@@ -1,0 +1,126 @@
+"""CVAT's "Segmentation mask 1.1": `labelmap.txt`, `SegmentationClass/*.png` in the colours it gives."""
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from suture.core.errors import UserError
+from suture.data.classes import UNPAINTED, Color, Raw, UnknownValues, pack, unpack
+from suture.data.dataset import Boxes
+from suture.data.formats.archive import Archive
+from suture.data.images import IMAGE_SUFFIXES, open_image, raw_mask
+
+LABEL_MAP = "labelmap.txt"
+_BACKGROUND = "background"
+"""CVAT's label for what nobody painted."""
+
+
+@dataclass(frozen=True)
+class CvatExport:
+    """One export, as zip or unpacked."""
+
+    path: Path
+    labels: Mapping[str, Color]
+    members: Mapping[str, str]
+    """The files of the masks by the names of their frames."""
+    notes: list[str] = field(default_factory=list)
+    boxes: list[Boxes] = field(default_factory=list)
+
+    @property
+    def frames(self) -> list[str]:
+        return list(self.members)
+
+    @staticmethod
+    def read(path: Path, names: list[str]) -> "CvatExport":
+        """Read the labels, and which frames have a mask; `names` are the files of the export."""
+        label_map = min((name for name in names if _last(name) == LABEL_MAP), key=len)
+        classes = label_map.removesuffix(LABEL_MAP) + "SegmentationClass/"
+        members: dict[str, str] = {}
+        for name in names:
+            stem, suffix = os.path.splitext(name)
+            if name.startswith(classes) and suffix.lower() in IMAGE_SUFFIXES:
+                members[stem.removeprefix(classes)] = name
+        if not members:
+            raise UserError(f"{path} has no masks: expected images in {classes}; export it as Segmentation mask 1.1.")
+        return CvatExport(path, _labels(path, label_map), members)
+
+    def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> "CvatMask":
+        return CvatMask(self, self.members[frame], label_ids, annotated)
+
+
+@dataclass(frozen=True, slots=True)
+class CvatMask:
+    """A mask of an export."""
+
+    export: CvatExport
+    member: str
+    label_ids: Mapping[str, int]
+    annotated: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.export.path}: {self.member}"
+
+    def read(self, by_color: bool) -> np.ndarray:
+        """The labels as the class table's ids, H W, whatever `by_color` says: colours mean something only here."""
+        with open_image(io.BytesIO(self._bytes()), self.name) as image:
+            colors = raw_mask(image, by_color=True, name=self.name)
+        found, place, counts = np.unique(pack(colors), return_inverse=True, return_counts=True)
+        label_of = {color: label for label, color in self.export.labels.items()}
+        ids = np.empty(len(found), np.int32)
+        unknown: dict[Raw, int] = {}
+        for position, (value, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+            color = unpack(value)
+            label = label_of.get(color, _BACKGROUND if color == (0, 0, 0) else None)
+            if label is not None and label in self.label_ids:
+                ids[position] = self.label_ids[label]
+            elif label == _BACKGROUND:
+                ids[position] = UNPAINTED
+            else:
+                unknown[label or color] = count
+        if unknown:
+            raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
+        return ids[place].reshape(colors.shape[:2])
+
+    def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
+        return self.read(by_color), 0
+
+    def size(self) -> tuple[int, int]:
+        with open_image(io.BytesIO(self._bytes()), self.name) as image:
+            return image.size
+
+    def content(self) -> bytes:
+        return repr(sorted(self.export.labels.items())).encode() + self._bytes()
+
+    def _bytes(self) -> bytes:
+        return Archive(self.export.path).read(self.member)
+
+
+def _labels(path: Path, label_map: str) -> dict[str, Color]:
+    """Read lines `label:red,green,blue:parts:actions`."""
+    labels: dict[str, Color] = {}
+    text = Archive(path).read(label_map).decode("utf-8-sig", errors="replace")
+    for line, entry in enumerate(text.splitlines(), start=1):
+        if not entry.strip() or entry.startswith("#"):
+            continue
+        try:
+            label, color, _, _ = entry.rsplit(":", 3)
+            red, green, blue = (int(number) for number in color.split(","))
+        except ValueError:
+            raise UserError(
+                f"{path}: {label_map}, line {line} is {entry!r}, expected label:red,green,blue:parts:actions."
+            ) from None
+        if (red, green, blue) in labels.values():
+            raise UserError(
+                f"{path}: {label_map}, line {line}: another label has the colour {color} too; recolour one."
+            )
+        labels[label.strip()] = (red, green, blue)
+    return labels
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

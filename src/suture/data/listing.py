@@ -1,0 +1,216 @@
+"""Folders: listed in natural order, each walked once however links lead, and never a stat per file."""
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from suture.core.errors import UserError
+from suture.data.images import IMAGE_SUFFIXES
+
+_DIGITS = re.compile(r"([0-9]+)")
+_ZEROS = str.maketrans("123456789", "0" * 9)
+_MASK_WORDS = ("mask", "masks", "seg", "segmentation", "label", "labels", "annot", "annotation", "annotations", "gt")
+_MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)})", re.IGNORECASE)
+_SEPARATOR = re.compile("[ _.-]+")
+_HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
+"""What Roboflow puts behind the name of an image."""
+_NUMBER_OF_FRAME = re.compile(r"[0-9]+(?:[ _.-][^0-9]*)?$")
+_WORD_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
+_BETWEEN = " _-"
+STAR = "*"
+"""What stands for the frame's name in a pattern of masks."""
+
+
+def natural(name: str) -> tuple[list[str | int], str]:
+    """A sorting key that counts numbers as numbers: frame2 comes before frame10."""
+    parts = _DIGITS.split(name)
+    return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
+
+
+def composed(name: str) -> str:
+    """A name to compare by: macOS and its zips write ü as u and two dots, keyboards and other systems as one character.
+
+    >>> composed("Mu\\u0308ller") == "M\\u00fcller"
+    True
+    """
+    return unicodedata.normalize("NFC", name)
+
+
+def last_number(name: str) -> int | None:
+    """The last number in a name: a recorder's frame number in a frame's."""
+    numbers = _DIGITS.findall(_HASHED.sub("", name))
+    return int(numbers[-1]) if numbers else None
+
+
+def before_number(name: str) -> str:
+    """What stands before the number of a frame, which is the video of one among others'; else the whole name.
+
+    The number ends the name, but for words like _left; the word frame may stand before it.
+
+    >>> [before_number(name) for name in ("caseA_0001", "101_14100", "seq_1_frame003_left", "0001", "polyp", "ck5x7a")]
+    ['caseA', '101', 'seq_1', '', 'polyp', 'ck5x7a']
+    """
+    plain = _HASHED.sub("", name)
+    found = _NUMBER_OF_FRAME.search(plain)
+    if found is None:
+        return plain
+    before = plain[: found.start()].rstrip(_BETWEEN)
+    return before[: -len("frame")].rstrip(_BETWEEN) if _WORD_FRAME.search(before[-6:]) else before
+
+
+def listing(folder: Path) -> tuple[list[str], list[str]]:
+    """The names of a folder's folders and of its files, in natural order; hidden ones are left out."""
+    folders: list[str] = []
+    files: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    (folders if _is_folder(entry) else files).append(entry.name)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be listed ({error.strerror}): check that it is a folder you may read."
+        ) from error
+    return in_order(folders), in_order(files)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names in natural order.
+
+    >>> in_order(["frame10", "frame2", "frame1"])
+    ['frame1', 'frame2', 'frame10']
+    """
+    ordered = sorted(names)
+    # Names that only differ in digits, as a recorder's do, are in that order already: the keys of many take seconds.
+    if len({name.translate(_ZEROS) for name in ordered}) > 1:
+        ordered.sort(key=natural)
+    return ordered
+
+
+def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """A folder and all below it with their `listing`, parents first.
+
+    Links are followed, but no folder is entered twice, so a circle of links ends. As with `os.walk`, names that the
+    caller takes out of the list of folders are not entered.
+    """
+    # A link to a folder above would lead through the whole disk.
+    seen = {_identity(folder) for folder in root.resolve().parents}
+    pending = [(root, depth)]
+    while pending:
+        folder, left = pending.pop()
+        if (identity := _identity(folder)) in seen:
+            continue
+        seen.add(identity)
+        folders, files = listing(folder)
+        yield folder, folders, files
+        if left:
+            pending += [(folder / name, left - 1) for name in reversed(folders)]
+
+
+def holds_files(place: Path) -> bool:
+    """Whether it is a file, or a folder with one in it or below."""
+    return place.is_file() or (place.is_dir() and any(files for _, _, files in walk(place)))
+
+
+def _one_per_name(suffix: str) -> str:
+    """What is expected of the images of a dataset, and how to say that those with this suffix are masks."""
+    return (
+        "expected one image per name: keep frames and masks in folders of their own, or say which are masks in "
+        f'dataset.yaml, such as `masks: "{STAR}{suffix}"`.'
+    )
+
+
+def images_of(
+    folder: Path, files: Iterable[str] | None = None, mend: Callable[[str], str] = _one_per_name
+) -> dict[str, str]:
+    """The image files of a folder in natural order: name without suffix → name; `mend` says what to do about two of one
+    name, by the suffix of the second."""
+    found: dict[str, str] = {}
+    for stem, name in _images(listing(folder)[1] if files is None else files):
+        if found.setdefault(stem, name) != name:
+            raise UserError(f"{folder} holds both {found[stem]} and {name}, {mend(os.path.splitext(name)[1])}")
+    refuse_other_encoding(folder, found.values())
+    return found
+
+
+def refuse_other_encoding(folder: Path, names: Iterable[str]) -> None:
+    """Refuse names in a folder that are not UTF-8, as old zips and sticks bring them: OpenCV crashes on them."""
+    found = [*names]
+    try:
+        "\n".join([f"{folder}", *found] if found else []).encode()  # all at once: there may be a million
+    except UnicodeEncodeError as error:
+        wrong = error.object.split("\n")[error.object.count("\n", 0, error.start)]
+        shown = os.fsencode(wrong).decode(errors="backslashreplace")
+        raise UserError(f"The name {shown} is not UTF-8: rename it (convmv does so for whole folders).") from error
+
+
+def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, dict[str, str]]:
+    """The masks among the frames of a folder: pattern → name of the frame → file.
+
+    They are images that have the name of another one and a suffix that says mask, and those of the `stated` pattern.
+
+    >>> masks_beside(["1.png", "1_mask.png", "2.png", "2_color_mask.png", "3_mask.png"])
+    {'*_mask.png': {'1': '1_mask.png'}, '*_color_mask.png': {'2': '2_color_mask.png'}}
+    """
+    text = "\n".join(files).lower()  # one look at all of them: there may be a million
+    if stated is None and not any(word in text for word in _MASK_WORDS):
+        return {}
+    images = list(_images(files))
+    stems = {stem for stem, _ in images}
+    found: dict[str, dict[str, str]] = {}
+    frames = []
+    for stem, name in images:
+        if frame := _frame_of(stem, stems):
+            found.setdefault(STAR + name[len(frame) :], {})[frame] = name
+        else:
+            frames.append(name)
+    if stated is not None:
+        start, end = stated.split(STAR)
+        least = len(start) + len(end)
+        fitting = [name for name in frames if name.startswith(start) and name.endswith(end) and len(name) > least]
+        if 0 < len(fitting) < len(frames):  # else there is nothing that they lie beside
+            of_frame = {name[len(start) : len(name) - len(end)]: name for name in fitting}
+            found[stated] = found.get(stated, {}) | of_frame
+    return found
+
+
+def mask_suffixes(stem: str) -> Iterator[str]:
+    """The ends of a name that say mask, behind what may be the name of a frame; the shortest first.
+
+    >>> list(mask_suffixes("frame_80_color_mask")), list(mask_suffixes("80.GT")), list(mask_suffixes("80mask"))
+    (['_mask', '_color_mask'], ['.GT'], [])
+    """
+    if stem.lower().endswith(_MASK_WORDS):
+        ends = (stem[separator.start() :] for separator in reversed(list(_SEPARATOR.finditer(stem))))
+        yield from (end for end in ends if _MASK_SUFFIX.fullmatch(end))
+
+
+def _frame_of(stem: str, stems: Collection[str]) -> str:
+    """The frame whose name an image has before a suffix that says mask, or nothing."""
+    frames = (stem.removesuffix(suffix) for suffix in mask_suffixes(stem))
+    return next((frame for frame in frames if frame in stems and not _frame_of(frame, stems)), "")
+
+
+def _images(files: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The images among files: name without suffix, and name."""
+    for name in files:
+        stem, _, suffix = name.rpartition(".")
+        if stem and f".{suffix.lower()}" in IMAGE_SUFFIXES:
+            yield stem, name
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(folder)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror}): check the link or its permissions.") from error
+    return status.st_dev, status.st_ino
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself: whoever reads the file is told

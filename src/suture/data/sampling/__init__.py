@@ -1,0 +1,1 @@
+"""Training frames, views, keys and neighbours, drawn by step."""

@@ -1,0 +1,378 @@
+"""Geometry and colour, batched on the device, with every parameter drawn by an explicit generator.
+
+A *view draw* is what one sample gets: a crop box in fractions of the scene, its tilt, a flip and colour parameters.
+Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one `grid_sample` and
+applies the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from suture.core.settings import Settings
+
+Fraction = Field(ge=0, le=1)
+
+
+class Color(Settings):
+    """How far colours are moved: the widths of the jitter, and how often a sample gets it."""
+
+    brightness: float = Fraction
+    contrast: float = Fraction
+    saturation: float = Fraction
+    hue: float = Field(ge=0, le=0.5)
+    jitter: float = Fraction
+    """Share of samples whose brightness, contrast, saturation and hue move."""
+    grey: float = Fraction
+    blur: float = Fraction
+
+
+COLORS = {
+    "none": Color(brightness=0, contrast=0, saturation=0, hue=0, jitter=0, grey=0, blur=0),
+    "mild": Color(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.02, jitter=1, grey=0, blur=0),
+    # PixPro's strengths; its solarisation is left out, because it has no counterpart in endoscopic light.
+    "strong": Color(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, jitter=0.8, grey=0.2, blur=0.5),
+}
+
+
+class Augment(Settings):
+    """Random crop, how far it is stretched and tilted to either side (in degrees), mirror, colour."""
+
+    crop: tuple[float, float] = (0.5, 1.0)
+    """Of the scene's sides; beyond 1 the scene is seen from further away, amid the colours of its edge."""
+    stretch: float = Field(1, ge=1, le=2)
+    """How many times as wide as high, or as high as wide, a crop of a square scene may be; its area stays the same."""
+    tilt: float = Field(0, ge=0, le=180)
+    flip: bool = True
+    color: Color = COLORS["mild"]
+
+    @field_validator("color", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in COLORS:
+                raise ValueError(f"{value!r} is not one of {', '.join(COLORS)}")
+            return COLORS[value]
+        return value
+
+    @model_validator(mode="after")
+    def _crop_in_range(self) -> "Augment":
+        low, high = self.crop
+        if not 0 < low <= high <= 2:
+            raise ValueError(f"crop is {list(self.crop)}, expected [min, max] with 0 < min ≤ max ≤ 2")
+        return self
+
+
+class ViewDraw(NamedTuple):
+    """The parameters of one sample."""
+
+    box: np.ndarray
+    """x, y, width, height as fractions of the scene, before it is tilted."""
+    flip: bool
+    color: np.ndarray
+    """brightness, contrast, saturation, hue (turns), grey, blur (0…1 of the largest width; negative: none)."""
+    degrees: float = 0.0
+    """By how much the box is tilted, clockwise."""
+    about: tuple[float, float] | None = None
+    """The point of the scene, in fractions, about which it is tilted; by default the box's middle."""
+
+
+def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
+    """Draw one sample's crop, stretch, tilt, flip, colours; always the same number of draws, so streams never shift."""
+    u = rng.random(14)
+    side = augment.crop[0] + u[0] * (augment.crop[1] - augment.crop[0])
+    wider = augment.stretch ** (u[13] - 0.5)
+    sides = np.array([side * wider, side / wider])
+    box = np.concatenate([u[1:3] * (1 - sides), sides])
+    c = augment.color
+    jitter = float(u[4] < c.jitter)
+    widths = np.array([c.brightness, c.contrast, c.saturation, c.hue]) * jitter
+    moves = (2 * u[5:9] - 1) * widths + np.array([1, 1, 1, 0])
+    blur = u[11] if u[10] < c.blur else -1.0
+    color = np.array([*moves, float(u[9] < c.grey), blur])
+    return ViewDraw(box, bool(augment.flip and u[3] < 0.5), color, augment.tilt * (2 * u[12] - 1))
+
+
+UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).color
+"""The colours of a view that keeps them."""
+
+
+def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
+    """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places.
+
+    Along either axis it lies in the scene, or the scene in it. It is tilted about that point, and so still shows it.
+    """
+    point, side = np.array([x, y]), draw.box[2:]
+    low, high = np.maximum(point - side, np.minimum(0, 1 - side)), np.minimum(point, np.maximum(0, 1 - side))
+    return draw._replace(box=np.concatenate([low + rng.random(2) * (high - low), side]), about=(x, y))
+
+
+def outline(
+    draw: ViewDraw, scene: tuple[int, ...], shape: tuple[int, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where a view lies in a scene of this height and width: its tilted box and its slant.
+
+    The box is the upper left corner and how far the upper side leads to the right and the left side down; the slant is
+    how far the left side leads to the right and the upper side down. They are in pixels of the scene, in which angles
+    are true, or of an array of another shape that shows all of it. A corner may lie outside: there images show the
+    nearest pixel, and labels are `IGNORE`.
+
+    >>> quarter = ViewDraw(np.array([0, 0, 1, 1]), False, UNCHANGED, degrees=90)
+    >>> [side.round().tolist() for side in outline(quarter, (10, 20))]  # from its corner, 20 down and 10 to the left
+    [[15.0, -5.0, 0.0, 0.0], [-10.0, 20.0]]
+    """
+    size = np.array([scene[1], scene[0]])
+    corner, sides = draw.box[:2] * size, draw.box[2:] * size
+    middle = corner + sides / 2 if draw.about is None else draw.about * size
+    right, down = corner - middle
+    cos, sin = math.cos(math.radians(draw.degrees)), math.sin(math.radians(draw.degrees))
+    turned = middle[0] + cos * right - sin * down, middle[1] + sin * right + cos * down
+    scale = (1.0, 1.0) if shape is None else (shape[1] / scene[1], shape[0] / scene[0])
+    return np.array([*turned, *cos * sides]) * (*scale, *scale), np.array([-sin * sides[1], sin * sides[0]]) * scale
+
+
+class Layer(NamedTuple):
+    """uint8 patches of several sizes, packed one after the other: nothing is sent that nobody sees."""
+
+    pixels: Tensor
+    """All rows of all patches: P, or P 3."""
+    sizes: Tensor
+    """N 2: height and width of each patch."""
+    boxes: Tensor
+    """N 4: where in its patch the sample lies: its box, as of `outline`."""
+    slants: Tensor | None
+    """N 2: its slant; None if all are upright."""
+    height: int
+    """Of the tallest patch: a number that nobody has to ask the device for."""
+    width: int
+    """Of the widest patch."""
+
+    def at(self, y: Tensor, x: Tensor) -> Tensor:
+        """The pixels in rows y and columns x, which together are N H W, and the patch's nearest where there is none."""
+        heights, widths = self.sizes[:, :, None, None].unbind(1)
+        first = torch.cumsum(heights * widths, 0) - heights * widths
+        places = torch.minimum(y.clamp(min=0), heights - 1) * widths + first + torch.minimum(x.clamp(min=0), widths - 1)
+        return self.pixels.index_select(0, places.flatten()).view(*places.shape, *self.pixels.shape[1:])
+
+
+class Patches(NamedTuple):
+    """What the loader hands to the device. Layers may have resolutions of their own."""
+
+    images: Layer
+    labels: Layer
+    confidence: Layer | None
+    """How sure the labels are, 0…255; None where nobody asks."""
+    flip: Tensor
+    color: Tensor
+
+
+def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates.
+
+    The array shows all of the scene, whose height and width may be others.
+    """
+    height, width = array.shape[:2]
+    (x, y, w, h), (right, down) = outline(draw, scene, array.shape)
+    leftmost, rightmost = x + min(w, 0) + min(right, 0), x + max(w, 0) + max(right, 0)
+    topmost, lowest = y + min(h, 0) + min(down, 0), y + max(h, 0) + max(down, 0)
+    left, end = _span(leftmost, rightmost, width)
+    top, bottom = _span(topmost, lowest, height)
+    box = np.array([x - left, y - top, w, h], np.float32)
+    return array[top:bottom, left:end], box, np.array([right, down], np.float32)
+
+
+def _span(low: float, high: float, length: int) -> tuple[int, int]:
+    """The pixels of a side from low to high, with one more beside them; one at least, also beyond the side's ends."""
+    first = min(max(math.floor(low) - 1, 0), length - 1)
+    return first, max(min(math.ceil(high) + 1, length), first + 1)
+
+
+def collate(
+    draws: Sequence[ViewDraw],
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray | None],
+    confidence: Sequence[np.ndarray | None] | None = None,
+) -> Patches:
+    """Cut every sample out of its arrays and pack them; None labels are all ignore, None confidence sure."""
+    known, sure = ([_PIXEL if array is None else array for array in arrays] for arrays in (labels, confidence or ()))
+    return Patches(
+        layer(draws, images, images),
+        layer(draws, known, images),
+        layer(draws, sure, images) if sure else None,
+        torch.tensor([draw.flip for draw in draws]),
+        torch.from_numpy(np.stack([draw.color for draw in draws]).astype(np.float32)),
+    )
+
+
+_PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence: all sure
+
+
+def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray], images: Sequence[np.ndarray]) -> Layer:
+    """Cut every sample out of its array, which shows what its image does."""
+    cuts = (cut(array, draw, image.shape) for array, draw, image in zip(arrays, draws, images, strict=True))
+    patches, boxes, slants = zip(*cuts, strict=True)
+    sizes = np.array([patch.shape[:2] for patch in patches])
+    ends = sizes.prod(1).cumsum()
+    pixels = _memory(int(ends[-1]), *arrays[0].shape[2:])
+    packed = pixels.numpy()
+    for patch, end in zip(patches, ends, strict=True):
+        height, width = patch.shape[:2]
+        packed[end - height * width : end].reshape(patch.shape)[:] = patch
+    tallest, widest = sizes.max(0).tolist()
+    return Layer(
+        pixels,
+        torch.from_numpy(sizes),
+        torch.from_numpy(np.stack(boxes)),
+        torch.from_numpy(np.stack(slants)) if np.any(slants) else None,
+        tallest,
+        widest,
+    )
+
+
+def _memory(*shape: int) -> Tensor:
+    """Room for bytes; in a loader's worker it is shared with the process that waits for them, to spare a copy."""
+    if get_worker_info() is None:
+        return torch.empty(shape, dtype=torch.uint8)
+    return torch.empty(0, dtype=torch.uint8).set_(torch.UntypedStorage._new_shared(math.prod(shape))).view(shape)
+
+
+def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
+    """Resize every box to height × width and recolour: N 3 H W, float, 0…1."""
+    return recolor(resample(patches, size), patches.color)
+
+
+def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
+    """Resize every box to height × width, colours as they are: N 3 H W, float, 0…1."""
+    layer = patches.images
+    rows, columns = (torch.arange(side, device=layer.sizes.device) for side in (layer.height, layer.width))
+    images = layer.at(rows[:, None], columns).permute(0, 3, 1, 2).float()
+    grid = _grid(layer, patches.flip, size, images.shape[-2:])
+    sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return sampled.div_(255)  # the patches are larger than what is taken out of them
+
+
+def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor:
+    """The labels under the same geometry, nearest neighbour: N H W, int64.
+
+    With a stride: at the cells of a feature grid, N h w with h = ceil(H / stride), where a cell's label is the one at
+    its middle.
+    """
+    return nearest(patches.labels, patches.flip, size, stride).long()
+
+
+def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor | None:
+    """The labels' confidence under the same geometry: N H W, 0…1."""
+    return None if patches.confidence is None else nearest(patches.confidence, patches.flip, size, stride) / 255
+
+
+def nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
+    """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid; 255 off the scene."""
+    x, y = (place.floor().long() for place in _positions(layer, flip, size, stride))
+    heights, widths = layer.sizes[:, :, None, None].unbind(1)
+    return layer.at(y, x).where((x >= 0) & (x < widths) & (y >= 0) & (y < heights), 255)
+
+
+def _positions(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:
+    """Pixel coordinates of the middles of the output's stride × stride cells: x and y, together N H W.
+
+    Where all boxes are upright a column has one x, and a row one y: N 1 W and N H 1.
+    """
+
+    def middles(side: int) -> Tensor:
+        places = (torch.arange(-(-side // stride), device=flip.device) + 0.5) * stride
+        return places.clamp(max=side - 0.5) / side  # the middle of a last, cut cell may lie outside
+
+    u, v = middles(size[1]), middles(size[0])[:, None]
+    u = torch.where(flip[:, None, None], 1 - u, u)
+    x, y, width, height = layer.boxes[:, :, None, None].unbind(1)
+    x, y = x + u * width, y + v * height
+    if layer.slants is not None:
+        right, down = layer.slants[:, :, None, None].unbind(1)
+        x, y = x + v * right, y + u * down
+    return x, y
+
+
+def _grid(layer: Layer, flip: Tensor, size: tuple[int, int], patch: torch.Size) -> Tensor:
+    x, y = _positions(layer, flip, size)
+    return torch.stack(torch.broadcast_tensors(2 * x / patch[1] - 1, 2 * y / patch[0] - 1), -1)
+
+
+# RGB → YIQ: turning the two chroma axes turns the hue, and stays a linear map.
+_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+_FROM_YIQ = torch.linalg.inv(_YIQ)
+
+
+def recolor(images: Tensor, color: Tensor) -> Tensor:
+    """Brightness, saturation, hue and grey as one 3×3 matrix per sample, contrast about the mean, then blur."""
+    brightness, contrast, saturation, hue, grey, blur = color.to(images.dtype).unbind(1)
+    device, dtype = images.device, images.dtype
+    to_yiq, from_yiq, to_grey = (m.to(device, dtype, non_blocking=True) for m in (_YIQ, _FROM_YIQ, _YIQ[None, :1]))
+    chroma = saturation * (1 - grey)
+    angle = 2 * torch.pi * hue
+    turn = torch.zeros(len(images), 3, 3, device=device, dtype=dtype)
+    turn[:, 0, 0] = 1
+    turn[:, 1, 1] = turn[:, 2, 2] = chroma * angle.cos()
+    turn[:, 1, 2] = -chroma * angle.sin()
+    turn[:, 2, 1] = chroma * angle.sin()
+    matrix = brightness[:, None, None] * (from_yiq @ turn @ to_yiq)
+    n, _, height, width = images.shape
+    flat = images.reshape(n, 3, -1)
+    mean = to_grey @ matrix @ flat.mean(2, keepdim=True)
+    contrast = contrast[:, None, None]
+    moved = torch.baddbmm((1 - contrast) * mean, contrast * matrix, flat)
+    moved = moved.clamp_(0, 1).reshape(n, 3, height, width)
+    return _blurred(moved, blur)
+
+
+def _blurred(images: Tensor, amount: Tensor) -> Tensor:
+    """Gaussian blur with a width of its own per sample, up to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
+    n, channels, height, width = images.shape
+    largest = 0.009 * min(height, width)
+    radius = max(1, round(3 * largest))
+    sigma = (0.05 + amount.clamp(min=0) * 0.95) * largest
+    offsets = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
+    kernel = torch.exp(-0.5 * (offsets / sigma[:, None]) ** 2)
+    kernel = torch.where((amount < 0)[:, None], (offsets == 0).to(kernel.dtype), kernel / kernel.sum(1, keepdim=True))
+    flat = images.reshape(1, n * channels, height, width)
+    weight = kernel.repeat_interleave(channels, 0)[:, None]
+    padded = F.pad(flat, (radius, radius, radius, radius), mode="replicate")
+    blurred = F.conv2d(padded, weight[:, :, None, :], groups=n * channels)
+    blurred = F.conv2d(blurred, weight[:, :, :, None], groups=n * channels)
+    return blurred.reshape(images.shape)
+
+
+def color_statistics(images: Tensor, inside: Tensor) -> Tensor:
+    """Mean and standard deviation of every channel over the pixels `inside` (N H W) the view: N 2 3.
+
+    >>> grey = torch.tensor([0.0, 1.0, 9.0]).expand(1, 3, 1, 3)
+    >>> color_statistics(grey, torch.tensor([[[True, True, False]]]))[0, :, 0].tolist()
+    [0.5, 0.5]
+    """
+    inside = inside | ~inside.any(2, keepdim=True).any(1, keepdim=True)  # a crop beside the view: all of it
+    weights = (inside / inside.sum((1, 2), keepdim=True))[:, None]
+    mean = (images * weights).sum((2, 3))
+    variance = ((images - mean[..., None, None]) ** 2 * weights).sum((2, 3))
+    return torch.stack([mean, variance.sqrt()], 1)
+
+
+BLANK = 4 / 255
+"""The spread of colours below which a frame shows nothing: it is black, or there was no signal."""
+
+
+def restyle(images: Tensor, inside: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """Give images, inside the view, other colour statistics in the place of their own (both N 2 3).
+
+    Not those of a frame that shows nothing: nor would the image.
+    """
+    (mean, spread), (new_mean, new_spread) = own[..., None, None].unbind(1), other[..., None, None].unbind(1)
+    least = 1 / 255  # below it there is only noise, which would be blown up
+    moved = (images - mean) * (new_spread.clamp(min=least) / spread.clamp(min=least)) + new_mean
+    shows = (new_spread >= BLANK).any(1, keepdim=True)
+    return torch.where(inside[:, None] & shows, moved.clamp(0, 1), images)

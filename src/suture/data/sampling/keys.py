@@ -1,0 +1,136 @@
+"""Keys: which frames a query frame is contrasted with.
+
+The paper's four levels are the query frame itself and three kinds of keys: other *views* of it, frames of its *shot*,
+frames of other *videos*. Draws are plans for the whole global batch and pure functions of their generator, so every
+rank can make the same plan and encode its own part of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, model_validator
+
+from suture.core.settings import Settings
+
+
+class KeySettings(Settings):
+    """How many keys of each level a query has, and where those of other frames come from.
+
+    `paper`: each query draws its own. `shared`: other videos' are the other queries' keys in the batch. `bank`: the
+    class sums of every training frame from its last visit stand for all frames but the query's own.
+    """
+
+    views: int = Field(1, ge=0)
+    same_shot: int = Field(1, ge=0)
+    other_videos: NonNegativeInt | Literal["all"] = 4
+    """With the bank also `all`: the plain sum over every frame of other videos, which grows with their number."""
+    apart: Literal["case", "video"] = "case"
+    """What another video is: one of another case, or any other, whether of the same case or not."""
+    mode: Literal["paper", "shared", "bank"] = "paper"
+
+    @model_validator(mode="after")
+    def _all_needs_the_bank(self) -> "KeySettings":
+        if self.other_videos == "all" and self.mode != "bank":
+            raise ValueError("other_videos: all needs mode: bank")
+        if self.views + self.same_shot == 0:
+            raise ValueError("views and same_shot are both 0: a query needs at least one key of its own")
+        if self.mode == "bank" and not self.views:
+            raise ValueError("mode: bank needs views of at least 1: they are what it remembers of a frame")
+        return self
+
+    @property
+    def encoded(self) -> int:
+        """Frames encoded as keys for each query, with several owners; `shared` adds some where a batch has too few.
+
+        >>> [KeySettings(mode=mode).encoded for mode in ("paper", "shared", "bank")]
+        [6, 2, 1]
+        """
+        if self.mode == "bank":
+            return self.views
+        further = self.other_videos if self.mode == "paper" else 0
+        return self.views + self.same_shot + int(further)
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """Which frames are encoded as keys, and which of them each query is contrasted with."""
+
+    own: np.ndarray
+    """B × (views + same_shot), in bank mode B × views: frame numbers of each query's own keys."""
+    recalled: np.ndarray
+    """B × same_shot in bank mode, else B × 0: frames of the query's shot that the bank remembers."""
+    extra: np.ndarray
+    """E: frame numbers of further other-video keys to encode, in the order of the queries they were drawn for."""
+    extra_of: np.ndarray
+    """E: the query each extra key was drawn for."""
+    others: np.ndarray
+    """B × N_v: other-video keys, as positions in own.ravel() followed by extra; empty in bank mode."""
+
+
+class KeyPool:
+    """Draws keys from frames numbered 0…n−1, of which each has an owner and a shot.
+
+    The owner is what keeps frames apart, their case or their video: frames of one owner are no other-video keys for
+    each other.
+
+    >>> pool = KeyPool(owners=[0, 0, 1, 1], shots=[0, 0, 1, 1])
+    >>> plan = pool.draw(np.random.default_rng(0), [0, 2], KeySettings(other_videos=1))
+    >>> plan.own.tolist()  # the frame itself, and the other frame of its shot
+    [[0, 1], [2, 3]]
+    """
+
+    def __init__(self, owners: Sequence[int] | np.ndarray, shots: Sequence[int] | np.ndarray) -> None:
+        self.owners = np.asarray(owners)
+        self.shots = np.asarray(shots)
+        by_owner = np.argsort(self.owners, kind="stable")
+        self._by_owner = by_owner
+        self._owner_begins = np.searchsorted(self.owners[by_owner], np.arange(self.owners.max() + 2))
+        by_shot = np.argsort(self.shots, kind="stable")
+        self._by_shot = by_shot
+        self._shot_begins = np.searchsorted(self.shots[by_shot], np.arange(self.shots.max() + 2))
+
+    @cached_property
+    def several_owners(self) -> bool:
+        """Whether there is any other video to draw from: frames of the same owner never stand for another one."""
+        return bool((self.owners != self.owners[0]).any())
+
+    def same_shot(self, rng: np.random.Generator, query: int) -> int:
+        """A frame of the query's shot, uniform over the others; a shot of one frame gives the frame itself."""
+        begin, end = self._shot_begins[self.shots[query]], self._shot_begins[self.shots[query] + 1]
+        if end - begin == 1:
+            return query
+        chosen = self._by_shot[begin + rng.integers(end - begin - 1)]
+        return int(self._by_shot[end - 1] if chosen == query else chosen)
+
+    def other_video(self, rng: np.random.Generator, query: int) -> int:
+        """A frame of another owner, uniform over all of them."""
+        begin, end = self._owner_begins[self.owners[query]], self._owner_begins[self.owners[query] + 1]
+        place = rng.integers(len(self.owners) - (end - begin))
+        return int(self._by_owner[place if place < begin else place + (end - begin)])
+
+    def draw(self, rng: np.random.Generator, queries: Sequence[int], settings: KeySettings) -> KeyPlan:
+        """Plan the keys of a batch of queries."""
+        views = np.array([[q] * settings.views for q in queries], np.int64).reshape(len(queries), -1)
+        shot = np.array([[self.same_shot(rng, q) for _ in range(settings.same_shot)] for q in queries], np.int64)
+        shot = shot.reshape(len(queries), -1)
+        own, recalled = (views, shot) if settings.mode == "bank" else (np.hstack([views, shot]), shot[:, :0])
+        drawn = isinstance(settings.other_videos, int) and settings.mode != "bank" and self.several_owners
+        wanted = int(settings.other_videos) if drawn else 0
+        others = np.zeros((len(queries), wanted), np.int64)
+        extra: list[int] = []
+        extra_of: list[int] = []
+        owners = self.owners[own.ravel()]
+        for b, query in enumerate(queries):
+            # Queries are drawn uniformly and a shot's frames uniformly within it, so a key of another owner's query is
+            # uniform over that owner's frames: taking any of them, blindly, keeps the marginals of drawing anew.
+            found = np.flatnonzero(owners != self.owners[query]) if settings.mode == "shared" else np.zeros(0, np.int64)
+            chosen = rng.permutation(found)[:wanted]
+            others[b, : len(chosen)] = chosen
+            for place in range(len(chosen), wanted):
+                others[b, place] = own.size + len(extra)
+                extra.append(self.other_video(rng, query))
+                extra_of.append(b)
+        return KeyPlan(own, recalled, np.array(extra, np.int64), np.array(extra_of, np.int64), others)

@@ -1,0 +1,33 @@
+"""The labelled frames around a frame, in its shot: where its own labels can be carried from."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from math import inf
+
+from suture.data.sampling.frames import TrainingFrames
+
+
+class LabelledNeighbours:
+    """Finds the labelled frames next to a frame; never across a cut."""
+
+    def __init__(self, frames: TrainingFrames, shots: Sequence[int]) -> None:
+        self.places = frames.places
+        self.shots = shots
+        self._labelled = defaultdict[int, list[int]](list)
+        for number in frames.labelled.tolist():  # rising, and so are the indices within a video
+            self._labelled[shots[number]].append(number)
+
+    def of(self, number: int, count: int) -> list[tuple[int, float]]:
+        """The last labelled frame before this one and the first after it, the nearer one first: `count` of them.
+
+        Each with its distance in frames. Where one is missing, the frame itself stands for it, infinitely far away.
+        """
+        labelled = self._labelled[self.shots[number]]
+        after = bisect_left(labelled, number)
+        found = [(n, self._distance(number, n)) for n in labelled[max(after - 1, 0) : after + 1]]
+        found.sort(key=lambda neighbour: neighbour[1])
+        return (found + [(number, inf)] * count)[:count]
+
+    def _distance(self, number: int, other: int) -> float:
+        return float(abs(self.places[number][1] - self.places[other][1]))

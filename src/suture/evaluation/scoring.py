@@ -1,0 +1,115 @@
+"""Evaluate a segmenter on frames with masks, at the masks' native resolution."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from suture.core.errors import UserError
+from suture.core.text import listed
+from suture.data import messages as mends
+from suture.data.dataset import Dataset, Video
+from suture.data.labelling import Labelling
+from suture.data.scene import in_frame, read_scenes
+from suture.data.scoring_rules import Protocol, protocol_named
+from suture.evaluation.metrics import Scorer
+from suture.evaluation.protocols import COMPLETION, score, scorer_of
+from suture.models.inference import probabilities
+from suture.models.segmenter import Segmenter
+
+Frames = Mapping[str, Sequence[int]]
+"""Indices by video id."""
+
+
+def frames_to_score(
+    dataset: Dataset, labelling: Labelling, splits: Sequence[str], completion: bool
+) -> dict[str, Frames]:
+    """What is scored under which name: the frames with masks of the splits, and the *completion* of training videos.
+
+    Completion is on the unlabelled frames of labelled training videos: how well the rest of a labelled video is filled
+    in. It says nothing about new videos, and scores on new videos say nothing about it; so both are always shown.
+    """
+    sets: dict[str, Frames] = {
+        split: {video.id: video.with_mask for video in dataset.split(split) if video.with_mask}  # type: ignore[arg-type]
+        for split in splits
+    }
+    if completion:
+        labelled = set(labelling)
+        rest = {
+            video.id: [index for index in video.with_mask if (video.id, index) not in labelled]
+            for video in dataset.split("train")
+            if labelling[video.id]
+        }
+        sets[COMPLETION] = {video: indices for video, indices in rest.items() if indices}
+    return {name: frames for name, frames in sets.items() if frames}
+
+
+def predict_masks(
+    segmenter: Segmenter,
+    video: Video,
+    indices: Sequence[int],
+    size: tuple[int, int],
+    *,
+    batch: int = 8,
+    flip: bool = False,
+    scales: Sequence[float] = (1.0,),
+    autocast: torch.dtype | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """The class ids of frames at native resolution, `IGNORE` outside the view, in the order of `indices`."""
+    device = next(segmenter.parameters()).device
+    width, height = video.size
+    view = video.view
+    seen = (min(view.height, height - view.y), min(view.width, width - view.x))  # a stated view may stick out
+    for part, images in read_scenes(video, indices, size, batch):
+        pixels = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float() / 255
+        found = probabilities(segmenter, pixels, flip=flip, scales=scales, autocast=autocast)
+        for index, one in zip(part, found, strict=True):
+            native = F.interpolate(one[None], seen, mode="bilinear", align_corners=False)
+            yield index, in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
+
+
+def protocol_of(dataset: Dataset, include_background: bool, unlearnt: Sequence[str] = ()) -> Protocol:
+    """The rules by which a dataset is scored; `unlearnt` classes, that no training video shows, are left out too."""
+    protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
+    further = tuple(name for name in unlearnt if name not in protocol.left_out)
+    if not further:
+        return protocol
+    note = f"{listed(further)} left out of validation: no training video shows {'it' if len(further) == 1 else 'them'}"
+    return replace(protocol, left_out=protocol.left_out + further, notes=(*protocol.notes, note))
+
+
+def score_frames(
+    dataset: Dataset,
+    protocol: Protocol,
+    segmenter: Segmenter,
+    frames: Frames,
+    size: tuple[int, int],
+    *,
+    progress: Callable[[int], None] = lambda frames: None,
+    rank: int = 0,
+    world: int = 1,
+    **options: Any,
+) -> Scorer:
+    """Score this process's share of the videos; `progress` is called with the number of frames done."""
+    scorer = scorer_of(protocol, dataset.classes.names)
+    segmenter.eval()
+    for place, (name, indices) in enumerate(frames.items()):
+        if place % world != rank:
+            continue
+        video = dataset[name]
+        width, height = video.size
+        inside = video.view.mask(width, height)
+        for index, prediction in predict_masks(segmenter, video, indices, size, **options):
+            truth = dataset.read_mask(video, index)
+            if truth.shape != prediction.shape:
+                raise UserError(mends.other_size(name, index, (truth.shape[1], truth.shape[0]), (width, height)))
+            scorer.add(name, index, prediction, truth, inside)
+            progress(1)
+    return scorer
+
+
+def scores(dataset: Dataset, protocol: Protocol, scorer: Scorer) -> dict[str, Any]:
+    """The protocol's scores of what was scored."""
+    return score(protocol, scorer, {video.id: video.case for video in dataset})

@@ -1,0 +1,143 @@
+"""Pseudo labels: what the segmenter says of every unlabelled training frame, and how sure it is."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.lib.format import write_array_header_1_0
+from pydantic import Field, PositiveFloat
+
+from suture.core.io import replacing
+from suture.core.settings import Settings
+from suture.data.classes import IGNORE
+from suture.data.sampling.frames import TrainingFrames
+from suture.data.scene import resized
+from suture.methods.stage import Job
+from suture.models.inference import probabilities
+from suture.models.segmenter import Segmenter
+
+Progress = Callable[[int, int], None]
+"""Called with frames done and frames in all."""
+
+
+class PseudoSettings(Settings):
+    """How pseudo labels are made."""
+
+    batch: int = Field(16, ge=1)
+    flip: bool = False
+    """Average the prediction of the frame and of its mirror image."""
+    scales: tuple[PositiveFloat, ...] = Field((1.0,), min_length=1)
+
+
+class PseudoLabels:
+    """A stage without training: one pass over the unlabelled frames.
+
+    One file of labels and one of confidence per video, at training size, to be memory-mapped; a finished video's files
+    are there or not, so a killed pass goes on with the next video. Several processes share the videos.
+    """
+
+    def __init__(self, name: str, settings: PseudoSettings, *, start_from: str | None = None) -> None:
+        self.name = name
+        self.settings = settings
+        self.start_from = start_from
+        """The earlier stage whose segmenter says the labels; None is the stage before."""
+
+    def folder(self, run: Path) -> Path:
+        """Where the labels lie in a run folder: a method with several sets of them has a folder for each."""
+        return run / "pseudo" if self.name == "pseudo" else run / "pseudo" / self.name
+
+    def levels(self, sure: torch.Tensor) -> torch.Tensor:
+        """Confidence, 0…1, as what is written of it: 0…255."""
+        return (sure * 255).round()
+
+    def confidence(self, levels: np.ndarray) -> np.ndarray:
+        """The confidence that was written as levels."""
+        return levels / 255
+
+    def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:
+        """Label the frames of this process's videos."""
+        segmenter = job.segmenter.to(job.device).eval()
+        total, done = len(job.frames.unlabelled), 0
+        for place, (video, numbers) in enumerate(_by_video(job.frames).items()):
+            finished = all(file.exists() for file in _files(self.folder(job.folder), video))
+            # By the place among all videos: which of them are finished may look different to each process.
+            if place % job.world == job.rank and not finished:
+                self._label(job, segmenter, video, numbers)
+            done += len(numbers)
+            progress(done, total)
+
+    def _label(self, job: Job, segmenter: Segmenter, video: str, numbers: np.ndarray) -> None:
+        inside = job.frames.pixels.inside(video).astype(np.uint8)
+        inside = cv2.resize(inside, job.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
+        labels_file, confidence_file = _files(self.folder(job.folder), video)
+        with (
+            replacing(labels_file) as a,
+            replacing(confidence_file) as b,
+            a.open("wb") as labels,
+            b.open("wb") as confidence,
+        ):
+            # Written piece by piece, which fails cleanly on a full disk where a memory map would crash.
+            for file in (labels, confidence):
+                shape = (len(numbers), *job.size)
+                write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+            for start in range(0, len(numbers), self.settings.batch):
+                part = numbers[start : start + self.settings.batch]
+                images = np.stack([resized(job.frames.image(number), job.size) for number in part])
+                batch = torch.from_numpy(images).to(job.device).permute(0, 3, 1, 2).float() / 255
+                found = probabilities(
+                    segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=job.autocast
+                )
+                sure, ids = found.max(1)
+                labels.write(np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE)).tobytes())
+                confidence.write(np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0)).tobytes())
+
+    def load(self, job: Job) -> None:
+        """Give the labels to the training frames."""
+        load_pseudo_labels(self.folder(job.folder), job.frames)
+
+
+def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:
+    """Give training frames the pseudo labels that lie in a folder, and their confidence."""
+    videos = _by_video(frames)
+    files = [_files(folder, video) for video in videos]
+    frames.pseudo = Mapped(list(videos.values()), [labels for labels, _ in files])
+    frames.confidence = Mapped(list(videos.values()), [confidence for _, confidence in files])
+
+
+class Mapped(Mapping[int, np.ndarray]):
+    """Arrays of frames by their numbers, rising in each video: windows into one memory-mapped file per video."""
+
+    def __init__(self, numbers: Sequence[np.ndarray], files: Sequence[Path]) -> None:
+        self.numbers = np.concatenate([np.zeros(0, np.int64), *numbers])
+        self.firsts = np.cumsum([0, *map(len, numbers)])
+        # Indexing a memmap object costs more than reading the pixels.
+        self.files = [np.load(file, mmap_mode="r").view(np.ndarray) for file in files]
+        if [*map(len, numbers)] != [*map(len, self.files)]:
+            raise ValueError(f"{files[0].parent} does not hold as many frames as there are unlabelled ones")
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        place = int(np.searchsorted(self.numbers, number))
+        if place == len(self.numbers) or self.numbers[place] != number:
+            raise KeyError(number)
+        video = int(np.searchsorted(self.firsts, place, "right")) - 1
+        return self.files[video][place - self.firsts[video]]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers.tolist())
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def _by_video(frames: TrainingFrames) -> dict[str, np.ndarray]:
+    """The numbers of the unlabelled frames of each video that has any."""
+    ends = np.searchsorted(frames.unlabelled, frames.places.firsts[1:-1])
+    numbers = zip(frames.videos, np.split(frames.unlabelled, ends), strict=True)
+    return {video.id: of_video for video, of_video in numbers if len(of_video)}
+
+
+def _files(folder: Path, video: str) -> tuple[Path, Path]:
+    name = video.replace("/", "__")
+    return folder / f"{name}.labels.npy", folder / f"{name}.confidence.npy"

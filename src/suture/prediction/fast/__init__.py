@@ -1,0 +1,1 @@
+"""The fast prediction path: shared memory, writer processes, drawing on the GPU."""

@@ -1,0 +1,17 @@
+"""Where a report goes: a slip is told here, before the report imports PyTorch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from suture.core.errors import UserError
+from suture.data.datasets.folder import require_outside_dataset
+
+
+def report_path(runs: Sequence[Path], out: Path | None = None) -> Path:
+    """`out`; else `report.html`, for one run in its folder, for several in the folder above the first."""
+    folder = Path(runs[0])
+    path = out or (folder if len(runs) == 1 else folder.parent) / "report.html"
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}.")
+    require_outside_dataset(path)
+    return path

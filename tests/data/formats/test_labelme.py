@@ -1,0 +1,325 @@
+import base64
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from two_videos import write_file
+
+from suture.checks.check import check
+from suture.checks.draft import write_draft
+from suture.core.errors import UserError
+from suture.data.classes import UNPAINTED
+from suture.data.datasets import load_dataset
+from suture.data.formats import open_export
+
+SQUARE = [[2, 1], [6, 1], [6, 4], [2, 4]]
+WHOLE = [[0, 0], [8, 0], [8, 6], [0, 6]]
+
+
+def shape(label: str, points: Any = SQUARE, kind: str = "polygon", **more: Any) -> dict[str, Any]:
+    return {"label": label, "points": points, "group_id": None, "shape_type": kind, "flags": {}} | more
+
+
+def content(*shapes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What LabelMe writes about an image of 8 × 6 pixels."""
+    head = {"version": "5.5.0", "flags": {}, "imagePath": "", "imageData": None}
+    return head | {"shapes": list(shapes), "imageHeight": 6, "imageWidth": 8} | more
+
+
+def write(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+    return path
+
+
+def read(path: Path) -> np.ndarray:
+    return open_export(path).mask(path.stem, {"grasper": 1, "clip": 2}, None).read(by_color=False)
+
+
+def brushed(pixels: np.ndarray) -> str:
+    file = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8) * 255).save(file, "png")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.mark.parametrize("kind", ["polygon", None])
+def test_polygons(tmp_path: Path, kind: str) -> None:
+    ids = read(write(tmp_path / "0001.json", content(shape("grasper", kind=kind))))
+    expected = np.full((6, 8), UNPAINTED)
+    expected[1:4, 2:6] = 1
+    assert (ids == expected).all()
+
+
+def test_brushed_masks_lie_where_they_were_brushed(tmp_path: Path) -> None:
+    pixels = np.array([[1, 0, 1], [0, 1, 0]], bool)
+    entry = shape("grasper", [[3, 2], [5, 3]], "mask", mask=brushed(pixels))
+    ids = read(write(tmp_path / "0001.json", content(entry)))
+    assert ((ids == 1)[2:4, 3:6] == pixels).all()
+    assert (ids == 1).sum() == 3
+
+
+def test_circles(tmp_path: Path) -> None:
+    value = content(shape("clip", [[50, 40], [50, 60]], "circle"), imageHeight=100, imageWidth=100)
+    ids = read(write(tmp_path / "0001.json", value))
+    y, x = np.mgrid[:100, :100] + 0.5
+    circle = np.hypot(x - 50, y - 40) < 20
+    assert ((ids == 2) != circle).sum() < 30  # of 1,257
+
+
+def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
+    below = write(tmp_path / "a.json", content(shape("grasper"), shape("clip", WHOLE)))
+    above = write(tmp_path / "b.json", content(shape("clip", WHOLE), shape("grasper")))
+    assert set(np.unique(read(below))) == {2}
+    assert set(np.unique(read(above))) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (content(imageHeight=None), r"is not LabelMe's \(imageHeight: expected a whole number\)"),
+        (content(imageHeight=60000, imageWidth=60000), "60000×60000 is absurd"),
+        (content(imageHeight=-6, imageWidth=-8), "absurd"),
+        ({key: value for key, value in content().items() if key != "imageWidth"}, "imageWidth: missing"),
+        (content(shape("grasper", [1, 2, 3])), "shapes.0.points.0: expected a list"),
+        (content(shape("grasper", [["a", "b"]] * 3)), "shapes.0.points.0.0: expected a number"),
+        (content(shape("grasper", [[1, 2]], "circle")), "a circle of 1 point, expected its centre and one of its rim"),
+        (content(shape("grasper", kind=["polygon"])), "shapes.0.shape_type: expected text"),
+        (content({"points": SQUARE}), "a shape without a label"),
+        (content({"points": SQUARE, "label": None}), "a shape without a label"),
+        (content(shape("clip", [[7, 5], [9, 6]], "mask", mask=brushed(np.ones((2, 3))))), "3×2 at 7, 5 in 8×6"),
+        (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="AAAA")), "a brushed mask is not an image"),
+        (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="A")), "a brushed mask whose image is cut off"),
+        (content(shape("clip", [[0, 0], [1, 1]], "mask")), "a brushed mask without its image or its place"),
+        (content(shape("clip", [], "mask", mask="AAAA")), "a brushed mask without its image or its place"),
+        (content(shapes={"a": 1}), "shapes: expected a list"),
+    ],
+)
+def test_files_that_are_not_labelmes(tmp_path: Path, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        open_export(write(tmp_path / "0001.json", value))
+    assert "0001.json" in str(error.value)
+
+
+def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write(root / "masks/a/0002.json", content(shape("grasper")))
+    write_file(root, "masks")
+    read_bytes, names = Path.read_bytes, []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: names.append(path.name) or read_bytes(path))
+    load_dataset(root)
+    assert sorted(names) == ["0001.json", "0002.json"]
+
+
+def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
+    path = write(tmp_path / "0001.json", content(shape("grasper")))
+    path.write_text(path.read_text()[:-30])
+    with pytest.raises(UserError, match=r"0001\.json is not valid JSON \(line 1, column \d+\): .*save it again"):
+        open_export(path)
+
+
+@pytest.mark.parametrize("points", [[[0, 0], [1e9, 0], [5, 5]], [[0, 0], [float("nan"), 0], [5, 5]]])
+def test_shapes_that_cannot_be_drawn(tmp_path: Path, points: Any) -> None:
+    path = write(tmp_path / "0001.json", content(shape("grasper", points)))
+    with pytest.raises(UserError, match=r"0001\.json has a shape that cannot be drawn"):
+        read(path)
+
+
+def test_a_mask_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    mask = open_export(write(tmp_path / "1.json", content(shape("grasper")))).mask("1", {"grasper": 1}, None)
+    assert (pickle.loads(pickle.dumps(mask)).read(False) == mask.read(False)).all()
+
+
+@pytest.mark.parametrize(
+    ("place", "masks", "video", "index"),
+    [
+        ("masks/a/0001.json", "masks", "a", 0),
+        ("masks/b__frame_000001.json", "masks", "b", 1),
+        ("labels/0002.JSON", {"b": "labels"}, "b", 1),
+        ("0003.json", {"a": "0003.json"}, "a", 2),
+        ("videos/b/0003.json", "*.json", "b", 2),
+    ],
+)
+def test_in_a_dataset(root: Path, place: str, masks: Any, video: str, index: int) -> None:
+    write(root / place, content(shape("grasper")))
+    write_file(root, masks)
+    dataset = load_dataset(root)
+    assert {video.id: video.with_mask for video in dataset if video.with_mask} == {video: [index]}
+    assert int(dataset.read_mask(dataset[video], index).sum()) == 12
+    assert not dataset.notes
+
+
+def test_copies_of_the_frames_beside_the_files_are_no_masks(root: Path) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    (root / "masks/a/0001.png").write_bytes((root / "videos/a/0001.png").read_bytes())
+    write_file(root, "masks")
+    dataset = load_dataset(root)
+    assert dataset["a"].with_mask == [0]
+    assert not dataset.doubtful_masks
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_copies_that_are_not_labelled_yet_are_no_masks(root: Path, suffix: str) -> None:
+    for name in ("a/0001", "a/0002", "b/0003"):
+        (root / "masks" / name).parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(root / f"videos/{name}.png") as frame:
+            frame.save(root / f"masks/{name}{suffix}")
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write(root / "masks/b/0003.json", content())
+    ids = Image.fromarray(np.zeros((6, 8), np.uint8))
+    ids.save(root / "masks/a/0003.png")
+    (root / "masks/more/b").mkdir(parents=True)
+    ids.convert("RGB").save(root / "masks/more/b/0001.png")  # no LabelMe file is in its folder
+    (root / "masks/b/0002.png").write_bytes(b"damaged")
+    write_file(root, "masks", classes=[{"name": "grasper", "value": [1, "grasper"]}, {"name": "tissue", "value": 0}])
+    dataset = load_dataset(root)
+    assert {video.id: video.with_mask for video in dataset} == {"a": [0, 2], "b": [0, 1]}
+    assert dataset.notes == [
+        "masks: of 2 LabelMe files, 1 without any shape: taken as not labelled.",
+        f"masks: 1 colour image without a LabelMe file, beside such that have one (a/0002{suffix}): taken as frames "
+        "that are not labelled yet; put masks into a folder without LabelMe files.",
+    ]
+    for other in ("a/0003", "b/0002", "more/b/0001"):
+        (root / f"masks/{other}.png").unlink()
+    assert yaml.safe_load(write_draft(root, force=True).read_text())["masks"] == "masks"
+    (root / "dataset.yaml").unlink()
+    assert [one["name"] for one in yaml.safe_load(write_draft(root).read_text())["classes"]] == ["grasper"]
+
+
+@pytest.mark.parametrize("mode", ["L", "P"])
+def test_masks_made_of_the_files_and_kept_beside_them_say_nothing_of_other_masks(root: Path, mode: str) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    for name in ("0001", "0002"):
+        Image.fromarray(np.zeros((6, 8), np.uint8)).convert(mode).save(root / f"masks/a/{name}.png")
+    write_file(root, "masks", classes=[{"name": "grasper", "value": [1, "grasper"]}, {"name": "tissue", "value": 0}])
+    assert load_dataset(root)["a"].with_mask == [0, 1]
+
+
+def test_as_zip(root: Path) -> None:
+    with zipfile.ZipFile(root / "labels.zip", "w") as archive:
+        for name in ("a/0001", "b/0003"):
+            archive.writestr(f"{name}.json", json.dumps(content(shape("grasper"))))
+    write_file(root, "labels.zip")
+    assert {video.id: video.with_mask for video in load_dataset(root)} == {"a": [0], "b": [2]}
+
+
+def test_beside_frames_in_the_root(tmp_path: Path) -> None:
+    for name in ("1", "2", "sub/1"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / f"{name}.png")
+    write(tmp_path / "1.json", content(shape("grasper")))
+    assert yaml.safe_load(write_draft(tmp_path).read_text())["masks"] == "*.json"
+    dataset = load_dataset(tmp_path)
+    assert {video.id: video.with_mask for video in dataset} == {tmp_path.name: [0], "sub": []}
+    assert not dataset.notes
+
+
+def test_beside_coco_in_one_folder(root: Path) -> None:
+    polygon = {"image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
+    image = {"id": 1, "file_name": "b/0001.png", "width": 8, "height": 6}
+    coco = {"images": [image], "categories": [{"id": 1, "name": "shapes"}], "annotations": [polygon]}
+    write(root / "masks/round1.json", coco)
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write_file(root, "masks", classes=[{"name": "grasper"}, {"name": "shapes"}])
+    assert {video.id: video.with_mask for video in load_dataset(root)} == {"a": [0], "b": [0]}
+
+
+def test_a_file_without_shapes_is_not_labelled(root: Path) -> None:
+    write(root / "masks/a/0001.json", content())
+    write(root / "masks/a/0002.json", content(shape("grasper")))
+    write_file(root, "masks")
+    dataset = load_dataset(root)
+    assert dataset["a"].with_mask == [1]
+    assert dataset.notes == ["masks: of 2 LabelMe files, 1 without any shape: taken as not labelled."]
+
+
+def test_boxes_are_told_of(root: Path) -> None:
+    box = shape("grasper", [[1, 1], [4, 4]], "rectangle")
+    write(root / "masks/a/0001.json", content(shape("grasper"), box))
+    write_file(root, "masks")
+    problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
+    assert problem.first == "masks (such as a/0001.json): it has 1 box or line, 1 shape"
+    write(root / "masks/a/0001.json", content(box))
+    problem = check(root, progress=False, workers=1).problems[0]
+    assert (problem.code, problem.severity, problem.count) == ("boxes-only", "fatal", 1)
+
+
+def test_what_is_wrong_with_labels_is_told(root: Path) -> None:
+    """A frame that is not there, one of another size, a label that no class names, and a shape that another covers."""
+    write(root / "masks/a/0001.json", content(shape("grasper"), shape("clip", WHOLE)))
+    write(root / "masks/a/0002.json", content(shape("clip")))
+    write(root / "masks/a/0003.json", content(shape("grasper"), imageHeight=12))
+    write(root / "masks/a/0009.json", content(shape("grasper")))
+    write_file(root, "masks", classes=[{"name": "grasper"}, {"name": "clip"}])
+    found = {problem.code: problem for problem in check(root, progress=False, workers=1).problems}
+    assert found["mask-without-frame"].first == "masks/a/0009.json"
+    assert "the first is 8×12 on a frame of 8×6" in found["mask-size"].what
+    assert found["mask-size"].first == "masks/a/0003.json"
+    assert (found["covered-shape"].count, found["covered-shape"].first) == (1, "masks/a/0001.json")
+    write_file(root, "masks")
+    dataset = load_dataset(root)
+    with pytest.raises(UserError, match=r"a/0002\.json holds the value clip \(12 pixels\)"):
+        dataset.read_mask(dataset["a"], 1)
+
+
+@pytest.mark.parametrize(("place", "masks"), [("labels/{}", "labels"), ("videos/{}", "*.json")])
+def test_the_draft_finds_them(root: Path, place: str, masks: str) -> None:
+    for frame in ("a/0001", "b/0002"):
+        write(root / f"{place.format(frame)}.json", content(shape("grasper"), shape("clip", WHOLE)))
+    text = write_draft(root).read_text()
+    assert yaml.safe_load(text)["masks"] == masks
+    assert [entry["name"] for entry in yaml.safe_load(text)["classes"]] == ["grasper", "clip"]
+    assert {video.id: video.with_mask for video in load_dataset(root)} == {"a": [0], "b": [1]}
+
+
+def test_other_json_beside_frames_is_none_of_theirs(root: Path) -> None:
+    write(root / "videos/a/0001.json", {"exposure": 5})
+    text = write_draft(root).read_text()
+    assert "no masks were found" in text
+    assert "1 JSON file named after frames not read" in load_dataset(root).notes[0]
+
+
+@pytest.mark.parametrize("more", [{"flags": {"images": False}}, {"imagePath": 3}])
+def test_words_of_coco_in_it(tmp_path: Path, more: dict[str, Any]) -> None:
+    path = write(tmp_path / "0001.json", content(shape("images"), **more))
+    assert open_export(path).labels == {"images": "images"}
+
+
+def test_coco_with_a_category_called_shapes(tmp_path: Path) -> None:
+    polygon = {"image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
+    image = {"id": 1, "file_name": "0001.png", "width": 8, "height": 6}
+    coco = {"images": [image], "categories": [{"id": 1, "name": "shapes"}], "annotations": [polygon]}
+    assert open_export(write(tmp_path / "0001.json", coco)).labels == {"shapes": 1}
+
+
+def test_polygons_without_area_are_no_shapes(root: Path) -> None:
+    """A frame with nothing else would be labelled as background all over."""
+    write(root / "masks/a/0001.json", content(shape("grasper")))
+    write(root / "masks/a/0002.json", content(shape("grasper", SQUARE[:2]), shape("grasper", [])))
+    write_file(root, "masks")
+    dataset = load_dataset(root)
+    assert dataset["a"].with_mask == [0]
+    assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(2, 1)]
+
+
+def test_files_whose_image_is_another_one_are_told(root: Path) -> None:
+    for name in ("0001", "0002"):
+        write(root / f"masks/a/{name}.json", content(shape("grasper"), imagePath="..\\images\\0001.png"))
+    write(root / "masks/a/0003.json", content(shape("grasper")))
+    write_file(root, "masks")
+    assert load_dataset(root).notes == [
+        "masks: 1 LabelMe file whose imagePath is another image (a/0002.json: 0001.png): taken as of the frame that "
+        "each is named after; rename what is wrong."
+    ]
+
+
+def test_a_draft_of_boxes_alone_can_be_read(root: Path) -> None:
+    write(root / "masks/a/0001.json", content(shape("grasper", SQUARE[::2], "rectangle")))
+    assert "# classes:  # question: the export has no shapes" in write_draft(root).read_text()
+    assert "boxes-only" in {problem.code for problem in check(root, progress=False, workers=1).problems}

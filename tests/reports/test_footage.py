@@ -1,0 +1,83 @@
+"""Videos without truth: what is looked at, what is measured, what is suggested."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tiny_runs import Runs
+
+from suture.data.scene import read_scene
+from suture.reports.context import Context, read_footage, with_own_names
+from suture.reports.run_facts import read_runs
+from suture.reports.videos_section import least_confident, looked_at, watch_footage
+
+
+@given(st.integers(1, 400), st.integers(2, 100))
+def test_pairs_over_the_whole_video(length: int, most: int) -> None:
+    chosen = looked_at(range(length), most)
+    assert len(chosen) <= most
+    assert chosen == sorted(set(chosen))
+    if length <= most:
+        assert chosen == list(range(length))
+    elif most >= 8:
+        assert chosen[0] == 0
+        assert max(np.diff([*chosen, length])) <= 4 * length / most + 2, "no long stretch is left out"
+        assert any(b - a == 1 for a, b in pairwise(chosen)), "steadiness needs neighbours"
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(1, 8))
+def test_suggestions_are_apart_and_least_confident(values: list[float], count: int) -> None:
+    confidence = {("a", index): value for index, value in enumerate(values)}
+    chosen = least_confident(confidence, {"a": len(values)}, count)
+    assert 1 <= len(chosen) <= count
+    assert min(values) in chosen.values()
+    assert list(chosen.values()) == sorted(chosen.values())
+    indices = sorted(index for _, index in chosen)
+    assert all(b - a >= 5 for a, b in pairwise(indices))
+
+
+def test_numbers_are_those_of_the_probabilities(runs: Runs, footage: Path, console: Console) -> None:
+    context = Context(read_runs([runs.pgvcl]), frames=True, console=console, further=read_footage([footage]))
+    found = watch_footage(context)
+    assert found is not None
+    ((name, by_run),) = found.watched.items()
+    watched = by_run[0]
+    video = found.videos[name]
+    assert watched.indices == video.usable
+    np.testing.assert_allclose(watched.areas.sum(1), 1, rtol=1e-5)
+    model = context.models[0]
+    index = watched.indices[3]
+    image = torch.from_numpy(read_scene(video, index, model.size)).permute(2, 0, 1)[None].float() / 255
+    with torch.no_grad():
+        shares = model.segmenter(image)[0].softmax(0)
+    inside = torch.from_numpy(
+        np.asarray(
+            [
+                [
+                    video.view.mask(*video.size)[int(y), int(x)]
+                    for x in _centres(video.view.x, video.view.width, model.size[1])
+                ]
+                for y in _centres(video.view.y, video.view.height, model.size[0])
+            ]
+        )
+    )
+    assert abs(float(shares.max(0).values[inside].mean()) - watched.confidence[3]) < 1e-4
+    entropy = -(shares * shares.log()).sum(0)[inside].mean() / np.log(len(shares))
+    assert abs(float(entropy) - watched.entropy[3]) < 1e-4
+    assert np.isnan(watched.consistency[0])
+    assert np.isfinite(watched.consistency[1:]).all()
+    assert {index for _, index in found.next} <= set(video.usable)
+
+
+def _centres(first: int, length: int, count: int) -> np.ndarray:
+    return first + (np.arange(count) + 0.5) * length / count
+
+
+def test_names_stay_apart(footage: Path) -> None:
+    video = read_footage([footage])[0]
+    names = [one.id for one in with_own_names([video, video, video], {"case04"})]
+    assert names == ["case04 (2)", "case04 (3)", "case04 (4)"]

@@ -1,0 +1,319 @@
+"""A run that is scored again: what it has learnt from is never scored as new, whatever dataset.yaml says by then."""
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from suture.core.errors import UserError
+from suture.core.io import read_json
+from suture.data import fingerprint
+from suture.data.dataset import Dataset
+from suture.data.datasets import load_dataset
+from suture.data.fingerprint import Fingerprints
+from suture.deployment.model_card import Papers
+from suture.reports.run_facts import read_runs
+from suture.reports.summary_section import cautions
+from suture.training import run_folder as folder
+from suture.training.config import Config
+from suture.training.provenance import as_met
+from suture.training.run_folder import Run
+from suture.training.train import evaluate_run
+
+SCORED = ("evaluation.splits=[val, test]", "evaluation.completion=true")
+
+
+def say(data: Path, **keys: Any) -> None:
+    """Change keys of dataset.yaml; None removes one."""
+    file = data / "dataset.yaml"
+    said = yaml.safe_load(file.read_text()) | keys
+    file.write_text(yaml.safe_dump({key: value for key, value in said.items() if value is not None}))
+
+
+def evaluated(run: Path) -> tuple[dict[str, Any], str]:
+    text = io.StringIO()
+    return evaluate_run(run, console=Console(file=text, width=200)), text.getvalue()
+
+
+@pytest.fixture
+def trained(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> tuple[Path, Path]:
+    """A scored run, and its copy of the dataset."""
+    data = shutil.copytree(dataset, tmp_path / "data")
+    train_quietly(supervised(f"data.root={data}", *SCORED), tmp_path / "run")
+    return tmp_path / "run", data
+
+
+def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before, card = (run / "metrics.json").read_text(), Papers.read(run).card()
+    _, said = evaluated(run)
+    assert "The split has changed" not in said
+    say(data, split={"train": ["case01", "case04"], "val": ["case03"], "test": ["case02"]})
+    _, said = evaluated(run)
+    assert (
+        "The split has changed since the training, and the run is scored by its own: case02 is in train, not in test "
+        "and case04 is in test, not in train." in said
+    )
+    assert (run / "metrics.json").read_text() == before
+    assert Papers.read(run).card() == card
+    assert read_json(run / "metrics.json")["test"]["cases"].keys() == {"case04"}
+
+
+def test_scores_are_not_written_over_by_those_of_fewer_frames(trained: tuple[Path, Path]) -> None:
+    """The masks' disk is not mounted, or somebody has moved a part of them."""
+    run, data = trained
+    file = run / "metrics.json"
+    before = file.read_text()
+    (data / "masks").rename(data / "elsewhere")
+    (data / "masks").mkdir()
+
+    def refused() -> str:
+        with pytest.raises(UserError, match=r"metrics\.json holds scores of .*: put back .*, or move the file") as told:
+            evaluated(run)
+        assert file.read_text() == before
+        return str(told.value)
+
+    all_gone = "(completion: 27 of 27, such as of case01a; test: 12 of 12, such as of case04; val: 10 of 10, such as of"
+    assert all_gone in refused()
+    for mask in (data / "elsewhere").iterdir():
+        if mask.name != "case04__frame_000003.png":
+            shutil.copy(mask, data / "masks")
+    assert "(test: 1 of 12, such as of case04)" in refused()
+    assert evaluate_run(run, ["evaluation.flip=true"], Console(quiet=True))["test"]["overall"]["frames"] == 11
+    file.unlink()
+    assert evaluated(run)[0]["test"]["overall"]["frames"] == 11
+    shutil.copy(data / "elsewhere/case04__frame_000003.png", data / "masks")
+    evaluated(run)
+    assert file.read_text() == before, "more frames are always welcome"
+    file.write_text("cut o")
+    evaluated(run)
+    assert file.read_text() == before, "and what cannot be read is made again"
+
+
+def test_a_mask_of_another_size_is_told_before_anything_is_scored(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before = (run / "metrics.json").read_text()
+    cv2.imwrite(str(data / "masks/case04__frame_000011.png"), np.zeros((32, 32), np.uint8))
+    text = io.StringIO()
+    with pytest.raises(UserError, match=r"1 mask of another size than the frame: the first is 32×32 on a frame of 64"):
+        evaluate_run(run, console=Console(file=text, width=200))
+    assert "evaluate" not in text.getvalue()
+    assert (run / "metrics.json").read_text() == before
+
+
+def test_validation_stays_where_the_run_had_it(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """What data.validation names need not be a training case any more."""
+    data, run = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "run"
+    train_quietly(supervised(f"data.root={data}", *SCORED, "data.validation=[case02]"), run)
+    before = (run / "metrics.json").read_text()
+    say(data, split={"train": ["case01"], "test": ["case02", "case03", "case04"]})
+    _, said = evaluated(run)
+    assert "case02 is in val, not in test and case03 is in val, not in test." in said
+    assert (run / "metrics.json").read_text() == before
+
+
+def test_the_labelling_loop(
+    dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Labels of one case, all are for training; with those of a second one, the draft puts the first into the test."""
+    data, run = shutil.copytree(dataset, tmp_path / "data"), tmp_path / "run"
+    for mask in (data / "masks").iterdir():
+        if not re.match(r"case02__frame_0000(00|04|08)", mask.name):
+            mask.unlink()
+    split = yaml.safe_load((data / "dataset.yaml").read_text())["split"]
+    say(data, split=None)
+    config = supervised(f"data.root={data}", "data.labelling.every=null", *SCORED)
+    assert train_quietly(config, run) == {}
+    shutil.copytree(dataset / "masks", data / "masks", dirs_exist_ok=True)
+    say(data, split=split | {"train": ["case01"], "test": ["case02", "case04"]})
+    metrics, said = evaluated(run)
+    assert "case02 is in train, not in test" in said
+    # All were learnt from, if without labels: what is left are the new labels in the videos that had some.
+    assert {which: (list(one["videos"]), one["overall"]["frames"]) for which, one in metrics.items()} == {
+        "completion": (["case02"], 9)
+    }
+
+
+def test_new_cases_are_scored(trained: tuple[Path, Path]) -> None:
+    """And a new video of a case that was learnt from is none."""
+    run, data = trained
+    for old, new in (("case04", "case05"), ("case02", "case02b")):
+        shutil.copytree(data / "videos" / old, data / "videos" / new)
+        for mask in (data / "masks").glob(f"{old}__*"):
+            shutil.copy(mask, mask.with_name(mask.name.replace(old, new)))
+    cases = {"case01": ["case01a", "case01b"], "case02": ["case02", "case02b"]}
+    say(data, cases=cases, split={"train": ["case01"], "val": ["case03"], "test": ["case02", "case04", "case05"]})
+    metrics, _ = evaluated(run)
+    assert metrics["test"]["videos"].keys() == {"case04", "case05"}
+    assert metrics["completion"]["videos"].keys() == {"case01a", "case01b", "case02"}
+    assert "Of the videos scored as new, case05 came into the splits after the training." in Papers.read(run).card()
+    said = cautions(read_runs([run]))
+    assert "run is also scored on case05: put into the splits after its training." in said
+
+
+def test_scores_of_a_case_that_was_learnt_from_are_named_as_such(trained: tuple[Path, Path]) -> None:
+    """Earlier versions wrote them."""
+    run, _ = trained
+    file = run / "metrics.json"
+    file.write_text(file.read_text().replace("case04", "case02"))
+    assert "- Tested on cases that it has learnt from (case02): the scores say" in Papers.read(run).card()
+    assert any(
+        "trained and tested on videos of case02, so the scores say nothing" in one for one in cautions(read_runs([run]))
+    )
+
+
+def rename(data: Path, old: str, new: str) -> None:
+    """Give a video, its masks and its view another name; it is a case of its own then."""
+    (data / "videos" / old).rename(data / "videos" / new)
+    for mask in (data / "masks").glob(f"{old}__*"):
+        mask.rename(mask.with_name(mask.name.replace(old, new)))
+    said = yaml.safe_load((data / "dataset.yaml").read_text())
+    said["view"][new] = said["view"].pop(old)
+    say(data, view=said["view"], cases={"case01": ["case01a", "case01b"]})
+
+
+def of_videos(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {which: one["videos"] for which, one in metrics.items()}
+
+
+def test_a_renamed_video_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before, card = read_json(run / "metrics.json"), Papers.read(run).card()
+    rename(data, "case02", "op17")
+    say(data, split={"train": ["case01"], "val": ["case03"], "test": ["case04", "op17"]})
+    metrics, said = evaluated(run)
+    assert "Renamed since the training, and scored under the names that the run knows: op17 (case02)." in said
+    assert "The split has changed since the training, and the run is scored by its own: op17 is in train" in said
+    assert of_videos(metrics) == of_videos(before)
+    assert Papers.read(run).card() == card
+
+
+def test_names_that_went_to_other_videos_are_refused(trained: tuple[Path, Path]) -> None:
+    """As where cases are counted anew after one was taken out: the test video's name is now that of one learnt from."""
+    run, data = trained
+    before = (run / "metrics.json").read_text()
+    shutil.rmtree(data / "videos/case04")
+    rename(data, "case02", "case04")
+    say(data, split={"train": ["case01"], "val": ["case03"], "test": ["case04"]})
+    with pytest.raises(UserError, match=r"data: the video case04 is the one that the run knows as case02, and another"):
+        evaluated(run)
+    assert (run / "metrics.json").read_text() == before
+
+
+def test_a_renamed_test_video_is_the_same_one(trained: tuple[Path, Path]) -> None:
+    """And so is one whose case alone has another name: neither came into the split after the training."""
+    run, data = trained
+    before = read_json(run / "metrics.json")
+    rename(data, "case04", "op-four")
+    say(data, cases={"case01": ["case01a", "case01b"], "third": ["case03"]})
+    say(data, split={"train": ["case01", "case02"], "val": ["third"], "test": ["op-four"]})
+    metrics, said = evaluated(run)
+    assert "names that the run knows: op-four (case04)." in said
+    assert "The split has changed" not in said
+    assert of_videos(metrics) == of_videos(before)
+    assert metrics["val"]["cases"].keys() == {"third"}
+    assert "after the training" not in Papers.read(run).card()
+    assert not [one for one in cautions(read_runs([run])) if "after its training" in one]
+
+
+def test_a_video_renamed_on_disk_alone_is_told_by_its_content(
+    trained: tuple[Path, Path], train_quietly: Callable[..., Any]
+) -> None:
+    """Not by the name that comes nearest in letters, which is another video's."""
+    run, data = trained
+    (data / "videos/case04").rename(data / "videos/op-four")
+    words = "the video op-four is the one that the run knows as case04: give it back that name; or, to score the run"
+    with pytest.raises(UserError, match=words):
+        evaluated(run)
+    with pytest.raises(UserError, match=words):
+        train_quietly(Run(run).config, run)
+    shutil.rmtree(data / "videos/op-four")
+    with pytest.raises(UserError, match="which is no"):
+        evaluated(run)
+
+
+def test_a_video_that_was_joined_to_a_case_that_was_learnt_from_is_named(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    text = io.StringIO()
+    say(
+        data,
+        cases={"case01": ["case01a", "case01b"], "case02": ["case02", "case04"]},
+        split={"train": ["case01", "case02"], "val": ["case03"], "test": []},
+    )
+    with pytest.raises(UserError, match=r"can no longer be scored \(test: 12 of 12, such as of case04\)"):
+        evaluate_run(run, console=Console(file=text, width=200))
+    assert "scored where the run had those: case04 is in train, not in test." in text.getvalue()
+
+
+def test_the_data_record_is_read_once(trained: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    once = folder.read_record
+    monkeypatch.setattr(folder, "read_record", lambda path, shape: read.append(path.name) or once(path, shape))
+    evaluated(trained[0])
+    assert read.count("data.json") == 1
+
+
+def test_known_videos_are_not_hashed_again(trained: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    run, data = trained
+    for file in (data / "videos").rglob("*.png"):
+        os.utime(file, (1e9, 1e9))  # long ago: what was changed just now is not remembered
+    hashed: list[Path] = []
+    once = fingerprint.file_sha256
+    monkeypatch.setattr(fingerprint, "file_sha256", lambda path: hashed.append(path) or once(path))
+    evaluated(run)
+    assert len(hashed) == 5 * 12, "they are of one length, and changed since"
+    hashed.clear()
+    evaluated(run)
+    assert not hashed
+    record = read_json(run / "data.json")
+    for count, video in enumerate(record["videos"].values()):
+        video["frames"] = 13 + count
+    as_met(record, load_dataset(data), Fingerprints(data.parent / "empty"))
+    assert not hashed, "and without a memory, those of lengths of their own need no look"
+
+
+def splits(dataset: Dataset) -> dict[str, str | None]:
+    return {video.id: video.split for video in dataset}
+
+
+def test_a_case_goes_where_the_run_had_any_of_its_videos(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    record = read_json(run / "data.json")
+    say(
+        data,
+        cases={"joined": ["case02", "case04"], "case03": ["case03"]},
+        split={"test": ["joined", "case01a", "case01b"]},
+    )
+    now = splits(as_met(record, load_dataset(data), Fingerprints()))
+    assert now == {"case01a": "train", "case01b": "train", "case02": "train", "case03": "val", "case04": "train"}
+    # A video that is gone was of its case still; one that was in no split was never met.
+    record["videos"] = {
+        "gone": record["videos"]["case02"] | {"case": "case01b", "sha256": "of a video that is gone"},
+        "case04": record["videos"]["case04"] | {"split": None},
+    }
+    say(data, cases=None, split={"train": ["case02"], "test": ["case01b", "case04"]})
+    now = splits(as_met(record, load_dataset(data), Fingerprints()))
+    assert now == {"case01a": None, "case01b": "train", "case02": "train", "case03": None, "case04": "test"}
+
+
+def test_a_protocol_that_divides_cases_goes_by_video(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    dataset = load_dataset(data)
+    dataset.divides_cases = True
+    record = read_json(run / "data.json")
+    record["videos"]["case01b"]["split"] = "test"
+    now = splits(as_met(record, dataset, Fingerprints()))
+    assert (now["case01a"], now["case01b"]) == ("train", "test")

@@ -1,0 +1,472 @@
+"""A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
+
+import inspect
+import io
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lightning as L
+import psutil
+import pytest
+import torch
+import yaml
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
+from lightning.pytorch.utilities import CombinedLoader
+from resume_tester import begin, begin_command, same
+from rich.console import Console
+
+from suture.core.errors import UserError
+from suture.core.io import read_json, write_json
+from suture.methods.pseudo_labels import PseudoLabels
+from suture.models.weights import save_model
+from suture.training.callbacks import Bar, Checkpoint, read_curve
+from suture.training.config import Config
+from suture.training.stages import _Trainer
+from suture.training.train import train
+
+EITHER_SIGNAL = pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+BANK = ("method.contrast.keys.mode=bank", "method.contrast.accumulate=2", "method.contrast.ema=0.9")
+
+
+class Crash(Exception):
+    """What ends a run where a test wants it."""
+
+
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Places (stage, batches done) still to crash at: a run that reaches one ends there, and the place is gone."""
+    places: list[tuple[str, int]] = []
+    original = Bar.on_train_batch_end
+
+    def or_crash(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (stage.name, batch_idx + 1) in places:
+            places.remove((stage.name, batch_idx + 1))
+            raise Crash
+        original(self, trainer, stage, outputs, batch, batch_idx)
+
+    monkeypatch.setattr(Bar, "on_train_batch_end", or_crash)
+    return places
+
+
+def finish(config: Config, folder: Path, crashes: list[tuple[str, int]], train: Callable[..., Any]) -> int:
+    """Start a run again and again until it goes through; give the number of starts."""
+    for starts in range(1, 100):
+        try:
+            train(config, folder)
+            return starts
+        except Crash:
+            pass
+    raise AssertionError("it never came to its end")
+
+
+HALVES = ("method.train.accumulate=2", "method.train.ema=0.9")
+
+
+@pytest.fixture(scope="module")
+def whole(supervised: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of accumulated halves with an average of the weights that nothing stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(supervised(*HALVES), folder, Console(quiet=True))
+    return folder
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_supervised_crashed_after_every_batch(
+    every: int,
+    supervised: Callable[..., Config],
+    whole: Path,
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """In the middle of steps too."""
+    config = supervised(*HALVES, f"compute.checkpoint_every={every}")
+    crashes += [("train", batches) for batches in range(1, 9)]
+    assert finish(config, tmp_path, crashes, train_quietly) == 9
+    assert same(whole, tmp_path)
+
+
+def test_the_time_of_a_stage_is_that_of_all_its_starts(
+    supervised: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    config = supervised("compute.checkpoint_every=1")
+    crashes.append(("train", 3))
+    with pytest.raises(Crash):
+        train_quietly(config, tmp_path)
+    checkpoint = tmp_path / "stages/1-train/last.ckpt"
+    saved = torch.load(checkpoint, weights_only=True)
+    assert 0 < saved["callbacks"]["Checkpoint"]["seconds"] < 100
+    saved["callbacks"]["Checkpoint"]["seconds"] += 1000
+    torch.save(saved, checkpoint)
+    train_quietly(config, tmp_path)
+    assert 1000 < read_json(tmp_path / "stages/1-train/done.json")["seconds"] < 1100
+
+
+def test_the_time_of_pseudo_labels_is_that_of_all_their_starts(
+    pgvcl: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = PseudoLabels._label
+
+    def or_crash(self: PseudoLabels, job: Any, segmenter: Any, video: str, numbers: Any) -> None:
+        if video == "case01b":
+            raise Crash
+        original(self, job, segmenter, video, numbers)
+
+    monkeypatch.setattr(PseudoLabels, "_label", or_crash)
+    with pytest.raises(Crash):
+        train_quietly(pgvcl(), tmp_path)
+    clock = tmp_path / "stages/2-pseudo/clock.json"
+    assert 0 < read_json(clock)["seconds"] < 100
+    write_json(clock, {"seconds": 1000})
+    monkeypatch.undo()
+    train_quietly(pgvcl(), tmp_path)
+    assert 1000 < read_json(tmp_path / "stages/2-pseudo/done.json")["seconds"] < 1100
+    assert not clock.exists()
+
+
+def test_contrast_with_a_bank_crashed_after_every_batch(
+    pgvcl: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """Momentum copy, bank, projector and average all have to come back."""
+    config = pgvcl(*BANK, "compute.checkpoint_every=1")
+    train_quietly(config, tmp_path / "whole")
+    crashes += [("pretrain", 2), *(("contrast", batches) for batches in range(1, 7)), ("finetune", 1)]
+    finish(config, tmp_path / "crashed", crashes, train_quietly)
+    assert not crashes
+    assert same(tmp_path / "whole", tmp_path / "crashed")
+
+
+def test_a_checkpoint_holds_momentum_copy_bank_and_average_as_plain_tensors(
+    pgvcl: Callable[..., Config],
+    crashes: list[tuple[str, int]],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    crashes.append(("contrast", 3))
+    with pytest.raises(Crash):
+        train_quietly(pgvcl(*BANK, "compute.checkpoint_every=1"), tmp_path)
+    saved = torch.load(tmp_path / "stages/3-contrast/last.ckpt", weights_only=True)
+    assert saved["global_step"] == 1
+    names = {name.split(".")[0] for name in saved["state_dict"]}
+    assert names == {"segmenter", "online", "momentum", "bank", "average"}
+    assert saved["state_dict"]["bank.visited"].any()
+
+
+def test_lightning_still_asks_the_private_hooks_that_are_replaced() -> None:
+    """If not, a signal is no longer heard by `Checkpoint` alone: look where Lightning hears it now, for `_Trainer`."""
+    assert "self._signal_connector.register_signal_handlers()" in inspect.getsource(L.Trainer._run)
+    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(_TrainingEpochLoop.advance)
+    assert isinstance(_Trainer(accelerator="cpu", logger=False).fit_loop.epoch_loop, _TrainingEpochLoop)
+
+
+def test_ctrl_c_is_an_interrupt_and_not_an_exit(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lightning would end the program with 1 and without a word."""
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(Bar, "on_train_batch_end", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(supervised(), tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.undo()
+    train_quietly(supervised(), tmp_path)
+
+
+@pytest.fixture
+def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Send a signal so many times after so many batches; each is heard before the next comes."""
+    original = Bar.on_train_batch_end
+
+    def send(number: signal.Signals, batches: int, times: int = 1) -> None:
+        def or_end(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            for _ in range(times if batch_idx + 1 == batches else 0):
+                signal.raise_signal(number)
+            original(self, trainer, stage, outputs, batch, batch_idx)
+
+        monkeypatch.setattr(Bar, "on_train_batch_end", or_end)
+
+    return send
+
+
+class Stopped(NamedTuple):
+    """What is there of a training that a signal has ended."""
+
+    error: BaseException
+    step: int | None
+    """Of its checkpoint, if it has one."""
+    done: bool
+    """Whether its stage came to its end all the same."""
+
+
+@pytest.fixture
+def stopped(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    whole: Path,
+    tmp_path: Path,
+    signalled: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Stopped]:
+    """End a training of accumulated halves by a signal after so many batches; it then goes on to the same weights."""
+
+    def stop(number: signal.Signals, batches: int, ends: type[BaseException]) -> Stopped:
+        config, folder = supervised(*HALVES), tmp_path
+        before = signal.getsignal(number)
+        signalled(number, batches)
+        with pytest.raises(ends) as ended:
+            train_quietly(config, folder)
+        assert signal.getsignal(number) is before
+        found = Stopped(ended.value, steps_kept(folder), (folder / "stages/1-train/done.json").exists())
+        monkeypatch.undo()
+        train_quietly(config, folder)
+        assert same(whole, folder)
+        return found
+
+    return stop
+
+
+@pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None), (8, None)])
+@EITHER_SIGNAL
+def test_a_signal_waits_for_the_end_of_the_step_and_keeps_it(
+    number: signal.Signals,
+    ends: type[BaseException],
+    batches: int,
+    step: int | None,
+    stopped: Callable[..., Stopped],
+) -> None:
+    """In the last step, the stage is done first."""
+    found = stopped(number, batches, ends)
+    assert getattr(found.error, "code", 143) == 143
+    assert found.step == step
+    assert found.done == (step is None)
+
+
+@EITHER_SIGNAL
+def test_a_signal_while_the_weights_of_a_stage_are_written_waits_for_them(
+    number: signal.Signals,
+    ends: type[BaseException],
+    supervised: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def signalled(*arguments: Any) -> None:
+        signal.raise_signal(number)
+        save_model(*arguments)
+
+    monkeypatch.setattr("suture.training.stages.save_model", signalled)
+    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 4 steps"
+    assert (tmp_path / "stages/1-train/done.json").exists()
+
+
+def fail_after(number: signal.Signals, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first step hear a signal and fail."""
+
+    def fail(*_: Any) -> None:
+        signal.raise_signal(number)
+        raise RuntimeError(says)
+
+    monkeypatch.setattr(Bar, "on_train_batch_end", fail)
+
+
+@EITHER_SIGNAL
+def test_a_loader_that_died_of_the_signal_is_no_failure(
+    number: signal.Signals,
+    ends: type[BaseException],
+    supervised: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it does when it has not yet begun."""
+    fail_after(number, "DataLoader worker (pid 7) is killed by signal: Terminated. ", monkeypatch)
+    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 0 steps"
+
+
+def test_a_second_ctrl_c_ends_at_once(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    signalled: Callable[..., None],
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    signalled(signal.SIGINT, batches=3, times=2)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(supervised(*HALVES), tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert steps_kept(tmp_path) is None
+
+
+def said_by(config: Config, folder: Path, ends: type[BaseException]) -> str:
+    """What a training that ends so has said in its last line."""
+    text = io.StringIO()
+    with pytest.raises(ends):
+        train(config, folder, Console(file=text))
+    return text.getvalue().splitlines()[-1]
+
+
+@EITHER_SIGNAL
+@pytest.mark.parametrize("step", [2, 4])
+def test_who_is_asked_to_end_says_what_is_kept(
+    number: signal.Signals,
+    step: int,
+    ends: type[BaseException],
+    supervised: Callable[..., Config],
+    tmp_path: Path,
+    signalled: Callable[..., None],
+) -> None:
+    """In the last step too, after which the weights are chosen as ever."""
+    signalled(number, step)
+    config = supervised("method.train.best_every=5")
+    assert said_by(config, tmp_path, ends) == f"stage 1 of 1: train is asked to end; kept are {step} steps"
+    assert (tmp_path / "stages/1-train/best.json").exists() == (step == 4)
+
+
+@pytest.mark.parametrize("place", [(Bar, "on_fit_start"), (CombinedLoader, "__iter__")])
+def test_what_is_kept_is_not_said_before_the_checkpoint_is_read(
+    place: tuple[type, str], supervised: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning's own tidying fails where its loader has not begun."""
+
+    def twice(*_: Any) -> None:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(*place, twice)
+    assert said_by(supervised(), tmp_path, KeyboardInterrupt) == "stage 1 of 1: train is asked to end"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_error_after_a_signal_is_said_as_what_it_is(
+    number: signal.Signals,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail_after(number, "CUDA is out of order", monkeypatch)
+    with pytest.raises(RuntimeError, match="out of order"):
+        train_quietly(supervised(), tmp_path)
+
+
+def test_ctrl_c_while_it_is_asked_whether_to_save_ends_a_step_later(
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would end without the checkpoint."""
+    original, calls = Checkpoint.heard, itertools.count()
+
+    def interrupted(self: Checkpoint) -> int:
+        heard = original(self)
+        if next(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return heard
+
+    monkeypatch.setattr(Checkpoint, "heard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(supervised(), tmp_path)
+    assert steps_kept(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "step"), [(signal.SIGINT, 1, 2), (signal.SIGINT, 2, None), (signal.SIGTERM, 2, 2)]
+)
+def test_a_signal_to_the_whole_group_of_processes(
+    number: signal.Signals,
+    times: int,
+    step: int | None,
+    supervised: Callable[..., Config],
+    train_quietly: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """Of a terminal or a cluster; it reaches the loader's processes too: they go on until the training ends."""
+    config = supervised("compute.workers=2")
+    file, folder, said = tmp_path / "config.yaml", tmp_path / "run", tmp_path / "said"
+    file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    words = ["train", str(file), "-o", str(folder)]
+    heard = "\nEnds after this step; Ctrl-C again ends at once.\n"
+    training, batches = begin_command(words, said)
+    try:
+        assert batches.recv() == "a batch"
+        batches.send("go on")
+        assert batches.recv() == "a batch"  # one of each loader
+        loaders = psutil.Process(training.pid).children()
+        assert len(loaders) == 2
+        for _ in range(times):
+            os.killpg(training.pid, number)
+            while number == signal.SIGINT and heard not in said.read_text():
+                time.sleep(0.01)
+        if step:
+            batches.send("go on")
+        training.join()
+        assert training.exitcode == 128 + number
+        assert not psutil.wait_procs(loaders, timeout=60)[1]
+    finally:
+        training.kill()
+    assert steps_kept(folder) == step
+    last, how = said.read_text().splitlines()[-2:]
+    assert last == f"stage 1 of 1: train is asked to end; kept are {step or 0} steps"
+    assert how == f"Stopped; to go on: {shlex.join(['suture', *words])}"
+    assert said.read_text().count(heard) == (number == signal.SIGINT)
+    assert "Traceback" not in said.read_text()
+    train_quietly(config, folder)
+    train_quietly(config, tmp_path / "whole")
+    assert same(tmp_path / "whole", folder)
+
+
+def steps_kept(folder: Path) -> int | None:
+    """The step of a supervised run's checkpoint, if there is one."""
+    checkpoint = folder / "stages/1-train/last.ckpt"
+    return torch.load(checkpoint, weights_only=True)["global_step"] if checkpoint.exists() else None
+
+
+def test_a_second_process_on_one_folder_is_refused_and_a_killed_one_is_no_hindrance(
+    supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    """With loader processes, which outlive a killed parent for a moment."""
+    config = supervised("method.train.steps=1000", "compute.workers=1")
+    first = begin(config, tmp_path / "run")
+    while not read_curve(tmp_path / "run/stages/1-train/metrics.csv"):
+        time.sleep(0.01)
+    try:
+        with pytest.raises(UserError) as caught:
+            train_quietly(config, tmp_path / "run")
+    finally:
+        first.kill()
+        first.join()
+    assert str(caught.value).startswith(f"{tmp_path / 'run'} is in use by process {first.pid} on ")
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(UserError, match="was begun with another config"):  # which is looked at under the lock
+        train_quietly(supervised(), tmp_path / "run")
+
+
+def test_a_finished_run_is_only_read(
+    finished: Path, pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    weights = (folder / "model.safetensors").read_bytes()
+    config = pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true", "compute.log_every=7")
+    assert train_quietly(config, folder).keys() == {"val", "test", "completion"}
+    assert (folder / "model.safetensors").read_bytes() == weights
