@@ -152,7 +152,7 @@ def check(
     from suture.checks.check import check as check_dataset
     from suture.checks.draft import kept_aside, write_draft
     from suture.checks.problems import ASKED
-    from suture.core.progress import passing_bar
+    from suture.core.progress import ProgressBar
     from suture.data.dataset_file import FILE_NAME
     from suture.data.datasets import load_dataset
 
@@ -183,7 +183,7 @@ def check(
     if write and (sentence := kept_aside(report.summary, path / FILE_NAME)):
         _say(err, sentence)
     if pictures is not None:
-        with passing_bar() as bar:
+        with ProgressBar() as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
         _say(err, f"{len(drawn)} pictures in {pictures}")

@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from suture.core.errors import UserError
 from suture.core.io import write_text
-from suture.core.progress import passing_bar
+from suture.core.progress import ProgressBar
 from suture.core.workers import cores
 from suture.data.dataset import Dataset, Video
 from suture.data.datasets.folder import require_outside_dataset
@@ -65,7 +65,7 @@ def select_frames(
         raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
     if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):
         raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so there is none to label.")
-    with passing_bar(progress) as bar:
+    with ProgressBar(show=progress) as bar:
         if listed is not None:
             named = from_list(listed, dataset)
             chosen = Labelling({video.id: sorted(set(named[video.id]) - video.excluded) for video in dataset})

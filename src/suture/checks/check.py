@@ -21,7 +21,7 @@ from rich.text import Text
 from suture.checks.measurements import Chunk, FrameFacts, chunks, found_view, frame_facts, in_parallel, mask_facts
 from suture.checks.problems import ASKED, JUDGES_OF_MASKS, UNLABELLED, Evidence, Problem, judge, nothing_to_learn
 from suture.core.errors import UserError
-from suture.core.progress import passing_bar
+from suture.core.progress import ProgressBar
 from suture.core.text import listed, number
 from suture.core.workers import cores
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
@@ -303,7 +303,7 @@ def _views(dataset: Dataset, workers: int, progress: bool) -> dict[str, View]:
     """The views that are not the whole frame, found in the frames where that is asked for."""
     unknown = [video for video in dataset if video.view_setting == "auto" and video.usable]
     views = {video.id: video.view_setting for video in dataset if isinstance(video.view_setting, View)}
-    with passing_bar(progress and bool(unknown)) as bar:
+    with ProgressBar(show=progress and bool(unknown)) as bar:
         task = bar.add_task("finding the views", total=len(unknown))
         for video, view in in_parallel(found_view, unknown, workers if len(unknown) * VIEW_FRAMES > _SMALL else 1):
             if view is not None:
@@ -323,7 +323,7 @@ def _read_all(
     total = sum(len(chunk.frames) for chunk in work)
     facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
     shots: dict[str, int] = {}
-    with passing_bar(progress) as bar:
+    with ProgressBar(show=progress) as bar:
         task = bar.add_task("reading every frame", total=total)
         for chunk, found in in_parallel(frame_facts, work, workers if total > _SMALL else 1):
             video = chunk.video

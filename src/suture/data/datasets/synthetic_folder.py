@@ -20,7 +20,7 @@ import yaml
 
 from suture.core.errors import UserError
 from suture.core.io import write_json, write_text
-from suture.core.progress import passing_bar
+from suture.core.progress import ProgressBar
 from suture.core.workers import start_in_pool
 from suture.data.labelling import frame_name
 from suture.data.synthetic.render import Image, render_video
@@ -122,7 +122,7 @@ def _write_videos(
 @contextmanager
 def _late_progress(total: int, wanted: bool) -> Iterator[Any]:
     """A progress bar that appears only when the work takes more than two seconds."""
-    bar = passing_bar(wanted)
+    bar = ProgressBar(show=wanted)
     task = bar.add_task("rendering", total=total)
     begin, started = time.monotonic(), False
 

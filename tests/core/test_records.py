@@ -22,7 +22,7 @@ from suture.core.records import (
 )
 from suture.evaluation.titles import SCORES
 
-RESULTS = Path(__file__).parents[1] / "docs/results"
+RESULTS = Path(__file__).parents[2] / "docs/results"
 SHAPES: dict[str, type[BaseModel]] = {
     "config.yaml": ConfigRecord,
     "data.json": DataRecord,
