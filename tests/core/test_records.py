@@ -48,7 +48,7 @@ def test_runs_of_every_version_so_far_are_read(comparison: str) -> None:
     ("shape", "content", "where"),
     [
         (EnvironmentRecord, [], "expected a mapping of keys to values"),
-        (EnvironmentRecord, {"starts": []}, "starts: List should have at least 1 item"),
+        (EnvironmentRecord, {"starts": []}, "starts: expected 1 or more entries"),
         (EnvironmentRecord, {"starts": 3}, "starts: expected a list"),
         (StageRecord, {"steps": 4}, "seconds: missing"),
         (StageRecord, {"seconds": "long"}, "seconds: expected a number"),
@@ -70,12 +70,12 @@ def test_weights_are_named_and_a_confusion_is_a_square(tmp_path: Path) -> None:
     run = min((min(RESULTS.glob("*/runs"))).iterdir())
     data, metrics = (json.loads((run / name).read_text()) for name in ("data.json", "metrics.json"))
     path.write_text(json.dumps(data | {"weights": {"sha256": "0"}}))
-    with pytest.raises(UserError, match=r"weights: neither hub nor name says which they are"):
+    with pytest.raises(UserError, match=r"weights: expected the key hub or name"):
         read_record(path, DataRecord)
     for scores in metrics.values():
         scores["confusion"] = [[1, 2], [3]]
     path.write_text(json.dumps(metrics))
-    with pytest.raises(UserError, match=r"\.confusion: it is no square"):
+    with pytest.raises(UserError, match=r"\.confusion: expected as many columns as rows"):
         read_record(path, MetricsRecord)
 
 

@@ -1,1 +1,1 @@
-"""What every room uses: errors, files, settings, text, progress, processes."""
+"""Basics for every room: errors, files, settings, text, progress, processes."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Atomic files, folder locks, and readers of JSON and YAML that name the place of a mistake."""
 
 import fcntl
 import json
@@ -14,21 +14,21 @@ from typing import IO, Any
 import yaml
 
 try:
-    from yaml import CSafeLoader as SafeLoader  # ten times as fast: a comparison reads the configs of all its runs
-except ImportError:  # PyYAML was built without libyaml
+    from yaml import CSafeLoader as SafeLoader  # ten times as fast
+except ImportError:  # PyYAML without libyaml
     from yaml import SafeLoader  # type: ignore[assignment]
 
 from suture.core.errors import UserError
 
 LOCK = ".lock"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
-_DEEPEST = 50
-"""Lists and mappings within each other; what Suture reads has six at most, and thousands would end the process."""
+MAX_NESTING = 50
+"""Deepest nesting of YAML that is read; Suture's own files nest six levels, and thousands would crash libyaml."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it to `path` if the block succeeds, remove it if not.
+    """Write a file atomically: yield a temporary path, rename it to `path` on success, remove it on an error.
 
     >>> with replacing(Path("mask.png")) as temporary:  # doctest: +SKIP
     ...     cv2.imwrite(str(temporary), mask)
@@ -41,17 +41,17 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except BaseException as error:
-        with suppress(OSError):  # where nothing can be written, nothing is left
+        with suppress(OSError):  # a read-only disk keeps nothing anyway
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, temporary, str(temporary)):
-            with suppress(AttributeError):  # PyAV's errors keep theirs
-                error.filename = str(path)  # what a message names: nobody knows the temporary file
+            with suppress(AttributeError):  # read-only in PyAV's errors
+                error.filename = str(path)  # users know the final name only
         raise
 
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
-    """Hold a lock that other processes wait for, and that a killed one leaves; `waiting` is called before a wait."""
+    """Hold a file lock; call `waiting` before blocking on another process. A killed process releases it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -64,7 +64,7 @@ def locked(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep a second process off a folder; a killed one leaves no lock, a refused one no folder that it made."""
+    """Lock a folder for this process alone; if it is in use, raise and remove folders made for it."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
@@ -77,15 +77,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
             yield
         finally:
             file.truncate(0)
-            with suppress(OSError):  # another has begun there, or NFS still holds the lock's file
-                if [path.name for path in folder.iterdir()] == [LOCK]:  # nothing came of it
+            with suppress(OSError):  # in use by the next process, or NFS keeps the file
+                if [path.name for path in folder.iterdir()] == [LOCK]:  # nothing was written
                     (folder / LOCK).unlink()
                     for place in made:
                         place.rmdir()
 
 
 def require_unlocked(folder: Path) -> None:
-    """Refuse a folder that another process is alone in; it says so sooner than `lock_folder`, and keeps nobody off."""
+    """Raise if another process holds the lock of a folder, without taking the lock."""
     with suppress(FileNotFoundError), (folder / LOCK).open() as file:
         if not _try_lock(file, fcntl.LOCK_SH):
             raise _in_use(folder, file)
@@ -99,25 +99,30 @@ def _in_use(folder: Path, file: IO[str]) -> UserError:
 
 @contextmanager
 def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
-    """Share a folder with processes that do the same at this moment, and keep others off it; the last leaves no lock.
+    """Share a folder with processes that do the same work; the last one removes the lock.
 
-    `doing` is what has to be the same, as JSON has it.
+    Args:
+        folder: The folder to share.
+        doing: Settings that must be equal in all processes, as JSON values.
+
+    Raises:
+        UserError: Another process uses the folder with other settings.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     path = folder / LOCK
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("a+") as file:
-            if _try_lock(file):  # nobody else is here
+            if _try_lock(file):  # the first process here
                 file.truncate(0)
                 json.dump(doing, file)
                 file.flush()
-            fcntl.lockf(file, fcntl.LOCK_SH)  # waits for one who is about to say what it does
+            fcntl.lockf(file, fcntl.LOCK_SH)  # waits while another process writes its settings
             file.seek(0)
-            said = file.read()
-            if not said or not _is_at(file, path):  # it was killed before, or was the last to leave and has removed it
+            content = file.read()
+            if not content or not _is_at(file, path):  # killed before it wrote, or removed by the last to leave
                 continue
-            theirs = json.loads(said)
+            theirs = json.loads(content)
             if changed := [key for key, value in doing.items() if theirs.get(key) != value]:
                 raise UserError(
                     f"{folder} is in use by another process, with other settings ({', '.join(changed)}): wait for it, "
@@ -130,15 +135,15 @@ def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
                 with suppress(OSError):
                     if _try_lock(file) and _is_at(file, path):  # the last one
                         path.unlink()
-                        for place in made:  # where nothing came of it
+                        for place in made:  # empty folders go again
                             place.rmdir()
             return
 
 
 def _try_lock(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
-    """Lock a file if no other process has locked it."""
+    """Try to lock a file; return False if another process holds it."""
     try:
-        # Not flock: loader processes would inherit it, and hold it for a while after their parent was killed.
+        # Not flock: data loader processes would inherit it and hold it after their parent was killed.
         fcntl.lockf(file, kind | fcntl.LOCK_NB)
     except OSError:
         return False
@@ -146,7 +151,7 @@ def _try_lock(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether an open file still has this path."""
+    """Test that an open file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -154,7 +159,7 @@ def _is_at(file: IO[str], path: Path) -> bool:
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix by which a file's kind is told, in small letters: some systems write CARD.MD.
+    """Lower-case suffix of a path.
 
     >>> suffix_of("CARD.MD")
     '.md'
@@ -163,14 +168,14 @@ def suffix_of(path: str | Path) -> str:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed processes left below a folder, where nobody else writes now."""
+    """Remove temporary files of killed processes below a folder that is locked by this process."""
     for path in folder.rglob(".*"):
         if _TEMPORARY.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write hours of work atomically: a power cut leaves the old or the new, and that whole."""
+    """Write a file atomically and durably: after a power cut it holds the old or the new content."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(content)
         file.flush()
@@ -178,17 +183,21 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file as `write_bytes` does: without its config a run cannot go on."""
+    """Write a text file as `write_bytes` does."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON as `write_text` does, sorted and indented so that it can be read and compared by people."""
+    """Write sorted and indented JSON as `write_text` does."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; one that does not parse is a `UserError` that names the place."""
+    """Read a JSON file.
+
+    Raises:
+        UserError: The file cannot be read or parsed; names line and column.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -201,7 +210,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that holds a mapping; anything else is a `UserError` that names the place."""
+    """Read a YAML file that holds a mapping.
+
+    Raises:
+        UserError: The file cannot be read or parsed, or holds no mapping; names line and column.
+    """
     try:
         value = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -210,36 +223,36 @@ def read_yaml(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise UserError(f"{path} is not valid YAML{place}: {_one_line(error)}.") from error
-    except ValueError as error:  # such as what looks like a date and is none
+    except ValueError as error:  # such as an impossible date
         raise UserError(f"{path} holds a value that YAML cannot read ({error}): put quotes around it.") from error
     if not isinstance(value, dict):
-        found = "nothing" if value is None else f"a {type(value).__name__}"
+        kind = "nothing" if value is None else f"a {type(value).__name__}"
         raise UserError(
-            f"{path} holds {found}, expected a mapping of keys to values: put back a whole copy, or write it again."
+            f"{path} holds {kind}, expected a mapping of keys to values: put back a whole copy, or write it again."
         )
     return value
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text says; a key that occurs twice, or endless nesting, is a `YAMLError` as any other mistake."""
-    around: list[str | None] = []  # the anchors of the lists and mappings that it stands in; None where one has none
+    """Parse YAML safely; a repeated key, deep nesting or a cycle of aliases is a `YAMLError`."""
+    open_anchors: list[str | None] = []  # of the lists and mappings around the event; None without an anchor
     for event in yaml.parse(text, SafeLoader):
         problem = ""
         if isinstance(event, yaml.CollectionStartEvent):
-            around.append(event.anchor)
-            if len(around) > _DEEPEST:  # told before anything is made of it: libyaml's composer overflows the stack
-                problem = f"more than {_DEEPEST} lists or mappings stand within each other"
+            open_anchors.append(event.anchor)
+            if len(open_anchors) > MAX_NESTING:  # before libyaml's composer overflows the stack
+                problem = f"lists or mappings are nested more than {MAX_NESTING} deep"
         elif isinstance(event, yaml.CollectionEndEvent):
-            around.pop()
-        elif isinstance(event, yaml.AliasEvent) and event.anchor in around:
-            problem = f"*{event.anchor} stands within itself"
+            open_anchors.pop()
+        elif isinstance(event, yaml.AliasEvent) and event.anchor in open_anchors:
+            problem = f"*{event.anchor} contains itself"
         if problem:
             raise yaml.composer.ComposerError(problem=problem, problem_mark=event.start_mark)
     return yaml.load(text, _UniqueKeys)
 
 
 class _UniqueKeys(SafeLoader):
-    """Safe YAML in which no key occurs twice: of two, one would be lost without a word."""
+    """Safe YAML loader that rejects repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -254,17 +267,17 @@ class _UniqueKeys(SafeLoader):
 
 
 def validate_folder_path(out: Path) -> None:
-    """Refuse a file where a folder is to be filled."""
+    """Raise if an output folder is a file."""
     if os.path.lexists(out) and not os.path.isdir(out):
         raise UserError(f"The output {out} is a file, expected a folder: give another.")
 
 
-def check_format(path: Path, found: object, newest: int) -> None:
-    """Refuse a file of a newer format than this version reads; older ones are the caller's to read."""
-    if not isinstance(found, int) or found < 1:
-        raise UserError(f"{path} says format {found!r}, expected a whole number from 1 to {newest}.")
-    if found > newest:
-        raise UserError(f"{path} has format {found}, but this version of Suture reads up to {newest}: update Suture.")
+def check_format(path: Path, number: object, newest: int) -> None:
+    """Raise if the format number of a file is not one that this version reads."""
+    if not isinstance(number, int) or number < 1:
+        raise UserError(f"{path} has format {number!r}, expected a whole number from 1 to {newest}.")
+    if number > newest:
+        raise UserError(f"{path} has format {number}, but this version of Suture reads up to {newest}: update Suture.")
 
 
 def _one_line(error: yaml.YAMLError) -> str:

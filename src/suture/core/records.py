@@ -1,7 +1,7 @@
-"""The files that Suture writes about a run or a prediction, read with a look at their shape.
+"""Schemas of the files that Suture writes about runs and predictions.
 
-Somebody may have edited one, or mixed up two copies: then a sentence names the place, in place of a traceback. What is
-not looked at here nobody asks for, so that earlier and later versions may say less or more.
+`read_record` validates a file when it is read, so that a damaged or edited one ends in a message that names the place.
+Keys that no reader needs are not part of a schema.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from suture.core.text import reason
 
 Number = Annotated[float, Strict()]
 STARTS = "environment.json"
-"""What a folder holds as soon as a run was started in it."""
+"""Name of the first file that a run writes into its folder."""
 
 
 class ClassRecord(BaseModel):
@@ -46,7 +46,7 @@ class VideoRecord(BaseModel):
     excluded: list[StrictInt]
     take_every: Annotated[StrictInt, Field(ge=1)] = 1
     masked: list[StrictInt] = []
-    """Of a training video, the frames that take part by their masks alone."""
+    """Frames of a training video beyond `take_every` that are used because they have masks."""
     sha256: StrictStr
     view: ViewRecord | None
 
@@ -61,24 +61,24 @@ class WeightsRecord(BaseModel):
     @model_validator(mode="after")
     def _named(self) -> "WeightsRecord":
         if not (self.hub or self.name):
-            raise ValueError("neither hub nor name says which they are")
+            raise ValueError("expected the key hub or name")
         return self
 
 
 class DataRecord(BaseModel):
-    """`data.json`: what a run learns from."""
+    """`data.json`: classes, videos and labels of a run."""
 
     dataset: StrictStr
     protocol: StrictStr
     classes: list[ClassRecord]
     videos: dict[str, VideoRecord]
     labelled: dict[Annotated[str, Field(pattern=r"/[0-9]+$")], StrictStr]
-    """The hash of each mask by `VIDEO/INDEX`."""
+    """SHA-256 of each mask by `VIDEO/INDEX`."""
     weights: WeightsRecord | None
     values: dict[str, StrictStr] = {}
-    """The class of each raw value of masks; not said in earlier versions."""
+    """Class of each raw value of masks."""
     unlearnt: list[StrictStr] = []
-    """The classes that validation, held out of the training videos, is not asked for; not said in earlier versions."""
+    """Classes left out of validation scores because no training video shows them."""
 
 
 class StartRecord(BaseModel):
@@ -93,7 +93,7 @@ class StartRecord(BaseModel):
 
 
 class EnvironmentRecord(BaseModel):
-    """`environment.json`: where a run was started."""
+    """`environment.json`: software and device of each start of a run."""
 
     starts: list[StartRecord] = Field(min_length=1)
 
@@ -127,9 +127,8 @@ class ScoresRecord(BaseModel):
     protocol: StrictStr
     notes: list[StrictStr]
     left_out: list[StrictStr] = []
-    """Not said in earlier versions."""
     precision: StrictStr | None = None
-    """What the predictions were computed in; not said in earlier versions."""
+    """Floating-point precision of the predictions."""
     per_sequence: StrictBool
     primary: PrimaryRecord
     boundary_tolerance: Number
@@ -143,35 +142,34 @@ class ScoresRecord(BaseModel):
     @classmethod
     def _square(cls, rows: list[list[int]] | None) -> list[list[int]] | None:
         if rows is not None and not (rows and all(len(row) == len(rows) for row in rows)):
-            raise ValueError("it is no square")
+            raise ValueError("expected as many columns as rows")
         return rows
 
 
 class MetricsRecord(RootModel[dict[str, ScoresRecord]]):
-    """`metrics.json`: the scores of a run."""
+    """`metrics.json`: scores of a run."""
 
 
 class BestRecord(BaseModel):
-    """`best.json`: when a stage's weights were best."""
+    """`best.json`: step and score of a stage's best weights."""
 
     step: StrictInt
     score: Number
     masks: StrictStr | None = None
-    """The fingerprint of the masks by which they were chosen; not said in earlier versions, nor in `done.json`."""
+    """Fingerprint of the validation masks; absent in `done.json`."""
 
 
 class StageRecord(BaseModel):
-    """`done.json`: how a stage ended."""
+    """`done.json`: length, loss and cost of a finished stage."""
 
     seconds: Number | None
-    """Null where it is not known."""
+    """Null if unknown."""
     steps: StrictInt = 0
     batch: StrictInt = 0
     lr: Number | None = None
     unlabelled_batch: StrictInt = 0
     supervised_steps: StrictInt = 0
     labels_alone: StrictBool | None = None
-    """Not said in earlier versions."""
     frames: StrictInt = 0
     loss: Number = 0.0
     peak_memory: StrictInt | None = None
@@ -179,25 +177,25 @@ class StageRecord(BaseModel):
 
 
 class ClockRecord(BaseModel):
-    """`clock.json`: what a stage that makes labels has taken so far."""
+    """`clock.json`: time that a pseudo-label stage has taken so far."""
 
     seconds: Number
 
 
 class ShotsRecord(RootModel[dict[str, list[StrictInt]]]):
-    """`shots.json`: the first frame of each shot."""
+    """`shots.json`: first frame of each shot."""
 
 
 class SecondsRecord(RootModel[dict[str, Number]]):
-    """`times.json`: how long the runs of a comparison took."""
+    """`times.json`: duration (s) of each run of a comparison."""
 
 
 class FailuresRecord(RootModel[dict[str, StrictStr]]):
-    """`failed.json`: why runs of a comparison failed."""
+    """`failed.json`: error message of each failed run of a comparison."""
 
 
 class PlanRecord(BaseModel):
-    """`plan.json`: which runs belong to a comparison."""
+    """`plan.json`: runs of a comparison."""
 
     title: StrictStr = ""
     runs: list[StrictStr] = []
@@ -206,7 +204,7 @@ class PlanRecord(BaseModel):
 
 
 class PredictionRecord(BaseModel):
-    """`prediction.json`: of what the results of a clip were made."""
+    """`prediction.json`: model, input and options of a prediction."""
 
     made_of: dict[str, Any]
     problems: list[StrictStr]
@@ -223,7 +221,7 @@ class SegmenterRecord(BaseModel):
 
 
 class ModelRecord(BaseModel):
-    """`model.json`: what a predictor needs beside the weights."""
+    """`model.json`: architecture, classes and input size of a model."""
 
     segmenter: SegmenterRecord
     classes: list[ClassRecord]
@@ -254,7 +252,7 @@ class _Evaluation(BaseModel):
 
 
 class ConfigRecord(BaseModel):
-    """`config.yaml` of a run that may be of an earlier version: only what is told of it."""
+    """`config.yaml`: the keys that reports and cards show."""
 
     seed: StrictInt
     method: _Method
@@ -263,15 +261,14 @@ class ConfigRecord(BaseModel):
     evaluation: _Evaluation
 
 
-def refuse_run(folder: Path, expected: str) -> None:
-    """Refuse a run's folder where a command expects something else, and may even find files in it that look so."""
+def require_no_run(folder: Path, expected: str) -> None:
+    """Raise if a folder is a run; `expected` is the input that the command takes."""
     if (folder / STARTS).is_file() and (folder / "config.yaml").is_file():
         raise UserError(f"{folder} is a run, expected {expected}.")
 
 
 def taking_part(video: Mapping[str, Any]) -> int:
-    """How many frames of a video take part, by its entry in `data.json`; of one that is not learnt from, without those
-    that do by their masks alone: masks of such a video may still be added.
+    """Number of frames of a video that a run uses, from its entry in `data.json`.
 
     >>> taking_part({"frames": 10, "excluded": [0, 1]})
     8
@@ -284,7 +281,7 @@ def taking_part(video: Mapping[str, Any]) -> int:
 
 
 def labelled_frames(data: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The labelled frames of each video, by a `data.json`.
+    """Labelled frames of each video, from `data.json`.
 
     >>> labelled_frames({"labelled": {"left/8": "9f86…", "left/16": "2c26…"}})
     {'left': [8, 16]}
@@ -297,7 +294,7 @@ def labelled_frames(data: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def videos_since(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """The scored new videos that came, or were put into a split, after the training.
+    """Scored videos that were added, or put into a split, after the training.
 
     >>> videos_since({"videos": {"a": {"split": "test"}}}, {"test": {"videos": {"a": {}, "b": {}}}})
     ['b']
@@ -307,24 +304,34 @@ def videos_since(data: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[st
 
 
 def read_record(path: Path, shape: type[BaseModel]) -> Any:
-    """The content of a file that Suture wrote, as it stands there; one of another shape is a `UserError`.
+    """Read a JSON or YAML file and validate it.
+
+    Args:
+        path: The file.
+        shape: Schema that the content must match.
+
+    Returns:
+        The content as it stands in the file.
+
+    Raises:
+        UserError: The file cannot be read or does not match the schema.
 
     >>> read_record(Path("run/environment.json"), EnvironmentRecord)["starts"][-1]["device"]  # doctest: +SKIP
     'cpu (x86_64)'
     """
     content = read_yaml(path) if path.suffix == ".yaml" else read_json(path)
-    refuse_misshapen(path, content, shape)
+    validate_shape(path, content, shape)
     return content
 
 
-def refuse_misshapen(path: Path, content: Any, shape: type[BaseModel]) -> None:
-    """What a file holds must have its shape."""
+def validate_shape(path: Path, content: Any, shape: type[BaseModel]) -> None:
+    """Raise if content of a file does not match its schema."""
     try:
         shape.model_validate(content)
     except ValidationError as error:
         mistake: Mapping[str, Any] = error.errors()[0]
-        place = ".".join(str(part) for part in mistake["loc"])
+        key = ".".join(str(part) for part in mistake["loc"])
         raise UserError(
-            f"{path} is not as Suture wrote it ({place + ': ' if place else ''}{reason(mistake)}): put back a whole "
-            "copy, or make it again."
+            f"{path} is not as Suture wrote it ({key + ': ' if key else ''}{reason(mistake)}): put back a whole copy, "
+            "or make it again."
         ) from error

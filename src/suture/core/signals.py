@@ -1,4 +1,4 @@
-"""Signals of which a program hears for a while."""
+"""Signal handlers for a block of code, and exits with the shell's exit codes."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 @contextmanager
 def hearing(number: signal.Signals, handler: Callable[[int, object], None]) -> Iterator[None]:
-    """Within, a signal is handled so; other threads than the first cannot listen."""
+    """Handle a signal by `handler` within the block; do nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -21,11 +21,11 @@ def hearing(number: signal.Signals, handler: Callable[[int, object], None]) -> I
 
 
 def ended_by(number: int) -> BaseException:
-    """What ends a program that a signal asked to end; the exit code is the one that a shell gives."""
+    """Exception that ends the program after a signal, with the exit code 128 + number."""
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def end(number: int, frame: object) -> NoReturn:
-    """End the program by an exception; asked once is enough."""
+    """Signal handler that ends the program by an exception and ignores further signals."""
     signal.signal(number, signal.SIG_IGN)
     raise ended_by(number)

@@ -1,16 +1,42 @@
-"""Words for people."""
+"""Text for people: counts, lists of names, times and explanations."""
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
-"""What pydantic calls values, in plain words."""
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "string_too_short": "text of at least {min_length} characters",
+    "path_type": "a path",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys to values",
+    "mapping_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "too_short": "{min_length} or more entries, not {actual_length}",
+    "too_long": "{max_length} or fewer entries, not {actual_length}",
+    "greater_than": "a number greater than {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number less than {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "literal_error": "{expected}",
+    "none_required": "null",
+}
+"""Error types of pydantic in plain words; braces are filled from the error's context."""
 
 
 def number(count: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun.
+    """Write a count with its noun.
 
     >>> number(1, "video"), number(3000, "video"), number(2, "class", "classes")
     ('1 video', '3,000 videos', '2 classes')
@@ -19,11 +45,11 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
 
 
 NAMED = 6
-"""Classes, videos and the like that a sentence names of many."""
+"""Names shown in a sentence before the rest is counted."""
 
 
 def listed(names: Sequence[str], most: int | None = None) -> str:
-    """Names in a row; of more than `most` the first ones, and how many are left.
+    """Join names into a phrase; after `most` names the rest is counted.
 
     >>> listed(["a"]), listed(["a", "b", "c"]), listed(["a", "b", "c", "d"], most=2)
     ('a', 'a, b and c', 'a, b and 2 more')
@@ -35,7 +61,7 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
 
 
 def time_left(remaining: float, done: float, seconds: float) -> str:
-    """How long what remains takes at the pace of what is done.
+    """Estimate the time left from the pace so far.
 
     >>> time_left(60, 30, 40)
     '0:01:20 left'
@@ -44,22 +70,20 @@ def time_left(remaining: float, done: float, seconds: float) -> str:
 
 
 def reason(mistake: Mapping[str, Any]) -> str:
-    """What pydantic says against a value, in the words of who wrote YAML, not Python.
+    """Explain one of pydantic's errors in plain words, by its type and context.
 
-    >>> reason({"msg": "Value error, crop is too small"}), reason({"msg": "Input should be a valid tuple"})
-    ('crop is too small', 'expected a list')
-    >>> reason({"msg": "Input should be a valid integer, unable to parse string as an integer"})
-    'expected a whole number'
-    >>> reason({"msg": "Input should be greater than 0"})
-    'expected a number greater than 0'
-    >>> reason({"msg": "Input should be a valid dictionary or instance of _Data"}), reason({"msg": "Field required"})
-    ('expected a mapping of keys to values', 'missing')
+    Args:
+        mistake: An entry of `ValidationError.errors()`.
+
+    Returns:
+        The second half of a message, such as "expected a whole number".
+
+    >>> reason({"type": "greater_than", "ctx": {"gt": 0}}), reason({"type": "missing"})
+    ('expected a number greater than 0', 'missing')
     """
-    text = str(mistake["msg"]).removeprefix("Value error, ").removesuffix(" for <class 'pathlib.Path'>")
-    text = re.sub(r"dictionary( or instance of \w+)?", "mapping of keys to values", text)
-    text = text.replace("tuple", "list").replace("Tuple", "List").replace(" after validation", "")
-    text = text.replace("Field required", "missing")
-    text = re.sub("^Input should be (?=greater|less)", "expected a number ", text)
-    text = re.sub("^Input (should (be|have)|is not) ", "expected ", text)
-    text = re.sub("a valid (integer|number|boolean|string)(, .*)?$", lambda found: _KINDS[found[1]], text)
-    return text.replace("a valid ", "a ")
+    kind, context = mistake["type"], mistake.get("ctx", {})
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind].format(**context)}"
+    if kind == "value_error":
+        return str(context["error"])
+    return "missing" if kind == "missing" else str(mistake["msg"])

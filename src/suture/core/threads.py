@@ -1,12 +1,12 @@
-"""How the threads of a training wait for each other."""
+"""OpenMP settings."""
 
 import os
 
 
 def use_passive_openmp_wait() -> None:
-    """Let OpenMP's threads sleep meanwhile, unless the environment says otherwise; in vain once torch is imported.
+    """Let waiting OpenMP threads sleep, unless the environment sets a policy. Call it before torch is imported.
 
-    In busy loops, as they wait by default, they make a step of training several times slower on a CPU that others use
-    too. Awake they are a few milliseconds faster at a single frame.
+    Busy waiting, OpenMP's default, slows training several times on a CPU that is shared with other work. It saves a
+    few milliseconds on a single frame.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

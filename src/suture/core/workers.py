@@ -1,4 +1,4 @@
-"""Processes that work for this one, and end with it; and how many cores there are for them."""
+"""Worker processes that end with their parent, and the number of cores for them."""
 
 import gc
 import multiprocessing
@@ -17,19 +17,25 @@ import cv2
 
 from suture.core.errors import UserError
 
-LAST_STEP = 30.0
-"""Seconds that a loader's process outlives SIGTERM, by which the parent that ends may have asked it to, too."""
+TERM_GRACE_S = 30.0
+"""Time (s) that a data loader process outlives SIGTERM, so that its parent can finish a step."""
 
 
 def cores(sharing: int = 1) -> int:
-    """The cores that this process may use: its part, and at least one, where so many processes share them."""
+    """Number of cores that this process may use, divided by the processes that share them; at least 1."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, here // sharing)
 
 
 @contextmanager
 def pool_for(doing: str, workers: int, *work: Any) -> Iterator[ProcessPoolExecutor]:
-    """Processes for what this one is doing. What they work on is given to each once: they get it from `given`."""
+    """Pool of forked processes.
+
+    Args:
+        doing: The work in words, for the message when a process dies.
+        workers: Number of processes.
+        work: Passed to each process once; read there by `given()`.
+    """
     # Forked workers need neither a second import of everything nor a guarded main module.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
     pool = ProcessPoolExecutor(workers, context, _start_with, (os.getpid(), work))
@@ -48,7 +54,7 @@ _given: tuple[Any, ...] = ()
 
 
 def given() -> Any:
-    """In a process of `pool_for`, what it works on."""
+    """Arguments of `pool_for`, in one of its processes."""
     return _given
 
 
@@ -59,33 +65,33 @@ def _start_with(parent: int, work: tuple[Any, ...]) -> None:
 
 
 def start_in_pool(parent: int) -> None:
-    """What a pool's process does first; `parent` is the process that made it."""
-    # What the parent left to be collected stays: to free a video's decoder here waits for ever for its threads, which
-    # no fork has.
+    """Set up a worker process: signals, one OpenCV thread, and an end together with its parent."""
+    # Objects of the parent must not be collected here: freeing a video decoder would wait for threads that a fork
+    # does not have.
     gc.freeze()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cv2.setNumThreads(1)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
 
 
 def start_worker(parent: int) -> None:
-    """The same for a loader's process, which outlives SIGTERM for a while.
+    """Set up a data loader process, which outlives SIGTERM by `TERM_GRACE_S`.
 
-    Where the whole group is asked to end, the parent finishes its step first, for which it needs its workers.
+    A signal to the whole process group would otherwise end it before the parent has finished its step.
     """
     start_in_pool(parent)
     signal.signal(signal.SIGTERM, _end_later)
 
 
 def _end_later(number: int, frame: object) -> None:
-    timer = threading.Timer(LAST_STEP, os._exit, (1,))
+    timer = threading.Timer(TERM_GRACE_S, os._exit, (1,))
     timer.daemon = True
     timer.start()
 
 
 def _die_with(parent: int) -> None:
-    """End this worker when its parent was killed; it would wait for work for ever, holding the parent's locks."""
+    """End this process when its parent was killed; it would hold the parent's locks for ever."""
     while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
-from suture.core.records import refuse_run
+from suture.core.records import require_no_run
 from suture.data.dataset import Frame, Frames, Mask, said_splits
 from suture.data.dataset_file import nearest
 from suture.data.listing import (
@@ -370,7 +370,7 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
         return
     if not place.is_dir():
         raise UserError(f"{place}, the folder of the videos, does not exist.")
-    refuse_run(place, "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml")
+    require_no_run(place, "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml")
     endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in walk(place):
         if is_prediction(folder, files):

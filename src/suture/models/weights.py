@@ -9,7 +9,7 @@ from safetensors.torch import save
 
 from suture.core.errors import UserError
 from suture.core.io import check_format, read_json, write_bytes, write_json
-from suture.core.records import ModelRecord, refuse_misshapen
+from suture.core.records import ModelRecord, validate_shape
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
 from suture.models.weight_files import DESCRIPTION, WEIGHTS
@@ -51,7 +51,7 @@ class Model:
             )
         content = read_json(described)
         check_format(described, content.get("format") if isinstance(content, dict) else None, MODEL_FORMAT)
-        refuse_misshapen(described, content, ModelRecord)
+        validate_shape(described, content, ModelRecord)
         names = tuple(entry["name"] for entry in content["classes"])
         colors = tuple((r, g, b) for r, g, b in (entry["color"] for entry in content["classes"]))
         height, width = content["size"]

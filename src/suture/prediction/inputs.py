@@ -15,7 +15,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
-from suture.core.records import refuse_run
+from suture.core.records import require_no_run
 from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import VideosBy
 from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, divisor_of_few_bits, largest_of_16_bits, read_image
@@ -318,7 +318,7 @@ def expanded(given: str) -> list[Path]:
     """The files and folders that a path or a glob means; none is an error, and so is a run."""
     found = [Path(path) for path in ([given] if os.path.lexists(given) else _fitting(given))]
     for path in found:
-        refuse_run(path, "videos or images: a model is named once, before them")
+        require_no_run(path, "videos or images: a model is named once, before them")
     return found
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_val
 
 from suture.core.errors import UserError
 from suture.core.io import check_format, read_yaml, suffix_of
-from suture.core.records import refuse_run
+from suture.core.records import require_no_run
 from suture.core.settings import Settings
 from suture.core.text import listed, reason
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
@@ -205,7 +205,7 @@ def load_config(
         said = relocated(said, target.parent, Path())
     elif target is not None:
         go_on = f"suture train {target / 'config.yaml'} -o {target}"
-        refuse_run(target, f"a config file or a dataset's folder: to go on with it, `{go_on}`")
+        require_no_run(target, f"a config file or a dataset's folder: to go on with it, `{go_on}`")
         said = {"data": {"root": str(target)}}
     for override in overrides:
         set_value(said, override, origin)

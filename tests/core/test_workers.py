@@ -47,7 +47,7 @@ from pathlib import Path
 from suture.core import workers
 
 def work(parent):
-    workers.LAST_STEP = 0.5
+    workers.TERM_GRACE_S = 0.5
     workers.start_worker(parent)
     print("ready", flush=True)
     while True:
