@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from suture.cli import main
-from suture.data.clips import MASK_FOLDERS
+from suture.data.video_index import MASK_FOLDERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -15,7 +15,7 @@ import pytest
 
 from suture.checks.check import check
 from suture.checks.draft import draft_dataset_file, write_draft
-from suture.data.dataset import said_splits
+from suture.data.dataset import splits_by_name
 from suture.data.datasets import load_dataset
 
 NUMBERS = itertools.count()
@@ -179,7 +179,7 @@ def test_a_download_becomes_a_dataset(
     dataset = load_dataset(tmp_path)
     assert {case: len(videos) for case, videos in dataset.cases.items()} == cases
     assert sum(len(video.masks) for video in dataset) == labelled
-    said = said_splits({case: case for case in dataset.cases})
+    said = splits_by_name({case: case for case in dataset.cases})
     assert all(videos[0].split == said.get(case, videos[0].split) for case, videos in dataset.cases.items())
     fatal = [problem for problem in check(dataset).problems if problem.severity == "fatal"]
     assert not fatal

@@ -205,7 +205,7 @@ def select(
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")] = False,
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
-    from suture.annotate.select import select_frames
+    from suture.annotate.select import select as select_frames
     from suture.checks.problems import Evidence, unread_masks
     from suture.data.datasets import load_dataset
     from suture.data.datasets.folder import place_of_new_masks
@@ -223,7 +223,7 @@ def select(
     for note in dataset.notes:
         _say(err, note)
     for problem in unread_masks(Evidence(dataset, {}, False)):
-        _say(err, f"{problem.what}; {problem.mend}.")
+        _say(err, f"{problem.what}; {problem.fix}.")
     _say(out, f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}{left}")
     folder = path if path.is_dir() else path.parent
     _say(out, f"Next: label them; their masks, or the labelling tool's export, go into {place_of_new_masks(folder)}")

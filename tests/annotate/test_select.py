@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from suture.annotate.select import select_frames
+from suture.annotate.select import select
 from suture.core.errors import UserError
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, DoubtfulMask, Frame, Video
@@ -52,23 +52,23 @@ def with_masks(dataset: Dataset, labelled: Labelling, folder: Path) -> Dataset:
 
 
 def test_every_takes_equidistant_frames_and_the_shots_they_miss(dataset: Dataset, tmp_path: Path) -> None:
-    chosen = select_frames(dataset, tmp_path / "out", every=12, progress=False)
+    chosen = select(dataset, tmp_path / "out", every=12, progress=False)
     assert chosen == Labelling({"case 1": (0, 12, 24, 36), "case2": (12, 24)})
-    chosen = select_frames(dataset, tmp_path / "few", every=30, progress=False)
+    chosen = select(dataset, tmp_path / "few", every=30, progress=False)
     assert chosen == Labelling({"case 1": (0, 23, 30), "case2": (20,)})  # the frame at 0 of case2 is excluded
 
 
 def test_of_thinned_video_the_next_frames_that_take_part(dataset: Dataset, tmp_path: Path) -> None:
     """Not only those whose numbers are multiples of both."""
     videos = [replace(video, take_every=4) for video in dataset]
-    chosen = select_frames(replace(dataset, videos=videos), tmp_path / "out", every=10, progress=False)
+    chosen = select(replace(dataset, videos=videos), tmp_path / "out", every=10, progress=False)
     assert chosen["case 1"] == (0, 12, 20, 32)
     assert chosen["case2"] == (12, 20)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 20, 60, 1000])
 def test_a_budget_reaches_every_shot_and_no_excluded_frame(dataset: Dataset, tmp_path: Path, count: int) -> None:
-    chosen = select_frames(dataset, tmp_path / "out", budget=count, progress=False)
+    chosen = select(dataset, tmp_path / "out", budget=count, progress=False)
     assert chosen.count == min(count, 60)
     assert not set(chosen["case2"]) & set(range(10))
     if count >= 4:
@@ -77,43 +77,43 @@ def test_a_budget_reaches_every_shot_and_no_excluded_frame(dataset: Dataset, tmp
 
 
 def test_a_second_selection_fills_the_gaps_of_the_first(dataset: Dataset, tmp_path: Path) -> None:
-    first = select_frames(dataset, tmp_path / "first", budget=4, progress=False)
+    first = select(dataset, tmp_path / "first", budget=4, progress=False)
     labelled = with_masks(dataset, first, tmp_path)
-    second = select_frames(labelled, tmp_path / "second", budget=4, progress=False)
+    second = select(labelled, tmp_path / "second", budget=4, progress=False)
     assert first == Labelling({"case 1": (10, 23, 33), "case2": (20,)})
     assert second == Labelling({"case 1": (5, 15, 29), "case2": (15,)})
-    every = select_frames(labelled, tmp_path / "every", every=10, progress=False)
+    every = select(labelled, tmp_path / "every", every=10, progress=False)
     assert every == Labelling({"case 1": (0, 20, 30), "case2": (10,)})  # 10 and 20 have masks
 
 
 def test_the_frames_of_a_list(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "worst.txt").write_text("case 1 7\ncase2__frame_000013\ncase2 3  # excluded\n")
     labelled = with_masks(dataset, Labelling({"case 1": (7,)}), tmp_path)
-    chosen = select_frames(labelled, tmp_path / "out", listed=tmp_path / "worst.txt", progress=False)
+    chosen = select(labelled, tmp_path / "out", listed=tmp_path / "worst.txt", progress=False)
     assert chosen == Labelling({"case 1": (7,), "case2": (13,)})
     assert len(list((tmp_path / "out").glob("*.png"))) == 2
     (tmp_path / "worst.txt").write_text("# none yet\n")
     with pytest.raises(UserError, match=r"worst\.txt names no frame"):
-        select_frames(labelled, tmp_path / "none", listed=tmp_path / "worst.txt", progress=False)
+        select(labelled, tmp_path / "none", listed=tmp_path / "worst.txt", progress=False)
 
 
 def test_nothing_is_left_to_label(dataset: Dataset, tmp_path: Path) -> None:
-    some = select_frames(dataset, tmp_path / "some", every=10, progress=False)
+    some = select(dataset, tmp_path / "some", every=10, progress=False)
     with pytest.raises(UserError, match="--every 10: all these frames have a mask already"):
-        select_frames(with_masks(dataset, some, tmp_path), tmp_path / "again", every=10, progress=False)
-    all_of_it = select_frames(dataset, tmp_path / "all", budget=1000, progress=False)
+        select(with_masks(dataset, some, tmp_path), tmp_path / "again", every=10, progress=False)
+    all_of_it = select(dataset, tmp_path / "all", budget=1000, progress=False)
     with pytest.raises(UserError, match="every frame is excluded or has a mask"):
-        select_frames(with_masks(dataset, all_of_it, tmp_path), tmp_path / "again", budget=1, progress=False)
+        select(with_masks(dataset, all_of_it, tmp_path), tmp_path / "again", budget=1, progress=False)
 
 
 def test_a_ratio_is_a_share_of_the_usable_frames(dataset: Dataset, tmp_path: Path) -> None:
-    assert select_frames(dataset, tmp_path / "out", ratio=0.1, progress=False).count == 6
-    assert select_frames(dataset, tmp_path / "one", ratio=0.001, progress=False).count == 1
+    assert select(dataset, tmp_path / "out", ratio=0.1, progress=False).count == 6
+    assert select(dataset, tmp_path / "one", ratio=0.001, progress=False).count == 1
 
 
 def test_files_lead_back_to_their_frames(dataset: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
-    chosen = select_frames(dataset, out, every=10, progress=False)
+    chosen = select(dataset, out, every=10, progress=False)
     assert from_list(out / "frames.txt", dataset) == chosen
     files = sorted(out.glob("*.png"))
     frames = [frame for file in files for _, *frame in listed(file.name, "")]
@@ -128,12 +128,12 @@ def test_files_lead_back_to_their_frames(dataset: Dataset, tmp_path: Path) -> No
 def test_nothing_is_overwritten_without_force(dataset: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    first = select_frames(dataset, out, budget=4, progress=False)  # an empty folder is no loss
+    first = select(dataset, out, budget=4, progress=False)  # an empty folder is no loss
     (out / "note.txt").write_text("mine")
     with pytest.raises(UserError, match="--force"):
-        select_frames(dataset, out, budget=8, progress=False)
+        select(dataset, out, budget=8, progress=False)
     assert from_list(out / "frames.txt", dataset) == first
-    second = select_frames(dataset, out, budget=8, force=True, progress=False)
+    second = select(dataset, out, budget=8, force=True, progress=False)
     assert from_list(out / "frames.txt", dataset) == second
     assert (out / "note.txt").read_text() == "mine"
 
@@ -143,7 +143,7 @@ def test_a_broken_frame_leaves_nothing_behind(dataset: Dataset, tmp_path: Path) 
     assert broken is not None
     broken.write_bytes(broken.read_bytes()[:60])
     with pytest.raises(UserError, match=r"0015\.png"):
-        select_frames(dataset, tmp_path / "out", budget=5, progress=False)
+        select(dataset, tmp_path / "out", budget=5, progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["videos"]
 
 
@@ -151,7 +151,7 @@ def test_a_file_in_the_way_is_named(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "out"):
         with pytest.raises(UserError, match="file") as caught:
-            select_frames(dataset, out, budget=5, progress=False)
+            select(dataset, out, budget=5, progress=False)
         assert "/." not in str(caught.value), "nobody knows the temporary folder"
 
 
@@ -160,26 +160,26 @@ def test_a_file_in_the_way_is_named(dataset: Dataset, tmp_path: Path) -> None:
 )
 def test_one_good_choice_is_needed(dataset: Dataset, tmp_path: Path, choice: dict[str, float]) -> None:
     with pytest.raises(UserError, match=r"--(every|budget|ratio)"):
-        select_frames(dataset, tmp_path / "out", **choice, progress=False)  # type: ignore[arg-type]
+        select(dataset, tmp_path / "out", **choice, progress=False)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 
 def test_a_mask_that_fits_two_frames_is_named(dataset: Dataset, tmp_path: Path) -> None:
     dataset = replace(dataset, doubtful_masks=[DoubtfulMask("0001.png", "case 1 (frame 1) and case2 (frame 1)")])
     with pytest.raises(UserError, match=r"The mask 0001\.png fits case 1 .*: say in the mask's name which video"):
-        select_frames(dataset, tmp_path / "out", budget=3, progress=False)
+        select(dataset, tmp_path / "out", budget=3, progress=False)
 
 
 def test_all_excluded(dataset: Dataset, tmp_path: Path) -> None:
     dataset.videos = [Video("a", "a", dataset["case2"].frames, excluded=frozenset(range(30)))]
     with pytest.raises(UserError, match="every frame is excluded or has a mask"):
-        select_frames(dataset, tmp_path / "out", budget=5, progress=False)
+        select(dataset, tmp_path / "out", budget=5, progress=False)
 
 
 def test_a_folder_without_a_dataset_file(tmp_path: Path) -> None:
     write_video(tmp_path / "videos" / "a", [8, 8], seed=1)
     write_video(tmp_path / "videos" / "b", [8], seed=2)
-    chosen = select_frames(load_dataset(tmp_path / "videos"), tmp_path / "out", budget=3, progress=False)
+    chosen = select(load_dataset(tmp_path / "videos"), tmp_path / "out", budget=3, progress=False)
     assert {video: len(frames) for video, frames in chosen.frames.items()} == {"a": 2, "b": 1}
 
 
@@ -187,9 +187,9 @@ def test_the_frames_do_not_go_into_another_dataset(dataset: Dataset, tmp_path: P
     (tmp_path / "other").mkdir()
     (tmp_path / "other/dataset.yaml").write_text("masks: masks\n")
     with pytest.raises(UserError, match="has its videos, and would become one of them"):
-        select_frames(dataset, tmp_path / "other/label", every=5)
+        select(dataset, tmp_path / "other/label", every=5)
 
 
 def test_the_frames_do_not_go_into_the_dataset(dataset: Dataset) -> None:
     with pytest.raises(UserError, match="lies in the dataset and would count as one of its videos"):
-        select_frames(dataset, dataset.root / "label", every=5)
+        select(dataset, dataset.root / "label", every=5)

@@ -94,7 +94,7 @@ def root(tmp_path: Path) -> Path:
 def find(report: CheckReport, code: str) -> Problem:
     found = [problem for problem in report.problems if problem.code == code]
     assert len(found) == 1, [problem.code for problem in report.problems]
-    assert found[0].mend
+    assert found[0].fix
     return found[0]
 
 
@@ -224,7 +224,7 @@ def test_255_is_asked_about(root: Path) -> None:
     mask = ids(0)
     mask[0] = 255
     write(masks_of(root)[0], mask)
-    assert "ignore: true" in only(root, "unknown-value").mend
+    assert "ignore: true" in only(root, "unknown-value").fix
 
 
 def test_unknown_colours(root: Path) -> None:
@@ -244,10 +244,10 @@ def test_a_colour_that_is_almost_a_classs_is_told_as_such(root: Path) -> None:
     write(masks_of(root)[7], mask)
     problem = only(root, "unknown-value")
     assert "0,250,3 (12 pixels, almost that of shaft)" in problem.what
-    assert problem.mend == mends.DRIFTED
+    assert problem.fix == mends.DRIFTED
     mask[:2, :2] = (12, 200, 77)
     write(masks_of(root)[8], mask)
-    assert only(root, "unknown-value").mend == f"{mends.DRIFTED}; others: {mends.UNKNOWN}"
+    assert only(root, "unknown-value").fix == f"{mends.DRIFTED}; others: {mends.UNKNOWN}"
 
 
 PALETTE = np.array([(20, 20, 20), (0, 255, 0), (255, 60, 0)], np.uint8)
@@ -332,7 +332,7 @@ def test_a_mask_of_another_size(root: Path) -> None:
     problem = only(root, "mask-size")
     assert (problem.severity, problem.count, problem.first) == ("fatal", 1, "masks/ann/003.png")
     assert "56×48 on a frame of 64×48" in problem.what
-    assert "scale the points of shapes" in problem.mend
+    assert "scale the points of shapes" in problem.fix
 
 
 def test_files_that_do_not_decode_are_collected(root: Path) -> None:
@@ -377,7 +377,7 @@ def test_masks_of_several_endings_of_which_none_fits_a_frame(root: Path) -> None
         write(root / f"masks/ann/{index:03}_{'color_mask' if index else 'label'}.png", ids(0))
     problem = only(root, "no-mask-fits")
     assert problem.what == "3 masks without a frame, and none with one; names end in _label (1) and _color_mask (2)"
-    assert problem.mend == f"{mends.ENDS}, or {mends.NAME}"
+    assert problem.fix == f"{mends.ENDS}, or {mends.NAME}"
     (root / "masks/ann/000_label.png").unlink()
     assert load_dataset(root)["ann"].with_mask == [1, 2]
 
@@ -387,7 +387,7 @@ def test_masks_numbered_past_the_end_of_a_video(root: Path) -> None:
     for index in (0, 6, 12, 18):
         write(root / f"masks/eva/{index:09}.png", ids(0))
     assert find(run(root), "mask-past-end").severity == "warning"  # it is in no split: nobody reads it
-    load_dataset(root).validate_mask_values()
+    load_dataset(root).require_clear_masks()
     describe(root, split={"train": ["ann", "eva"], "val": ["bob"], "test": ["cid"]})
     problem = only(root, "mask-past-end")
     assert (problem.severity, problem.count) == ("fatal", 1)
@@ -417,7 +417,7 @@ def test_a_second_mask_of_a_frame_hides_nothing_else(root: Path) -> None:
     problem = find(report, "doubtful-mask")
     assert (problem.severity, problem.count) == ("fatal", 1)
     assert problem.first == "masks/ann/002.png fits ann (frame 2), which has the mask masks/ann__frame_000002.png"
-    assert problem.mend.endswith("and keep one mask of each frame")
+    assert problem.fix.endswith("and keep one mask of each frame")
 
 
 def test_a_class_that_never_occurs(root: Path) -> None:
@@ -430,7 +430,7 @@ def test_a_class_that_never_occurs(root: Path) -> None:
 def test_a_class_outside_the_view(root: Path) -> None:
     describe(root, view=[0, 0, 40, HEIGHT])
     problem = only(root, "class-outside-view")
-    assert (problem.severity, problem.count, problem.mend) == ("warning", 1, mends.VIEW)
+    assert (problem.severity, problem.count, problem.fix) == ("warning", 1, mends.VIEW)
     assert problem.what == (
         "1 class with pixels outside the view only, where nothing is learnt or scored: needle (4,320 pixels)"
     )
@@ -442,7 +442,7 @@ def test_masks_of_ignored_pixels_alone_are_fatal(root: Path) -> None:
     for path in masks_of(root):
         write(path, np.zeros((HEIGHT, WIDTH), np.uint8))
     problem = only(root, "all-ignored")
-    assert (problem.severity, problem.mend) == ("fatal", mends.IGNORED)
+    assert (problem.severity, problem.fix) == ("fatal", mends.IGNORED)
     write(root / "masks/ann/000.png", ids(0))
     assert not run(root).fatal
 
@@ -453,7 +453,7 @@ def test_a_single_class_in_train_is_fatal(root: Path) -> None:
         write(path, np.where(ids(int(path.stem)) == 1, 255, 0).astype(np.uint8))
     describe(root, classes=[{"name": "void", "value": 255, "ignore": True}], unpainted="background")
     problem = only(root, "one-class")
-    assert (problem.severity, problem.mend) == ("fatal", mends.ONE_CLASS)
+    assert (problem.severity, problem.fix) == ("fatal", mends.ONE_CLASS)
     assert problem.what == "The labelled training frames show no class but background: there is nothing to tell apart"
     describe(root, classes=[{"name": "tool", "value": 255}], unpainted="background")
     assert run(root).problems == []
@@ -481,7 +481,7 @@ def test_a_class_that_test_lacks_is_told_also_where_val_has_it(root: Path) -> No
     describe(root, split={"train": ["ann"], "val": ["cid"]})
     problem = find(run(root), "class-not-scored")
     assert problem.what == "1 class in train but not in val: needle"
-    assert problem.mend.endswith("move one of them into val")
+    assert problem.fix.endswith("move one of them into val")
 
 
 def test_a_case_in_two_splits(root: Path) -> None:
@@ -534,7 +534,7 @@ def test_a_cameras_12_bits_in_16(root: Path) -> None:
     report = run(root)
     problem = find(report, "few-bits")
     assert (problem.severity, problem.places) == ("fatal", ("videos/bob/000.png",))
-    assert problem.mend.endswith("divide their values by 16")
+    assert problem.fix.endswith("divide their values by 16")
     assert find(report, "black").places == ("ann frame 2",)
 
 
@@ -621,7 +621,7 @@ def test_frames_that_change_size_within_a_video(root: Path) -> None:
     for index in (6, 7):
         write(root / f"videos/bob/{index:03}.png", picture("bob", index, WIDTH + 16, HEIGHT))
     problem = only(root, "size-change")
-    assert (problem.severity, problem.count, problem.mend) == ("fatal", 1, mends.ONE_SIZE)
+    assert (problem.severity, problem.count, problem.fix) == ("fatal", 1, mends.ONE_SIZE)
     assert problem.first == "videos/bob/006.png (80×48, not 64×48)"
     describe(root, split={"train": ["ann"], "test": ["cid"]})
     assert find(run(root), "size-change").severity == "warning"
@@ -657,7 +657,7 @@ def test_it_is_told_where_nothing_is_left_unlabelled(root: Path) -> None:
 def test_masks_without_a_dataset_file_are_fatal(root: Path) -> None:
     (root / "dataset.yaml").unlink()
     report = run(root)
-    assert "--write" in find(report, "no-dataset-file").mend
+    assert "--write" in find(report, "no-dataset-file").fix
     assert report.fatal
     shown = StringIO()
     report.print(Console(file=shown, width=200))
@@ -667,7 +667,7 @@ def test_masks_without_a_dataset_file_are_fatal(root: Path) -> None:
 def test_masks_that_the_dataset_file_does_not_name_are_fatal_and_no_video(root: Path) -> None:
     describe(root, masks=None, classes=[], videos=".", split=None)
     report = run(root)
-    assert "--write --force" in find(report, "no-dataset-file").mend
+    assert "--write --force" in find(report, "no-dataset-file").fix
     assert {video.id.partition("_")[0] for video in report.summary.videos} == {"videos"}
 
 
@@ -690,7 +690,7 @@ def test_masks_are_not_taken_for_frames(root: Path, palette: bool) -> None:
         image.save(path)
     problem = only(root / "masks", "masks-for-frames")
     assert (problem.severity, problem.count) == ("fatal", len(CASES))
-    assert "in a folder `videos` and the masks in `masks` beside it" in problem.mend
+    assert "in a folder `videos` and the masks in `masks` beside it" in problem.fix
 
 
 def test_a_covered_lens_is_no_mask() -> None:
@@ -711,7 +711,7 @@ def test_a_folder_of_masks_beside_the_videos_is_named(root: Path) -> None:
 def test_new_masks_in_another_folder_than_the_named_one(root: Path) -> None:
     shutil.copytree(root / "masks", root / "videos" / "new")
     problem = only(root, "masks-for-frames")
-    assert problem.mend.endswith(f"in dataset.yaml: `masks: [masks, {problem.first.rpartition('/')[0]}]`")
+    assert problem.fix.endswith(f"in dataset.yaml: `masks: [masks, {problem.first.rpartition('/')[0]}]`")
 
 
 def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:
@@ -719,7 +719,7 @@ def test_frames_without_any_mask_are_sent_to_select(root: Path) -> None:
     describe(root, masks=None, classes=[])
     problem = only(root, "no-masks")
     assert problem.severity == "note"
-    assert "suture select" in problem.mend
+    assert "suture select" in problem.fix
     (root / "masks").mkdir()
     describe(root)
     assert only(root, "no-masks") == problem  # an empty folder holds no masks that nothing explains
@@ -878,7 +878,7 @@ def test_of_masks_that_are_only_scored_all_are_looked_at_and_a_bounded_number_re
     read: list[int] = []
     looked_at: list[int] = []
     monkeypatch.setattr(Dataset, "read_mask", lambda self, video, index: read.append(index))
-    monkeypatch.setattr(Dataset, "look_at_mask", lambda self, video, index: looked_at.append(index))
+    monkeypatch.setattr(Dataset, "validate_mask_header", lambda self, video, index: looked_at.append(index))
     dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", [Frame(0, 0)])])
     validate_masks(dataset, [("v", index) for index in range(640)])
     assert read == list(range(0, 640, 10))  # from all over

@@ -15,9 +15,9 @@ import yaml
 from suture.checks.check import check
 from suture.checks.draft import draft_dataset_file, guess_cases, guess_split, said_of_videos, write_draft
 from suture.core.errors import UserError
-from suture.data.clips import Clip
 from suture.data.datasets import load_dataset
 from suture.data.images import read_image
+from suture.data.video_index import VideoEntry
 
 WIDTH, HEIGHT = 64, 48
 
@@ -43,8 +43,8 @@ def masks(root: Path, *videos: str, values: np.ndarray, count: int = 3) -> None:
             write(root / video / f"{index:03}.png", values[mask])
 
 
-def clips(*paths: str) -> list[Clip]:
-    return [Clip(tuple(path.split("/")), Path(), {}) for path in paths]
+def clips(*paths: str) -> list[VideoEntry]:
+    return [VideoEntry(tuple(path.split("/")), Path(), {}) for path in paths]
 
 
 def add_line(root: Path, line: str) -> None:
@@ -383,7 +383,7 @@ def test_labels_that_differ_in_capitals_only_are_asked_about(tmp_path: Path) -> 
     path.write_text(text)
     (problem,) = [one for one in check(tmp_path, progress=False, workers=1).problems if one.code == "class-alike"]
     assert problem.what == "2 classes whose names differ in capitals only: Grasper and grasper"
-    assert problem.mend == "if they are one, write `merge: Grasper` in dataset.yaml into the line of grasper"
+    assert problem.fix == "if they are one, write `merge: Grasper` in dataset.yaml into the line of grasper"
     path.write_text(text.replace("name: grasper,", "name: grasper, merge: Grasper,"))
     report = check(tmp_path, progress=False, workers=1)
     assert "class-alike" not in {one.code for one in report.problems}

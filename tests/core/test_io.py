@@ -28,8 +28,14 @@ def test_a_mapping(tmp_path: Path) -> None:
         ("name: 2024-31-12", "month must be in 1..12.*put quotes around it"),
         ("a: !!python/object:os.system {}", "not valid YAML"),
         ("a: " + "[" * 1000 + "]" * 1000, "line 1, column 53: lists or mappings are nested more than 50 deep"),
-        ("a: " + "{a: " * 100_000 + "}" * 100_000, "lists or mappings are nested more than 50 deep"),  # which ends a process that reads it
-        ("\n".join(f"{' ' * depth}a:" for depth in range(1000)), "line 51, column 51: lists or mappings are nested more than 50 deep"),
+        (
+            "a: " + "{a: " * 100_000 + "}" * 100_000,
+            "lists or mappings are nested more than 50 deep",
+        ),  # which ends a process that reads it
+        (
+            "\n".join(f"{' ' * depth}a:" for depth in range(1000)),
+            "line 51, column 51: lists or mappings are nested more than 50 deep",
+        ),
         ("data: &d\n  root: a\n  options: *d\n", r"line 3, column 12: \*d contains itself"),
     ],
 )

@@ -167,7 +167,7 @@ def test_a_wrong_protocol_is_told_before_the_training_and_by_check(
         train_quietly(supervised(f"data.root={root}"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (problem,) = [one for one in check(root, progress=False).problems if one.severity == "fatal"]
-    assert str(caught.value) == f"{problem.what}: {problem.mend}."
+    assert str(caught.value) == f"{problem.what}: {problem.fix}."
 
 
 def test_where_nothing_is_labelled_it_says_why_as_check_does(
@@ -180,8 +180,8 @@ def test_where_nothing_is_labelled_it_says_why_as_check_does(
     with pytest.raises(UserError) as caught:
         train_quietly(supervised(f"data.root={masks}"), tmp_path / "run")
     (problem,) = [one for one in check(masks, progress=False).problems if one.severity == "fatal"]
-    assert str(caught.value) == f"{masks}: {problem.what} (first: {problem.first}); {problem.mend}."
-    assert "give the folder that holds both" in problem.mend
+    assert str(caught.value) == f"{masks}: {problem.what} (first: {problem.first}); {problem.fix}."
+    assert "give the folder that holds both" in problem.fix
     shutil.copytree(dataset, tmp_path / "mine", ignore=shutil.ignore_patterns("dataset.yaml"))
     with pytest.raises(UserError, match=r"no dataset.yaml says what their values mean.* --write` drafts it"):
         train_quietly(supervised(f"data.root={tmp_path / 'mine'}"), tmp_path / "run")
@@ -353,7 +353,7 @@ def test_a_mask_is_told_of_before_the_training_and_with_the_mend_of_check(
         train_quietly(supervised(f"data.root={root}", f"data.cache={cache}", setting), tmp_path / "run")
     (problem,) = [one for one in check(root, progress=False).problems if one.severity == "fatal"]
     assert problem.code == "colours-for-ids"
-    assert str(caught.value) == f"{root}: {problem.what} (first: masks/{wrong}); {problem.mend}."
+    assert str(caught.value) == f"{root}: {problem.what} (first: masks/{wrong}); {problem.fix}."
     assert not list(cache.glob("frames/*"))
 
 

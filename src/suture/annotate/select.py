@@ -27,7 +27,7 @@ LIST_NAME = "frames.txt"
 _Result = TypeVar("_Result")
 
 
-def select_frames(
+def select(
     dataset: Dataset,
     out: Path,
     every: int | None = None,
@@ -45,11 +45,11 @@ def select_frames(
     a text file names, with a mask or without. Excluded frames are never taken. Into a folder that holds something, only
     `force` writes.
 
-    >>> select_frames(load_dataset("videos"), Path("to-label"), budget=100).count  # doctest: +SKIP
+    >>> select(load_dataset("videos"), Path("to-label"), budget=100).count  # doctest: +SKIP
     100
     """
     dataset.require_videos()
-    dataset.validate_mask_values()
+    dataset.require_clear_masks()
     choice = {"every": every, "ratio": ratio, "budget": budget}
     given = [name for name, value in [*choice.items(), ("list", listed)] if value is not None]
     if len(given) != 1:

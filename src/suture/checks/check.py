@@ -73,7 +73,7 @@ class VideoSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DatasetSummary:
     """What is here."""
 
     name: str
@@ -112,7 +112,7 @@ class Summary:
 class CheckReport:
     """What `check` found."""
 
-    summary: Summary
+    summary: DatasetSummary
     class_table: dict[str, dict[str, ClassCount]]
     """Class name → split ("" for none) → counts; the last row, `IGNORED`, holds the pixels that take no part."""
     problems: list[Problem]
@@ -217,7 +217,7 @@ def require_classes_to_learn(dataset: Dataset, shown: Sequence[str], labelled: i
     if problem := nothing_to_learn(shown):
         others = all_masks(dataset).count - labelled
         choose = f"; or choose more of the frames that have masks (data.labelling leaves {others} out)"
-        raise _refusal(dataset, replace(problem, mend=problem.mend + choose) if others > 0 else problem)
+        raise _refusal(dataset, replace(problem, fix=problem.fix + choose) if others > 0 else problem)
 
 
 def validate_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
@@ -227,7 +227,7 @@ def validate_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
         for video, index in _from_all_over(frames):
             dataset.read_mask(dataset[video], index)
         with ThreadPoolExecutor() as threads:  # a network disk answers many questions at once
-            list(threads.map(lambda place: dataset.look_at_mask(dataset[place[0]], place[1]), frames))
+            list(threads.map(lambda place: dataset.validate_mask_header(dataset[place[0]], place[1]), frames))
     except WrongMask as error:
         raise as_check_reports(dataset, error) from error
 
@@ -262,7 +262,7 @@ def _from_all_over(frames: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 def _refusal(dataset: Dataset, problem: Problem) -> UserError:
     first = f" (first: {problem.first})" if problem.first else ""
-    return UserError(f"{dataset.root}: {problem.what}{first}; {problem.mend}.")
+    return UserError(f"{dataset.root}: {problem.what}{first}; {problem.fix}.")
 
 
 def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
@@ -369,7 +369,7 @@ def _report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, i
         for video in dataset
     ]
     notes = [*_told_by_name(dataset), *dataset.notes, *_thinned(dataset), *_all_labelled(dataset)]
-    summary = Summary(dataset.name, dataset.protocol, videos, notes)
+    summary = DatasetSummary(dataset.name, dataset.protocol, videos, notes)
     seconds = time.monotonic() - start
     read = sum(1 for _ in evidence.frames)
     return CheckReport(summary, _count_classes(evidence), judge(evidence), read, evidence.complete, seconds)
@@ -423,7 +423,7 @@ def _count_classes(evidence: Evidence) -> dict[str, dict[str, ClassCount]]:
     }
 
 
-def _overview(summary: Summary) -> Iterator[Text]:
+def _overview(summary: DatasetSummary) -> Iterator[Text]:
     """What it is in one line, and what it is made of in two or three."""
     protocol = f" ({summary.protocol})" if summary.protocol not in ("default", summary.name) else ""
     shots = f", {number(summary.shots, 'shot')}" if summary.shots else ""
@@ -503,7 +503,7 @@ def _problem_list(problems: Sequence[Problem]) -> Table:
         grid.add_row(Text(problem.severity, _STYLES[problem.severity]), Text(problem.what, "bold"))
         if problem.first:
             grid.add_row("", Text.assemble(("first: ", "dim"), problem.first))
-        grid.add_row("", Text.assemble(("mend:  ", "dim"), problem.mend))
+        grid.add_row("", Text.assemble(("fix:   ", "dim"), problem.fix))
     return grid
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from suture.checks.check import Summary
+from suture.checks.check import DatasetSummary
 from suture.checks.measurements import between_share, found_view, in_parallel
 from suture.checks.problems import SMOOTHED, is_jpeg
 from suture.core.errors import UserError
@@ -32,8 +32,7 @@ from suture.data.classes import (
     pack,
     unpack,
 )
-from suture.data.clips import MASK_FOLDERS, Clip, Clips
-from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, said_splits
+from suture.data.dataset import FORMAT, SPLITS, Split, Video, is_split_word, splits_by_name
 from suture.data.dataset_file import (
     EXCLUDE_FILE,
     FILE_NAME,
@@ -60,6 +59,7 @@ from suture.data.formats.labelme import LabelMeFile
 from suture.data.images import MaskFile
 from suture.data.listing import before_number, in_order, listing, natural
 from suture.data.split_lists import SplitLists
+from suture.data.video_index import MASK_FOLDERS, VideoEntry, VideoIndex
 from suture.data.view import View
 
 _MOST_CLASSES, _MOST_OF_SMOOTHED = 64, 12
@@ -162,7 +162,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def kept_aside(summary: Summary, path: Path) -> str:
+def kept_aside(summary: DatasetSummary, path: Path) -> str:
     """How many labelled frames the split of a dataset file leaves for scoring, in one sentence; nothing if none."""
     counts = {split: summary.labelled_in(split) for split in SPLITS if split != "train"}
     if not any(counts.values()):
@@ -207,7 +207,7 @@ def _mark(place: Place, guesses: Collection[Place]) -> str:
     return _KEPT_GUESS if place in guesses else "  # kept"
 
 
-def _stated_cases(file: DatasetFile, path: Path, clips: Clips) -> dict[str, list[str]]:
+def _stated_cases(file: DatasetFile, path: Path, clips: VideoIndex) -> dict[str, list[str]]:
     cases: dict[str, list[str]] = defaultdict(list)
     for video, case in case_of_videos(file, path, clips).items():
         cases[case].append(video)
@@ -219,7 +219,7 @@ def _is_outgrown(split: Mapping[str, Any], guesses: Collection[Place], labelled:
     return set(split) == {"train"} and ("split", "train") in guesses and len(labelled) > 1
 
 
-def guess_cases(clips: Sequence[Clip], named: bool = False) -> dict[str, list[str]]:
+def guess_cases(clips: Sequence[VideoEntry], named: bool = False) -> dict[str, list[str]]:
     """Which videos belong to one operation, by their folders or by names that look chopped.
 
     If the user has said that the images of a folder are of several operations (`named`), the folder does not join them.
@@ -228,7 +228,7 @@ def guess_cases(clips: Sequence[Clip], named: bool = False) -> dict[str, list[st
     unless all videos are called video01; and a video of which other frames lie in train than in test, whether it has a
     name or not. A case that is too large costs little, one operation in train and test gives wrong numbers.
 
-    >>> guess_cases([Clip((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
+    >>> guess_cases([VideoEntry((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
     beside = Counter(clip.folder for clip in clips if clip.file is None)
@@ -239,7 +239,7 @@ def guess_cases(clips: Sequence[Clip], named: bool = False) -> dict[str, list[st
     # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.
     folders = {
         video: paths[video][0]
-        for video in _said_splits(clips)
+        for video in _splits_by_name(clips)
         if len(paths[video]) > 2 or (len(paths[video]) == 2 and is_split_word(paths[video][0]))
     }
     paths = _without_shared({video: path[1:] if video in folders else path for video, path in paths.items()})
@@ -265,16 +265,16 @@ def guess_cases(clips: Sequence[Clip], named: bool = False) -> dict[str, list[st
     return {(case if len(videos) > 1 else videos[0]): videos for case, videos in cases.items()}
 
 
-def _split_by_frames(clips: Sequence[Clip], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
+def _split_by_frames(clips: Sequence[VideoEntry], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Videos in folders of several splits that are one: they have the same name, and not one frame of the same name."""
-    found: dict[tuple[str, ...], list[Clip]] = defaultdict(list)
+    found: dict[tuple[str, ...], list[VideoEntry]] = defaultdict(list)
     for clip in clips:
         found[paths[clip.id]].append(clip)
     groups = (group for group in found.values() if len(group) > 1 and all(clip.images for clip in group))
     return {clip.id for group in groups if not _share_a_frame(group) for clip in group}
 
 
-def _alternate(clips: Sequence[Clip]) -> bool:
+def _alternate(clips: Sequence[VideoEntry]) -> bool:
     """Whether folders of splits have turns in the numbers of frames that are else called alike, so are of one video."""
     folder_of = {stem: clip.id for clip in clips for stem in clip.images}
     if len(set(map(before_number, folder_of))) != 1 or _share_a_frame(clips):
@@ -282,7 +282,7 @@ def _alternate(clips: Sequence[Clip]) -> bool:
     return len(list(groupby(map(folder_of.__getitem__, in_order(folder_of))))) > len(clips)
 
 
-def _share_a_frame(clips: Sequence[Clip]) -> bool:
+def _share_a_frame(clips: Sequence[VideoEntry]) -> bool:
     return max(Counter(stem for clip in clips for stem in clip.images).values()) > 1
 
 
@@ -346,7 +346,7 @@ def _opens(export: Path) -> bool:
     return not isinstance(found, LabelMeFile) and bool(found.frames)
 
 
-def _labelled(masks: Sequence[Masks], clips: Clips) -> Counter[str]:
+def _labelled(masks: Sequence[Masks], clips: VideoIndex) -> Counter[str]:
     """How many masks each video has."""
     found = (places for part in masks for _, places in clips.frames(part.export.frames, part.only))
     return Counter(places[0][0].id for places in found if len(places) == 1)
@@ -363,13 +363,13 @@ def _plainest_first(beside: Mapping[str, Sequence[Path]]) -> list[str]:
     return sorted(beside, key=untidiness)
 
 
-def _labelme_beside(clips: Clips) -> list[str]:
+def _labelme_beside(clips: VideoIndex) -> list[str]:
     """The pattern of LabelMe files beside their frames, if that is what lies there."""
     beside = clips.json_beside_frames.values()
     return [BESIDE] if beside and all(map(holds_labelme, beside)) else []
 
 
-def _exports_among(clips: Clips, root: Path) -> dict[str, str] | list[str]:
+def _exports_among(clips: VideoIndex, root: Path) -> dict[str, str] | list[str]:
     """The COCO file among the frames of each video, where there is one; or all, where a folder holds several videos."""
     opening = {place: clip.id for place, clip in clips.json_among_frames.items() if _opens(place)}
     if clips.are_by_name:
@@ -378,7 +378,7 @@ def _exports_among(clips: Clips, root: Path) -> dict[str, str] | list[str]:
     return {video: os.path.relpath(place, root) for place, video in opening.items() if counts[video] == 1}
 
 
-def _videos_by(clips: Clips) -> list[str]:
+def _videos_by(clips: VideoIndex) -> list[str]:
     """How videos are told apart, where names may say it."""
     if clips.are_by_name:
         videos = listed([clip.id for clip in clips.all if clip.file is None], _SOME)
@@ -660,9 +660,9 @@ def _colors_of(path: Path) -> tuple[dict[Value, int], bool] | None:
     return of_color, between_share(pixels) > SMOOTHED
 
 
-def _said_splits(clips: Sequence[Clip]) -> dict[str, Split]:
+def _splits_by_name(clips: Sequence[VideoEntry]) -> dict[str, Split]:
     """The splits that are said by the first folders or names that differ: in ann/train and ann/test none is."""
-    return said_splits({video: path[0] for video, path in _without_shared({c.id: c.parts for c in clips}).items()})
+    return splits_by_name({video: path[0] for video, path in _without_shared({c.id: c.parts for c in clips}).items()})
 
 
 def _without_shared(paths: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -705,13 +705,13 @@ def _cases(cases: Mapping[str, list[str]]) -> list[str]:
     return lines + [f"  {_flow(case)}: {_flow(videos)}  # guess" for case, videos in several.items()]
 
 
-def said_of_videos(clips: Sequence[Clip]) -> dict[str, set[Split]]:
+def said_of_videos(clips: Sequence[VideoEntry]) -> dict[str, set[Split]]:
     """The splits that names and folders say."""
-    return {video: {split} for video, split in _said_splits(clips).items()}
+    return {video: {split} for video, split in _splits_by_name(clips).items()}
 
 
 def _split(
-    clips: Clips, cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists, guessed: bool
+    clips: VideoIndex, cases: Mapping[str, list[str]], labelled: Counter[str], lists: SplitLists, guessed: bool
 ) -> list[str]:
     """The split; `guessed` says that nobody has stated what the videos are."""
     said: Mapping[str, Collection[Split]] = lists.splits or said_of_videos(clips.all)
@@ -745,7 +745,7 @@ def _split(
     return lines + [f"  {name}: {_flow(found)}  # guess" for name, found in split.items() if found]
 
 
-def _find_views(clips: Sequence[Clip], workers: int) -> dict[str, View]:
+def _find_views(clips: Sequence[VideoEntry], workers: int) -> dict[str, View]:
     videos = [Video(clip.id, clip.id, clip.frames(), None, clip.file, "auto") for clip in clips]
     found = {
         video.id: view for video, view in in_parallel(found_view, videos, workers if len(videos) > 8 else 1) if view
@@ -760,7 +760,7 @@ def _view(views: Mapping[str, View]) -> list[str]:
     return lines + [f"  {_flow(video)}: {_flow(view.to_json())}  # guess" for video, view in views.items()]
 
 
-def _take_every(clips: Clips) -> list[str]:
+def _take_every(clips: VideoIndex) -> list[str]:
     """Long video has more frames than a training ever looks at, and they are all read and stored."""
     with contextlib.suppress(UserError):  # of a file that cannot be read `check` tells
         if (frames := sum(clip.length for clip in clips.all)) > _MANY:

@@ -14,7 +14,7 @@ from suture.core.errors import UserError
 from suture.core.text import NAMED, listed, number
 from suture.data import messages as mends
 from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest_color
-from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, said_splits
+from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, splits_by_name
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
 from suture.data.datasets.folder import guess
 from suture.data.images import divisor_of_few_bits
@@ -48,7 +48,7 @@ class Problem:
     what: str
     places: tuple[str, ...]
     """Files relative to the dataset's root, or videos with ranges of frames; not more than a few dozen."""
-    mend: str
+    fix: str
 
     @property
     def first(self) -> str:
@@ -170,7 +170,7 @@ def divided_cases(evidence: Evidence) -> Iterator[Problem]:
 def misnamed_splits(evidence: Evidence) -> Iterator[Problem]:
     """A video that says test in train or val, or the other way round; its case's name counts before its own, and a list
     before both."""
-    said = said_splits({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
+    said = splits_by_name({video.id: f"{video.case} {video.id}" for video in evidence.dataset})
     said |= {video: next(iter(found)) for video, found in evidence.dataset.listed.items() if len(found) == 1}
     turned = {("test", "train"), ("train", "test"), ("test", "val")}
     if "test" in said.values():  # else val is often taken as the test

@@ -36,12 +36,12 @@ _SPLIT_WORD = re.compile(
 _NOTHING: Mapping[str, Path] = {}
 
 
-def said_splits(names: Mapping[str, str]) -> dict[str, Split]:
+def splits_by_name(names: Mapping[str, str]) -> dict[str, Split]:
     """The split that each name says, if they say more than one: where all are called test, the word tells nothing.
 
-    >>> said_splits({"a": "train1", "b": "Training_seg", "c": "test_video_41", "d": "trainer"})
+    >>> splits_by_name({"a": "train1", "b": "Training_seg", "c": "test_video_41", "d": "trainer"})
     {'a': 'train', 'b': 'train', 'c': 'test'}
-    >>> said_splits({"a": "test1", "b": "test2", "c": "liver"})
+    >>> splits_by_name({"a": "test1", "b": "test2", "c": "liver"})
     {}
     """
     words = {key: _SPLIT_WORD.search(name) for key, name in names.items()}
@@ -348,7 +348,7 @@ class Dataset:
         for place in self.missing_videos:
             raise UserError(f"{place}: {mends.MISSING}.")
 
-    def validate_mask_values(self) -> None:
+    def require_clear_masks(self) -> None:
         """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
         for mask in self.doubtful_masks:
             raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
@@ -377,7 +377,7 @@ class Dataset:
             ids = np.where(view.mask(ids.shape[1], ids.shape[0]), ids, IGNORE).astype(np.uint8)
         return ids
 
-    def look_at_mask(self, video: Video, index: int) -> None:
+    def validate_mask_header(self, video: Video, index: int) -> None:
         """Refuse a mask that cannot be scored on, by its header: a hundred times faster than to read its values."""
         mask = video.masks[index]
         try:

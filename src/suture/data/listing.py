@@ -89,7 +89,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     return ordered
 
 
-def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[str]]]:
+def iterate_folders(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[str]]]:
     """A folder and all below it with their `listing`, parents first.
 
     Links are followed, but no folder is entered twice, so a circle of links ends. As with `os.walk`, names that the
@@ -111,7 +111,7 @@ def walk(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[st
 
 def holds_files(place: Path) -> bool:
     """Whether it is a file, or a folder with one in it or below."""
-    return place.is_file() or (place.is_dir() and any(files for _, _, files in walk(place)))
+    return place.is_file() or (place.is_dir() and any(files for _, _, files in iterate_folders(place)))
 
 
 def _one_per_name(suffix: str) -> str:
@@ -131,11 +131,11 @@ def images_of(
     for stem, name in _images(listing(folder)[1] if files is None else files):
         if found.setdefault(stem, name) != name:
             raise UserError(f"{folder} holds both {found[stem]} and {name}, {mend(os.path.splitext(name)[1])}")
-    refuse_other_encoding(folder, found.values())
+    require_utf8_names(folder, found.values())
     return found
 
 
-def refuse_other_encoding(folder: Path, names: Iterable[str]) -> None:
+def require_utf8_names(folder: Path, names: Iterable[str]) -> None:
     """Refuse names in a folder that are not UTF-8, as old zips and sticks bring them: OpenCV crashes on them."""
     found = [*names]
     try:

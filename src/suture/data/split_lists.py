@@ -12,10 +12,10 @@ from pathlib import Path
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
 from suture.core.text import listed, number
-from suture.data.clips import Clips
-from suture.data.dataset import Split, is_split_word, said_splits
+from suture.data.dataset import Split, is_split_word, splits_by_name
 from suture.data.images import IMAGE_SUFFIXES
 from suture.data.video import VIDEO_SUFFIXES
+from suture.data.video_index import VideoIndex
 
 _PLACES = (".", "splits", "ImageSets/Segmentation", "ImageSets")
 """Where they usually lie; the first place that has lists of several splits counts."""
@@ -41,15 +41,15 @@ class SplitLists:
         """The lists of a folder, before anything is known of its videos; none where they do not tell splits apart."""
         for place in (root / place for place in _PLACES):
             files = _named_as_splits(place)
-            if said_splits({name: name for name in files}):
+            if splits_by_name({name: name for name in files}):
                 return SplitLists({os.path.relpath(place / name, root): _lines(place / name) for name in files})
         return SplitLists({})
 
-    def among(self, clips: Clips) -> "SplitLists":
+    def among(self, clips: VideoIndex) -> "SplitLists":
         """The same with what the lines name."""
         names = {line: _names(line) for lines in self.lines.values() for line in lines}
         videos = _videos({name for found in names.values() for name in found}, clips)
-        said = said_splits({file: posixpath.basename(file) for file in self.lines})
+        said = splits_by_name({file: posixpath.basename(file) for file in self.lines})
         splits: dict[str, Counter[Split]] = {}
         unknown = []
         for file, lines in self.lines.items():
@@ -115,7 +115,7 @@ def _plain(name: str) -> str:
     return posixpath.splitext(path)[0] if suffix_of(path) in _OF_FRAMES else path
 
 
-def _videos(names: set[str], clips: Clips) -> dict[str, str]:
+def _videos(names: set[str], clips: VideoIndex) -> dict[str, str]:
     """The video that each name means or has a frame of, where it is one only."""
     found = {name: named[0].id for name in names if len(named := clips.named(name)) == 1}
     frames = clips.frames([name for name in names if name not in found], None)

@@ -16,12 +16,12 @@ import numpy as np
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
 from suture.core.records import require_no_run
-from suture.data.clips import MASK_FOLDERS, is_prediction
 from suture.data.dataset import VideosBy
 from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, divisor_of_few_bits, largest_of_16_bits, read_image
 from suture.data.labelling import frame_name
-from suture.data.listing import before_number, images_of, masks_beside, natural, walk
+from suture.data.listing import before_number, images_of, iterate_folders, masks_beside, natural
 from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
+from suture.data.video_index import MASK_FOLDERS, is_prediction
 from suture.data.view import View, find_view, view_frames
 from suture.data.yuv import Colours, frame_size
 from suture.prediction.overlap import cores, in_order
@@ -335,7 +335,7 @@ def _fitting(given: str) -> list[str]:
 def _below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
     """The videos and images in a folder and below it; a dataset's masks are no frames."""
     out = leave_out and leave_out.resolve()
-    for inside, folders, files in walk(folder):
+    for inside, folders, files in iterate_folders(folder):
         if is_prediction(inside, files):
             folders.clear()
             continue

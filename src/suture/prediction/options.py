@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of, validate_folder_path
-from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import VideosBy
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.images import MAX_PIXELS
 from suture.data.listing import holds_files
+from suture.data.video_index import JOURNAL, RECORD
 from suture.data.view import View
 from suture.prediction.outputs import Masks, Table
 

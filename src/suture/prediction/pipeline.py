@@ -22,8 +22,8 @@ import numpy as np
 from suture.core.errors import UserError
 from suture.core.io import remove_leftovers, write_json
 from suture.data.classes import IGNORE
-from suture.data.clips import JOURNAL, RECORD
 from suture.data.video import Planes
+from suture.data.video_index import JOURNAL, RECORD
 from suture.data.view import View
 from suture.data.yuv import Colours
 from suture.prediction.clip_files import (

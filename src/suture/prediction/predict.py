@@ -24,9 +24,9 @@ from suture.core.errors import UserError, is_full
 from suture.core.io import LOCK, lock_folder, together_in
 from suture.core.records import PredictionRecord, read_record
 from suture.core.text import listed, number, time_left
-from suture.data.clips import JOURNAL, RECORD
 from suture.data.labelling import video_of
 from suture.data.listing import holds_files
+from suture.data.video_index import JOURNAL, RECORD
 from suture.prediction.inputs import Clip, find_clips, shared_out
 from suture.prediction.options import Settings, validate_output_folder
 from suture.prediction.pipeline import Job

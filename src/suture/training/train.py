@@ -79,7 +79,7 @@ def _load(config: Config, record: Mapping[str, Any] | None) -> Dataset:
     if record is not None and dataset.missing_videos:
         refuse_renamed(record, dataset, Fingerprints(config.data.cache))
     dataset.require_videos()
-    dataset.validate_mask_values()
+    dataset.require_clear_masks()
     return dataset
 
 

@@ -17,11 +17,11 @@ from source_tester import SourceTester, write_image, write_text
 from suture.checks.check import check
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
-from suture.data.clips import JOURNAL, RECORD
 from suture.data.dataset import Dataset
 from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.listing import in_order, last_number, natural
+from suture.data.video_index import JOURNAL, RECORD
 from suture.data.view import View
 
 CLASSES = [
@@ -376,7 +376,7 @@ def test_masks_numbered_by_another_frame_rate_are_refused(tmp_path: Path) -> Non
     write_file(tmp_path, videos="videos", masks="masks", classes=CLASSES)
     sentence = r"masks up to frame 16, but film has 12 frames, 0–11 \(another frame rate\?\): give the video as"
     with pytest.raises(UserError, match=sentence):
-        load_dataset(tmp_path).validate_mask_values()
+        load_dataset(tmp_path).require_clear_masks()
 
 
 def test_a_mask_past_the_end_of_a_video_without_others(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_a_mask_past_the_end_of_a_video_without_others(tmp_path: Path) -> None:
     assert [Path(name).name for name in dataset.unmatched_masks] == [
         "film__frame_000016.png (film has 12 frames, 0–11)"
     ]
-    dataset.validate_mask_values()
+    dataset.require_clear_masks()
 
 
 def refuse(dataset: Dataset, sentence: str) -> None:
@@ -395,7 +395,7 @@ def refuse(dataset: Dataset, sentence: str) -> None:
     assert len(dataset.doubtful_masks) == 1
     assert not dataset.unmatched_masks
     with pytest.raises(UserError, match=sentence):
-        dataset.validate_mask_values()
+        dataset.require_clear_masks()
 
 
 @pytest.mark.parametrize("name", ["1", "frame_000001"])

@@ -293,7 +293,7 @@ def test_an_export_that_labels_nothing_is_told(root: Path) -> None:
     problem = check(root, progress=False, workers=1).problems[0]
     assert (problem.code, problem.severity, problem.first) == ("no-label", "fatal", "masks")
     assert problem.what == "Masks that dataset.yaml names, but no frame is labelled in them"
-    assert problem.mend.startswith("label frames and export again")
+    assert problem.fix.startswith("label frames and export again")
     with pytest.raises(
         UserError, match=r"no frame is labelled in them \(first: masks\); label frames and export again"
     ):
@@ -320,7 +320,7 @@ def test_a_file_of_boxes_is_refused(root: Path) -> None:
     with pytest.raises(
         UserError, match=r"coco\.json: it has 3 boxes or lines, no shapes; export the annotations as polygons"
     ):
-        load_dataset(root).validate_mask_values()
+        load_dataset(root).require_clear_masks()
 
 
 def test_boxes_among_shapes_are_told_of(root: Path) -> None:
@@ -330,7 +330,7 @@ def test_boxes_among_shapes_are_told_of(root: Path) -> None:
     problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
     assert (problem.severity, problem.count) == ("warning", 1)
     assert problem.first == "coco.json: it has 1 box or line, 1 shape"
-    load_dataset(root).validate_mask_values()
+    load_dataset(root).require_clear_masks()
 
 
 @pytest.mark.parametrize(

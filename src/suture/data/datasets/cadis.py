@@ -10,7 +10,7 @@ from suture.data.classes import IGNORE, ClassTable, Raw, default_colors
 from suture.data.dataset import Dataset, Frame, Split, Video
 from suture.data.datasets import source
 from suture.data.images import MaskFile
-from suture.data.listing import images_of, last_number, walk
+from suture.data.listing import images_of, iterate_folders, last_number
 
 SPLIT: dict[Split, tuple[int, ...]] = {
     "train": (1, 3, 4, 6, 8, 9, 10, 11, 13, 14, 15, 17, 18, 19, 20, 21, 23, 24, 25),
@@ -61,7 +61,7 @@ def class_table(task: int) -> ClassTable:
 def _folders(root: Path) -> dict[int, Path]:
     """The folder of each video's number."""
     found: dict[int, Path] = {}
-    for folder, folders, _ in walk(root, depth=3):
+    for folder, folders, _ in iterate_folders(root, depth=3):
         number = re.fullmatch(r"Video([0-9]+)", folder.name)
         if number and "Images" in folders:
             if other := found.get(int(number[1])):

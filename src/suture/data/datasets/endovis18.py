@@ -15,7 +15,7 @@ from suture.data.dataset import Dataset, Frame, Video
 from suture.data.dataset_file import ColorField, nearest, parse
 from suture.data.datasets import source
 from suture.data.images import MaskFile
-from suture.data.listing import images_of, last_number, walk
+from suture.data.listing import images_of, iterate_folders, last_number
 
 COLORS: dict[str, Color] = {
     "background-tissue": (0, 0, 0),
@@ -116,7 +116,7 @@ def _find(root: Path) -> tuple[list[_Part], list[Path]]:
     """The folders `seq_N` and the files `labels.json`."""
     parts: list[_Part] = []
     labels: list[Path] = []
-    for folder, folders, files in walk(root, depth=6):
+    for folder, folders, files in iterate_folders(root, depth=6):
         if "labels.json" in files:
             labels.append(folder / "labels.json")
         if number := re.fullmatch(r"seq_([0-9]+)", folder.name):

@@ -13,15 +13,15 @@ from suture.core.errors import UserError
 from suture.core.text import listed, number
 from suture.data import messages as mends
 from suture.data.classes import ClassTable, Raw
-from suture.data.clips import MASK_FOLDERS, VIDEO_FOLDERS, Clip, Clips
 from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.datasets import source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.formats.labelme import LabelMeFile, labelme_export
 from suture.data.images import MaskFile, has_channels
-from suture.data.listing import STAR, composed, holds_files, images_of, listing, mask_suffixes, walk
+from suture.data.listing import STAR, composed, holds_files, images_of, iterate_folders, listing, mask_suffixes
 from suture.data.split_lists import SplitLists
+from suture.data.video_index import MASK_FOLDERS, VIDEO_FOLDERS, VideoEntry, VideoIndex
 from suture.data.view import View
 
 BESIDE = f"{STAR}{JSON}"
@@ -96,7 +96,7 @@ def _passed_over(unread: Mapping[str, Sequence[Path]]) -> str:
     )
 
 
-def _unread_json(root: Path, file: DatasetFile, clips: Clips) -> Iterator[str]:
+def _unread_json(root: Path, file: DatasetFile, clips: VideoIndex) -> Iterator[str]:
     """That labels may lie among the frames which nobody reads."""
     beside = set(clips.json_beside_frames.values() if file.mask_pattern == BESIDE else ())
     if found := [path for path in clips.json_of_frames if path not in beside]:
@@ -129,13 +129,13 @@ def guess(root: Path) -> tuple[DatasetFile, set[Path]]:
 
 def find_videos(
     place: Path, skip: set[Path], file: DatasetFile, lists: SplitLists, *, stated: bool
-) -> tuple[Clips, SplitLists]:
+) -> tuple[VideoIndex, SplitLists]:
     """The videos by folder or by name, as the file says, and what the lists name among them.
 
     Where it is not `stated`, they are by name only if the split does not hang on that guess, since the lists or the
     folders say it: chunks of one operation (GX010123_0001, GX020123_0001) are named just as several operations are.
     """
-    clips = Clips.below(place, skip, file.mask_pattern)
+    clips = VideoIndex.below(place, skip, file.mask_pattern)
     clips = clips.without_masks() if file.masks is None else clips
     if stated and file.videos_by == "name":
         clips = clips.by_name()
@@ -206,7 +206,7 @@ class Masks:
     """An export, and the video that all of it belongs to, if it is named after one."""
 
     export: Export
-    only: Clip | None
+    only: VideoEntry | None
 
 
 def image_masks(masks: Sequence[Masks]) -> list[str]:
@@ -231,7 +231,7 @@ def place_of_new_masks(root: Path) -> Path:
     )
 
 
-def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[Masks]:
+def find_masks(root: Path, file: DatasetFile, path: Path, clips: VideoIndex) -> list[Masks]:
     """All masks and exports that the file names."""
     if isinstance(file.masks, dict):
         return [
@@ -245,7 +245,7 @@ def find_masks(root: Path, file: DatasetFile, path: Path, clips: Clips) -> list[
     return [masks for place in file.mask_places for masks in open_masks(root / place, clips, None)]
 
 
-def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
+def _masks_beside(pattern: str, path: Path, clips: VideoIndex) -> list[Masks]:
     """The masks that lie among the frames of each video and fit the pattern."""
     if pattern == BESIDE and clips.json_beside_frames:
         return [Masks(open_labelme(clips.place, clips.json_beside_frames), None)]
@@ -256,7 +256,7 @@ def _masks_beside(pattern: str, path: Path, clips: Clips) -> list[Masks]:
     return found
 
 
-def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
+def open_masks(place: Path, clips: VideoIndex, only: VideoEntry | None) -> Iterator[Masks]:
     """An export, or a folder of exports and images; what is named after a video belongs to it."""
     if is_export(place):
         yield Masks(open_export(place), _named_after(place, clips) if only is None else only)
@@ -267,7 +267,7 @@ def open_masks(place: Path, clips: Clips, only: Clip | None) -> Iterator[Masks]:
         )
     images: dict[str, str] = {}
     labelme: dict[str, LabelMeFile] = {}
-    for folder, folders, files in walk(place):
+    for folder, folders, files in iterate_folders(place):
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
         images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
         exports = [folder / name for name in folders if is_export(folder / name)]
@@ -294,7 +294,7 @@ def _waiting(place: Path, images: Mapping[str, str], labelme: Mapping[str, Label
     return {name: file for name, file in others.items() if has_channels(place / file)}
 
 
-def _without_suffix(images: dict[str, str], clips: Clips, only: Clip | None) -> dict[str, str]:
+def _without_suffix(images: dict[str, str], clips: VideoIndex, only: VideoEntry | None) -> dict[str, str]:
     """Masks by the names of their frames, where all of them have the same suffix behind it: frame_80_mask, 81_mask."""
     suffixes = [end for end in mask_suffixes(next(iter(images))) if all(name.endswith(end) for name in images)]
     for suffix in ("", *suffixes) if suffixes else ():
@@ -304,7 +304,7 @@ def _without_suffix(images: dict[str, str], clips: Clips, only: Clip | None) -> 
     return images
 
 
-def _named_after(export: Path, clips: Clips) -> Clip | None:
+def _named_after(export: Path, clips: VideoIndex) -> VideoEntry | None:
     found = clips.named(export.name if export.is_dir() else export.stem)
     if len(found) > 1:
         raise UserError(
@@ -333,7 +333,7 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[Cla
 
 
 def _match(
-    masks: list[Masks], clips: Clips, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
+    masks: list[Masks], clips: VideoIndex, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
 ) -> tuple[list[str], list[DoubtfulMask], Counter[str]]:
     """Give each frame its mask.
 
@@ -364,7 +364,7 @@ def _match(
     return unmatched, doubtful, strange
 
 
-def _take_late(clips: Clips, unmatched: list[str]) -> Iterator[LateMasks]:
+def _take_late(clips: VideoIndex, unmatched: list[str]) -> Iterator[LateMasks]:
     """Take away the masks past the end of a video file; where no other fits, they are only unmatched."""
     for clip in clips.all:
         # A file that cannot be read is told to whoever reads it; here it would hide everything else.
@@ -377,11 +377,11 @@ def _take_late(clips: Clips, unmatched: list[str]) -> Iterator[LateMasks]:
                 unmatched += [f"{name} ({mends.length(clip.id, clip.length)})" for name in names]
 
 
-def _fitting(places: list[tuple[Clip, int]]) -> str:
+def _fitting(places: list[tuple[VideoEntry, int]]) -> str:
     return listed(sorted(f"{clip.id} (frame {index})" for clip, index in places), _SOME)
 
 
-def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -> dict[str, tuple[str, ...]]:
+def _annotated(file: DatasetFile, path: Path, clips: VideoIndex, table: ClassTable) -> dict[str, tuple[str, ...]]:
     """The classes that were annotated in a video, where not all were."""
     annotated: dict[str, tuple[str, ...]] = {}
     for video, names in file.annotated.items():
@@ -395,7 +395,7 @@ def _annotated(file: DatasetFile, path: Path, clips: Clips, table: ClassTable) -
     return annotated
 
 
-def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
+def _videos(file: DatasetFile, path: Path, clips: VideoIndex) -> list[Video]:
     case_of = case_of_videos(file, path, clips)
     split_of = _split(file, path, clips, case_of)
     views = _views(file, path, clips)
@@ -415,7 +415,7 @@ def _videos(file: DatasetFile, path: Path, clips: Clips) -> list[Video]:
     ]
 
 
-def case_of_videos(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str]:
+def case_of_videos(file: DatasetFile, path: Path, clips: VideoIndex) -> dict[str, str]:
     """The case of each video; a video that is in no list is a case of its own."""
     case_of: dict[str, str] = {}
     in_cases = [video for videos in file.cases.values() for video in videos]
@@ -431,7 +431,7 @@ def case_of_videos(file: DatasetFile, path: Path, clips: Clips) -> dict[str, str
     return case_of
 
 
-def _split(file: DatasetFile, path: Path, clips: Clips, case_of: Mapping[str, str]) -> dict[str, Split]:
+def _split(file: DatasetFile, path: Path, clips: VideoIndex, case_of: Mapping[str, str]) -> dict[str, Split]:
     """The split of each case that has one; without any split all cases are for training."""
     cases = list(dict.fromkeys(case_of.values()))
     if file.split is None:
@@ -454,7 +454,7 @@ def _split(file: DatasetFile, path: Path, clips: Clips, case_of: Mapping[str, st
     return split_of
 
 
-def _views(file: DatasetFile, path: Path, clips: Clips) -> dict[str, View | Literal["auto"] | None]:
+def _views(file: DatasetFile, path: Path, clips: VideoIndex) -> dict[str, View | Literal["auto"] | None]:
     per_video = file.view if isinstance(file.view, dict) and not file.view.keys() <= {"rect", "circle"} else None
     common = "auto" if per_video is not None else file.view
     views = {clip.id: _view(common, f"{path}: view") for clip in clips.all}
@@ -472,7 +472,7 @@ def _view(value: Any, where: str) -> View | Literal["auto"] | None:
     return None if value in (None, "none") else View.parse(value, where)
 
 
-def _excluded(file: DatasetFile, path: Path, clips: Clips) -> dict[str, set[int]]:
+def _excluded(file: DatasetFile, path: Path, clips: VideoIndex) -> dict[str, set[int]]:
     excluded: dict[str, set[int]] = {}
     if file.exclude is None:
         return excluded

@@ -8,7 +8,7 @@ from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Split, Video
 from suture.data.datasets import source
 from suture.data.images import MaskFile
-from suture.data.listing import images_of, last_number, listing, walk
+from suture.data.listing import images_of, iterate_folders, last_number, listing
 
 CLASSES = ClassTable(
     ("vocal folds", "other tissue", "glottal space", "pathology", "surgical tool", "intubation"),
@@ -22,7 +22,7 @@ TEST_SEQUENCES = (2, 4, 7)
 
 def _folder(root: Path) -> Path | None:
     """The folder that holds `img` and `annot`: the root, or one just below it."""
-    for folder, folders, _ in walk(root, depth=1):
+    for folder, folders, _ in iterate_folders(root, depth=1):
         if {"img", "annot"} <= set(folders) and (folder / "img" / "patient1").is_dir():
             return folder
     return None

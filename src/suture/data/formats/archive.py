@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from suture.core.errors import UserError
-from suture.data.listing import natural, walk
+from suture.data.listing import iterate_folders, natural
 
 MAX_UNPACKED = 32 * 1024**3
 """Bytes that a zip may claim to hold: masks compress well, but a hundred thousand of them are still smaller."""
@@ -28,7 +28,7 @@ class Archive:
         if self.path.is_dir():
             found = [
                 f"{folder.relative_to(self.path).as_posix()}/{name}".removeprefix("./")
-                for folder, _, files in walk(self.path)
+                for folder, _, files in iterate_folders(self.path)
                 for name in files
             ]
             return sorted(found, key=natural)

@@ -13,16 +13,16 @@ from urllib.parse import unquote
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
 from suture.core.records import require_no_run
-from suture.data.dataset import Frame, Frames, Mask, said_splits
+from suture.data.dataset import Frame, Frames, Mask, splits_by_name
 from suture.data.dataset_file import nearest
 from suture.data.listing import (
     before_number,
     composed,
     images_of,
+    iterate_folders,
     last_number,
     masks_beside,
-    refuse_other_encoding,
-    walk,
+    require_utf8_names,
 )
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 
@@ -83,7 +83,7 @@ class FolderFrames(Frames):
 
 
 @dataclass(eq=False)
-class Clip:
+class VideoEntry:
     """A video as found on disk: a file, or a folder of frames."""
 
     parts: tuple[str, ...]
@@ -101,7 +101,7 @@ class Clip:
     def id(self) -> str:
         return "_".join(self.parts)
 
-    def by_name(self, within: tuple[str, ...]) -> "Iterator[Clip]":
+    def by_name(self, within: tuple[str, ...]) -> "Iterator[VideoEntry]":
         """The videos that the names of its images tell apart; `within` are the folders that they lie in."""
         images: dict[str, dict[str, str]] = {}
         for stem, file in self.images.items():
@@ -112,7 +112,7 @@ class Clip:
                 for pattern, files in self.beside.items()
                 if (kept := {stem: files[stem] for stem in found if stem in files})
             }
-            yield Clip((*within, name) if name else self.parts, self.folder, found, beside=beside)
+            yield VideoEntry((*within, name) if name else self.parts, self.folder, found, beside=beside)
 
     @property  # not __len__: it would open the file wherever a clip is asked whether it is None
     def length(self) -> int:
@@ -137,13 +137,13 @@ class Clip:
         return FolderFrames(self.folder, self.images.values(), self.masks)
 
 
-class Clips:
+class VideoIndex:
     """All videos, and which of them a name means; an umlaut may be one character in the one and two in the other."""
 
     def __init__(
         self,
         place: Path,
-        found: Iterable[Clip],
+        found: Iterable[VideoEntry],
         json: list[Path],
         by_name: bool = False,
         masks_inside: Mapping[str, Path] | None = None,
@@ -159,9 +159,9 @@ class Clips:
         self._files = [clip for clip in self.all if clip.file is not None]
         self.missing: list[str] = []
         """Names of `dataset.yaml` that no video has: where, and which was perhaps meant."""
-        self._whole: dict[str, list[Clip]] = {}
-        self._ends: dict[str, list[Clip]] = {}
-        self._folders: dict[str, list[Clip]] = {}
+        self._whole: dict[str, list[VideoEntry]] = {}
+        self._ends: dict[str, list[VideoEntry]] = {}
+        self._folders: dict[str, list[VideoEntry]] = {}
         for clip in self.all:
             for name in {clip.id, "/".join(clip.parts)}:
                 self._whole.setdefault(composed(name), []).append(clip)
@@ -172,15 +172,15 @@ class Clips:
         self._words = {word for clip in self.all for word in _words(clip)}
 
     @staticmethod
-    def below(place: Path, skip: set[Path], pattern: str | None = None) -> "Clips":
+    def below(place: Path, skip: set[Path], pattern: str | None = None) -> "VideoIndex":
         """Every video file and every folder of images; `pattern` is that of masks among the frames."""
         json: list[Path] = []
-        return Clips(place, list(_find_clips(place, skip, pattern, json)), json)
+        return VideoIndex(place, list(_find_clips(place, skip, pattern, json)), json)
 
-    def without_masks(self) -> "Clips":
+    def without_masks(self) -> "VideoIndex":
         """The same, but for folders called like those of masks in a folder that has one video else."""
-        frames: dict[Path, list[Clip]] = {}
-        masks: dict[Path, list[Clip]] = {}
+        frames: dict[Path, list[VideoEntry]] = {}
+        masks: dict[Path, list[VideoEntry]] = {}
         for clip in self.all:
             if clip.file is None and clip.folder != self.place and clip.folder.name in MASK_FOLDERS:
                 masks.setdefault(clip.folder.parent, []).append(clip)
@@ -194,16 +194,16 @@ class Clips:
         }
         folders = {*inside.values()}
         videos = (clip for clip in self.all if clip.folder not in folders)
-        return Clips(self.place, videos, self._json, masks_inside=inside) if inside else self
+        return VideoIndex(self.place, videos, self._json, masks_inside=inside) if inside else self
 
-    def by_name(self) -> "Clips":
+    def by_name(self) -> "VideoIndex":
         """The same with several videos in one folder, where the names before the numbers of its images differ."""
         parts = (
             clip.by_name(clip.folder.relative_to(self.place).parts) if clip.file is None else (clip,)
             for clip in self.all
         )
         found = itertools.chain.from_iterable(parts)
-        return Clips(self.place, found, self._json, by_name=True, masks_inside=self.masks_inside)
+        return VideoIndex(self.place, found, self._json, by_name=True, masks_inside=self.masks_inside)
 
     def tell_by_name(self, single: bool) -> bool:
         """Whether names seem to tell videos apart in a folder, and do so in every folder where they differ.
@@ -219,7 +219,7 @@ class Clips:
     def are_by_split(self) -> bool:
         """Whether every folder of images is called after a split."""
         folders = {clip.id: clip.parts[-1] for clip in self.all if clip.file is None}
-        return bool(folders) and said_splits(folders).keys() == folders.keys()
+        return bool(folders) and splits_by_name(folders).keys() == folders.keys()
 
     @property
     def beside(self) -> dict[str, list[Path]]:
@@ -245,13 +245,13 @@ class Clips:
         return {f"{path.parent.relative_to(self.place).as_posix()}/{path.stem}": path for path in beside}
 
     @cached_property
-    def json_among_frames(self) -> dict[Path, Clip]:
+    def json_among_frames(self) -> dict[Path, VideoEntry]:
         """Other JSON files in a folder of frames, as COCO's may be, with its video."""
         of_frames = set(self.json_of_frames)
         folders = {clip.folder: clip for clip in self.all if clip.file is None}
         return {p: folders[p.parent] for p in self._json if p.parent in folders and p not in of_frames}
 
-    def named(self, name: str) -> list[Clip]:
+    def named(self, name: str) -> list[VideoEntry]:
         """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
         name = composed(name)
         if name in self._whole or name in self._ends:
@@ -260,7 +260,7 @@ class Clips:
             name = name.partition("/")[2]
         return self._whole.get(name, [])
 
-    def find(self, name: str, where: str, beside: Iterable[str] = ()) -> Clip | None:
+    def find(self, name: str, where: str, beside: Iterable[str] = ()) -> VideoEntry | None:
         """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else.
 
         What stands `beside` it, where each video has its place once, is not what was meant.
@@ -276,7 +276,9 @@ class Clips:
             raise UserError(f"{where} names the video {name!r}, which fits {fitting}: write one of these.")
         return found[0]
 
-    def frames(self, masks: Sequence[str], only: Clip | None) -> Iterator[tuple[str, list[tuple[Clip, int]]]]:
+    def frames(
+        self, masks: Sequence[str], only: VideoEntry | None
+    ) -> Iterator[tuple[str, list[tuple[VideoEntry, int]]]]:
         """Each mask's name with the frames that it may mean, within one video or among all."""
         names = {mask: composed(mask) for mask in masks}
         if only is not None:
@@ -287,7 +289,7 @@ class Clips:
         foreign = not any(named.values())
         parted = (name.rpartition("/") for name in names.values())
         plain = {last for folder, _, last in parted if foreign or not folder}
-        holding: dict[str, list[Clip]] = {}
+        holding: dict[str, list[VideoEntry]] = {}
         for clip in self.all:
             for name in clip.positions.keys() & plain:
                 holding.setdefault(name, []).append(clip)
@@ -304,29 +306,29 @@ class Clips:
                 found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
             yield mask, found
 
-    def is_strange(self, folder: str, clip: Clip) -> bool:
+    def is_strange(self, folder: str, clip: VideoEntry) -> bool:
         """Whether a mask's folder says nothing of the video whose frame it found; images/ is no strange one."""
         last = composed(folder).rpartition("/")[2]
         return bool(folder) and not self._of_folder(folder) and last not in COMMON_FOLDERS and last not in _words(clip)
 
-    def _of_folder(self, folder: str) -> list[Clip]:
+    def _of_folder(self, folder: str) -> list[VideoEntry]:
         """The videos that a mask's folder means: by their names, or since their frames lie in a folder of its path."""
         return self.named(folder) or self._folders.get(composed(folder), [])
 
-    def _contradicts(self, folder: str, clip: Clip) -> bool:
+    def _contradicts(self, folder: str, clip: VideoEntry) -> bool:
         """Whether a mask's folder speaks of another video."""
         return any(word in self._words and word not in _words(clip) for word in folder.split("/"))
 
-    def _frames(self, name: str, clips: list[Clip], only: Clip | None) -> list[tuple[Clip, int]]:
+    def _frames(self, name: str, clips: list[VideoEntry], only: VideoEntry | None) -> list[tuple[VideoEntry, int]]:
         last = name.rpartition("/")[2]
-        found: dict[Clip, int] = {}
+        found: dict[VideoEntry, int] = {}
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
             found = {clip: int(extracted[2]) for clip in self._extracted(extracted[1]) if only in (None, clip)}
         # An image of the mask's own name counts before the number in it: extracted frames may be a dataset themselves.
         found |= {clip: index for clip in clips if (index := clip.position(last)) is not None}
         return [(clip, index) for clip, index in found.items() if clip.file is not None or index < clip.length]
 
-    def _extracted(self, name: str) -> list[Clip]:
+    def _extracted(self, name: str) -> list[VideoEntry]:
         """The videos that an extracted frame may come from."""
         uploaded, found = _UPLOADED.fullmatch(name), self.named(name)
         if found or not uploaded:
@@ -335,12 +337,12 @@ class Clips:
         return self.named(said) or [clip for clip in self.all if _plain(composed(clip.id)) == composed(said)]
 
 
-def _words(clip: Clip) -> tuple[str, ...]:
+def _words(clip: VideoEntry) -> tuple[str, ...]:
     """What a folder of its masks may be called."""
     return tuple(map(composed, (clip.id, *clip.parts)))
 
 
-def _tell_videos(clip: Clip, names: Counter[str], single: bool) -> bool:
+def _tell_videos(clip: VideoEntry, names: Counter[str], single: bool) -> bool:
     """Whether these names before the numbers of a folder's images seem to be those of videos."""
     several = sum(count > 1 for count in names.values())
     if (several < max(2, len(names) / 2) and not single) or any(map(_NO_VIDEO.fullmatch, names)):
@@ -358,21 +360,21 @@ def is_prediction(folder: Path, files: Iterable[str]) -> bool:
     return RECORD in files or (folder / JOURNAL).exists()
 
 
-def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[Clip]:
+def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[VideoEntry]:
     """Every video file and every folder that holds images; JSON files on the way are noted down."""
     if place.is_file():
         if suffix_of(place) not in VIDEO_SUFFIXES:
             raise UserError(
                 f"{place} is not a video: expected a folder, or one of {', '.join(sorted(VIDEO_SUFFIXES))}."
             )
-        refuse_other_encoding(place.parent, [place.name])
-        yield Clip((place.stem,), place.parent, {}, VideoFile(place))
+        require_utf8_names(place.parent, [place.name])
+        yield VideoEntry((place.stem,), place.parent, {}, VideoFile(place))
         return
     if not place.is_dir():
         raise UserError(f"{place}, the folder of the videos, does not exist.")
     require_no_run(place, "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml")
     endings = tuple(VIDEO_SUFFIXES)
-    for folder, folders, files in walk(place):
+    for folder, folders, files in iterate_folders(place):
         if is_prediction(folder, files):
             folders.clear()
             continue
@@ -382,8 +384,8 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
         beside = masks_beside(files, pattern)
         masks = {name for found in beside.values() for name in found.values()}
         if images := images_of(folder, [name for name in files if name not in masks] if masks else files):
-            yield Clip(parts or (place.resolve().name,), folder, images, beside=beside)
+            yield VideoEntry(parts or (place.resolve().name,), folder, images, beside=beside)
         films = [name for name in files if name.lower().endswith(endings)]
-        refuse_other_encoding(folder, films)
+        require_utf8_names(folder, films)
         for name in films:
-            yield Clip((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))
+            yield VideoEntry((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))
