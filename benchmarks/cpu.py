@@ -28,7 +28,6 @@ from stages import pace, quiet, step_flops
 from torch import Tensor
 
 from suture.data.dataset import Dataset
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.sampling.augment import (
     Layer,
     Patches,
@@ -42,6 +41,7 @@ from suture.data.sampling.augment import (
 )
 from suture.data.store import Fit, FrameStore
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.methods import pgvcl, stitch, strong, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
 from suture.methods.pseudo_labels import PseudoLabels

@@ -9,8 +9,8 @@ import time
 import cv2
 from common import parser, report
 
-from suture.data.synthetic.render import render_video
-from suture.data.synthetic.scenario import SyntheticSettings, plan
+from suture.data.synthetic.render_video import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, plan_videos
 
 PROMISED = 20.0
 
@@ -21,7 +21,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     settings = SyntheticSettings(cases=4)
     wall, cpu = time.perf_counter(), time.process_time()
-    frames = sum(1 for video in plan(settings) for _ in render_video(video))
+    frames = sum(1 for video in plan_videos(settings) for _ in render_video(video))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"{frames} frames of {settings.width}x{settings.height}, one core, scenes included")
     print(f"{frames / wall:6.1f} frames/s of wall-clock time ({frames / wall / PROMISED:.1f}x of {PROMISED:.0f})")

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import suture
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 
 work = Path(sys.argv[1] if len(sys.argv) > 1 else "example")
 data = work / "videos"

@@ -20,7 +20,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.data.scene import read_scene
+from suture.data.read_scenes import read_scene
 from suture.evaluation.metrics import confusion, iou, mean, pixel_accuracy
 from suture.losses.correspondence import join
 from suture.methods.stitch import CorrespondenceSettings, Neighbours, Stitch, StitchSettings

@@ -21,7 +21,7 @@ from effects import scores as two_scores
 from torch import Tensor, nn
 
 from suture.data.dataset import Video
-from suture.data.scene import read_scenes
+from suture.data.read_scenes import read_scenes
 from suture.evaluation.scoring import frames_to_score, protocol_of, score_frames
 from suture.evaluation.scoring import scores as all_scores
 from suture.models.folded import NORMS

@@ -116,8 +116,8 @@ def synthetic(
     from pydantic import ValidationError
 
     from suture.core.workers import cores
-    from suture.data.datasets.synthetic_folder import write_synthetic
     from suture.data.synthetic.scenario import SyntheticSettings
+    from suture.data.synthetic.write_synthetic import write_synthetic
 
     try:
         width, height = (int(side) for side in size.lower().split("x"))

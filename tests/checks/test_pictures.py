@@ -8,8 +8,8 @@ import pytest
 from suture.checks.view_pictures import write_pictures
 from suture.core.errors import UserError
 from suture.data.datasets import load_dataset
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 
 
 def test_pictures(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from suture.cli import _refuse_in_use, app, main
 from suture.core.errors import UserError
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.methods.method import methods
 from suture.training.callbacks import read_curve
 from suture.training.config import load_config

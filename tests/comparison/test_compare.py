@@ -23,8 +23,8 @@ from suture.comparison.plan import read_plan
 from suture.comparison.queue import Device, Queue
 from suture.comparison.results import read_results
 from suture.core.errors import UserError
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.training.run_folder import Run
 
 FILE = """

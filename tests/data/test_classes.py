@@ -20,8 +20,8 @@ from suture.data.classes import (
     renamed,
 )
 from suture.data.dataset_file import DatasetFile
-from suture.data.synthetic.render import render_video
-from suture.data.synthetic.scenario import CLASSES, SyntheticSettings, plan
+from suture.data.synthetic.render_video import render_video
+from suture.data.synthetic.scenario import CLASSES, SyntheticSettings, plan_videos
 from suture.prediction.overlay import STRENGTH
 
 IDS = st.integers(0, 65535)
@@ -165,7 +165,7 @@ def test_the_first_colors_are_far_apart_for_any_eye(count: int, seen: float, sim
 def test_generated_classes_are_told_apart_in_overlays() -> None:
     """Each class in the overlay's colour over what it looks like, for colour-blind eyes too."""
     seen: dict[int, list[np.ndarray]] = {one.value: [] for one in CLASSES}
-    for video in plan(SyntheticSettings(cases=3, frames=12, width=96, height=96)):
+    for video in plan_videos(SyntheticSettings(cases=3, frames=12, width=96, height=96)):
         for image, mask in render_video(video):
             for number, pixels in seen.items():
                 pixels.append(image[mask == number])

@@ -24,8 +24,8 @@ from suture.data.datasets import load_dataset
 from suture.data.images import read_image
 from suture.data.shots import Shots, ShotSettings, draw_shots, find_shots, shots_of_frames, stored_shots
 from suture.data.store import FrameStore
-from suture.data.synthetic.render import render_video
-from suture.data.synthetic.scenario import SyntheticSettings, SyntheticVideo, plan
+from suture.data.synthetic.render_video import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, SyntheticVideo, plan_videos
 from suture.data.view import View
 
 FrameList = list[np.ndarray]
@@ -52,7 +52,7 @@ def detect(video: SyntheticVideo, frames: FrameList) -> tuple[set[int], set[int]
     """The frames at which shots are found to start, and those at which they do."""
     excluded = {frame for first, last in video.excluded for frame in range(first, last + 1)}
     usable = [index for index in range(len(frames)) if index not in excluded]
-    inside = View(*video.view.rect, video.view.circle).mask(96, 96) if video.view else None
+    inside = video.view.mask(96, 96) if video.view else None
     shots = shots_of_frames([frames[i] for i in usable], [video.numbers[i] for i in usable], usable, inside)
     return set(shots.starts[1:]), {min(index for index in usable if index >= cut) for cut in video.cuts}
 
@@ -62,7 +62,7 @@ def test_precision_and_recall_on_generated_video(fps: int) -> None:
     right = found = there = disturbed = 0
     for gaps in (False, True):
         settings = SyntheticSettings(seed=7, cases=3, frames=50, shots=4, fps=fps, width=96, height=96, gaps=gaps)
-        for video in plan(settings):
+        for video in plan_videos(settings):
             got, true = detect(video, [frame for frame, _ in render_video(video)])
             right, found, there = right + len(got & true), found + len(got), there + len(true)
             disturbed += len({event.kind for event in video.events})

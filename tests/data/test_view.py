@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suture.core.errors import UserError
+from suture.data.find_view import find_view
 from suture.data.images import read_image
-from suture.data.synthetic.render import render_video
-from suture.data.synthetic.scenario import SyntheticSettings, plan
-from suture.data.view import View, draw_view, find_view
+from suture.data.synthetic.render_video import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, plan_videos
+from suture.data.view import View, paint_view
 
 
 def tissue(width: int, height: int, seed: int, falloff: float = 0.5, level: float = 170) -> np.ndarray:
@@ -187,10 +188,10 @@ def test_without_a_scene_there_is_no_view(frames: list[np.ndarray]) -> None:
 
 def test_generated_video() -> None:
     kinds = set()
-    for video in plan(SyntheticSettings(seed=3, cases=6, frames=12, shots=2, fps=1, width=128, height=128)):
+    for video in plan_videos(SyntheticSettings(seed=3, cases=6, frames=12, shots=2, fps=1, width=128, height=128)):
         excluded = {frame for first, last in video.excluded for frame in range(first, last + 1)}
         frames = [frame for index, (frame, _) in enumerate(render_video(video)) if index not in excluded]
-        true = View(*video.view.rect, video.view.circle) if video.view else View(0, 0, 128, 128)
+        true = video.view or View(0, 0, 128, 128)
         assert iou(find_view(frames), true, 128, 128) >= 0.97
         kinds.add((true.circle is not None, video.bar is not None))
     assert kinds == {(True, False), (False, False), (False, True)}
@@ -204,7 +205,7 @@ def test_real_frames_without_a_border(shared: Path) -> None:
 
 def test_draws_the_outline_and_dims_the_outside() -> None:
     frame = np.full((240, 320, 3), 120, np.uint8)
-    drawn = draw_view(frame, CASES["circle"])
+    drawn = paint_view(frame, CASES["circle"])
     assert drawn.shape == frame.shape
     assert (drawn[120, 160] == 120).all()
     assert not (drawn[2, 2] == 120).all()

@@ -17,8 +17,8 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.dmt import (
     DMT,

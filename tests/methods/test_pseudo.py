@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.data.scene import resized
+from suture.data.read_scenes import resize_image
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import Job
 from suture.models.inference import probabilities
@@ -99,7 +99,7 @@ def test_says_what_the_ensemble_says(tiny_job: Build, settings: dict) -> None:
     stage = PseudoLabels("pseudo", PseudoSettings(**settings))
     stage.run(job)
     stage.load(job)
-    images = np.stack([resized(job.frames.image(number), job.size) for number in (1, 3)])
+    images = np.stack([resize_image(job.frames.image(number), job.size) for number in (1, 3)])
     found = probabilities(job.segmenter.eval(), torch.from_numpy(images).permute(0, 3, 1, 2) / 255, **settings)
     sure, ids = found.max(1)
     assert np.array_equal(np.stack([job.frames.pseudo[number] for number in (1, 3)]), ids.numpy())

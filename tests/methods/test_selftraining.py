@@ -10,7 +10,7 @@ import torch
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
 
 from suture.data.classes import IGNORE
-from suture.data.scene import resized
+from suture.data.read_scenes import resize_image
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.selftraining import SelfTraining
 from suture.methods.stage import Job, Part, Stage, TrainingSettings
@@ -78,7 +78,7 @@ def test_overfits_a_few_frames_and_learns_its_own_labels(tiny_job: Build, fit: A
     assert before < 0.8
     assert train_accuracy(job.segmenter, job) > 0.9
     numbers = job.frames.unlabelled.tolist()
-    images = torch.from_numpy(np.stack([resized(job.frames.image(n), job.size) for n in numbers]))
+    images = torch.from_numpy(np.stack([resize_image(job.frames.image(n), job.size) for n in numbers]))
     found = probabilities(job.segmenter.eval(), images.permute(0, 3, 1, 2) / 255).argmax(1).numpy()
     said = np.stack([job.frames.pseudo[n] for n in numbers])
     assert (found == said).mean() > 0.9  # whether they are right or wrong

@@ -7,8 +7,8 @@ import pytest
 from predict_files import as_on_a_gpu, write_model
 from rich.console import Console
 
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.prediction.predictor import Predictor
 from suture.training.config import load_config
 from suture.training.train import train

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.data.scene import resized
+from suture.data.read_scenes import resize_image
 from suture.prediction.preprocess import to_class_ids, to_network
 
 side = st.integers(1, 90)
@@ -18,7 +18,7 @@ def distance(frame: np.ndarray, size: tuple[int, int]) -> float:
     images = to_network(torch.from_numpy(frame)[None], size)
     assert images.shape == (1, 3, *size)
     assert images.dtype == torch.float32
-    return float(np.abs(images[0].permute(1, 2, 0).numpy() * 255 - resized(frame, size)).max())
+    return float(np.abs(images[0].permute(1, 2, 0).numpy() * 255 - resize_image(frame, size)).max())
 
 
 @given(side, side, side, side, st.integers(0, 2**32 - 1))

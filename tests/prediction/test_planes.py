@@ -15,8 +15,8 @@ from av.video.reformatter import ColorRange
 from predict_files import picture, write_images, write_video
 from rich.console import Console
 
-from suture.data.video import Picture, Planes, VideoFile
-from suture.data.yuv import sampled, to_rgb
+from suture.data.video import DecodedFrame, VideoFile, YuvPlanes
+from suture.data.yuv import sample_planes, yuv_to_rgb
 from suture.prediction.inputs import fill, find_clips
 from suture.prediction.options import Settings
 from suture.prediction.outputs import read_written_mask
@@ -54,7 +54,7 @@ def write_colours(path: Path, size: tuple[int, int], kind: str, matrix: int = UN
     return path
 
 
-def planes_of(frame: Picture) -> tuple[Planes, np.ndarray]:
+def planes_of(frame: DecodedFrame) -> tuple[YuvPlanes, np.ndarray]:
     found = frame.planes()
     assert found is not None
     return found, fill(np.empty((1, *found.shape), np.uint8), [found])[0]
@@ -71,7 +71,7 @@ def test_planes_become_what_ffmpeg_makes_of_them(
     np.testing.assert_array_equal(memory, frame.frame.to_ndarray())
     expected = frame.rgb().astype(int)
     several = from_planes(torch.from_numpy(np.stack([memory] * 5)), planes.colours)
-    for found in (to_rgb(sampled(memory), planes.colours), several[0].numpy(), several[4].numpy()):
+    for found in (yuv_to_rgb(sample_planes(memory), planes.colours), several[0].numpy(), several[4].numpy()):
         assert found.shape == expected.shape
         assert found.dtype == np.uint8
         difference = np.abs(found - expected)
@@ -83,7 +83,7 @@ def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
     frame = VideoFile(write_colours(tmp_path / "a.avi", (96, 64), "yuvj420p", full=True)).decode(0)
     planes, memory = planes_of(frame)
     assert frame.frame.format.name == "yuvj420p"
-    assert np.abs(to_rgb(sampled(memory), planes.colours) - frame.rgb().astype(int)).mean() < 0.7
+    assert np.abs(yuv_to_rgb(sample_planes(memory), planes.colours) - frame.rgb().astype(int)).mean() < 0.7
 
 
 def test_the_flow_sees_the_same(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_no_core_turns_the_frames_into_rgb(
 ) -> None:
     path = write_video(tmp_path / "case.mp4", 9)
     planes_of(VideoFile(path).decode(0))  # that FFmpeg's way is asked for once
-    monkeypatch.delattr(Picture, "rgb")
+    monkeypatch.delattr(DecodedFrame, "rgb")
     assert go(gpu, path, tmp_path / "out", view=None, **settings).frames == 9
 
 
@@ -178,7 +178,7 @@ def test_what_a_file_holds_may_change(cpu: Predictor, gpu: Predictor, tmp_path: 
                     packet.stream, packet.time_base = stream, Fraction(1, 10)
                     container.mux(packet)
     (clip,) = find_clips([path])
-    kinds = [isinstance(shown.pixels, Planes) for shown in clip.frames(range(12), planes=True)]
+    kinds = [isinstance(shown.pixels, YuvPlanes) for shown in clip.frames(range(12), planes=True)]
     assert kinds == [True] * 3 + [False] * 3 + [True] * 6
     for name, predictor in (("cpu", cpu), ("gpu", gpu)):
         summary = go(predictor, path, tmp_path / name)

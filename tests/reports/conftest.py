@@ -11,8 +11,8 @@ from rich.console import Console
 from sklearn.manifold import TSNE
 from tiny_runs import Runs
 
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.training.config import load_config
 from suture.training.train import train
 

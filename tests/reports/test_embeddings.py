@@ -14,7 +14,7 @@ from rich.console import Console
 from tiny_runs import Runs
 
 from suture.data.classes import IGNORE
-from suture.data.scene import read_scene
+from suture.data.read_scenes import read_scene
 from suture.reports.context import Context
 from suture.reports.embeddings_section import FRAMES, covering, embeddings, pixel_features, sample_pixels
 from suture.reports.run_facts import read_runs

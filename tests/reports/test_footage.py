@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tiny_runs import Runs
 
-from suture.data.scene import read_scene
+from suture.data.read_scenes import read_scene
 from suture.reports.context import Context, read_footage, with_own_names
 from suture.reports.run_facts import read_runs
 from suture.reports.videos_section import least_confident, looked_at, watch_footage

@@ -17,7 +17,7 @@ from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.images import MaskFile
 from suture.data.labelling import Labelling, frame_name
-from suture.data.scene import read_scene
+from suture.data.read_scenes import read_scene
 from suture.evaluation.scoring import protocol_of, scores
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.models.weights import load_model

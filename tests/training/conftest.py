@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from suture.data.dataset import Dataset
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.store import Fit, FrameStore
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.training.config import Config, load_config
 from suture.training.train import train
 

@@ -26,9 +26,10 @@ from suture.core.text import listed, number
 from suture.core.workers import cores
 from suture.data.dataset import SPLITS, Dataset, Split, Video, WrongMask
 from suture.data.datasets import load_dataset
+from suture.data.find_view import VIEW_FRAMES
 from suture.data.labelling import all_masks
 from suture.data.shots import shots_of_frames
-from suture.data.view import VIEW_FRAMES, View
+from suture.data.view import View
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part; it is shown where there are any."""

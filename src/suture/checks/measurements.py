@@ -16,7 +16,7 @@ from suture.core.errors import UserError
 from suture.core.workers import start_in_pool
 from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues, pack
 from suture.data.dataset import Frame, Mask, Video
-from suture.data.images import largest_of_16_bits, read_image
+from suture.data.images import max_16_bit_value, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 
@@ -138,7 +138,7 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             facts.painted = painted_levels(grey)
             facts.combed = is_combed(grey)
             if facts.black and frame.image is not None:
-                facts.largest = largest_of_16_bits(frame.image)
+                facts.largest = max_16_bit_value(frame.image)
             if previous is not None and previous.shape == grey.shape:
                 facts.change = cv2.norm(previous, grey, cv2.NORM_L1) / grey.size
             previous = grey

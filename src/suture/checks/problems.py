@@ -17,7 +17,7 @@ from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, splits_by_name
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
 from suture.data.datasets.folder import guess
-from suture.data.images import divisor_of_few_bits
+from suture.data.images import low_depth_divisor
 from suture.data.listing import holds_files, mask_suffixes
 from suture.data.scoring_rules import protocol_named
 from suture.data.view import View
@@ -114,7 +114,7 @@ class Evidence:
         found = {}
         for video, frames in self.facts.items():
             tops = [-1 if frame.largest is None else frame.largest for frame in frames if frame.size]
-            if min(tops, default=-1) >= 0 and divisor_of_few_bits(max(tops)):  # single frames may be black indeed
+            if min(tops, default=-1) >= 0 and low_depth_divisor(max(tops)):  # single frames may be black indeed
                 found[video] = max(tops)
         return found
 
@@ -622,7 +622,7 @@ def few_bits(evidence: Evidence) -> Iterator[Problem]:
         videos, largest = number(len(found), "video"), max(found.values())
         what = f"{videos} of 16-bit images with no value above {largest}: read as black, since 65535 is white"
         places = [evidence.place(evidence.facts[video][0]) for video in found]
-        mend = f"save the frames with 8 bits: divide their values by {divisor_of_few_bits(largest)}"
+        mend = f"save the frames with 8 bits: divide their values by {low_depth_divisor(largest)}"
         yield from evidence.problem("few-bits", "fatal", what, places, mend)
 
 

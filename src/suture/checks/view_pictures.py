@@ -10,7 +10,7 @@ from suture.core.io import replacing
 from suture.data.dataset import Dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.shots import draw_shots, find_shots
-from suture.data.view import draw_view
+from suture.data.view import paint_view
 
 
 def require_free_folder(out: Path) -> None:
@@ -31,7 +31,7 @@ def write_pictures(
     for video in dataset:
         if video.usable:
             middle = video.usable[len(video.usable) // 2]
-            drawn = draw_view(video.read(middle), video.view)
+            drawn = paint_view(video.read(middle), video.view)
             written.append(out / f"{video.id}-view.png")
             with replacing(written[-1]) as temporary:
                 cv2.imwrite(str(temporary), cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))

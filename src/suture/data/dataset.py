@@ -19,9 +19,10 @@ from suture.core.errors import UserError
 from suture.core.text import number
 from suture.data import messages as mends
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
+from suture.data.find_view import find_view, view_frames
 from suture.data.images import image_size, read_image
 from suture.data.video import VideoFile
-from suture.data.view import View, find_view, view_frames
+from suture.data.view import View
 
 FORMAT = 1
 """The newest `dataset.yaml` this version reads."""

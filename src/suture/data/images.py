@@ -15,7 +15,7 @@ from suture.core.errors import UserError
 
 MAX_PIXELS = 256 * 1024 * 1024
 """A header that promises more is a damaged or hostile file, not a frame of a surgery."""
-FEW_BITS = 2**13
+MAX_LOW_DEPTH_VALUE = 2**13
 """Where all values of an image of 16 bits lie below this, a camera's 10 or 12 bits were saved as they are."""
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
 _JPEG_END = b"\xff\xd9"
@@ -49,19 +49,19 @@ def read_image(path: str | Path) -> np.ndarray:
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 
-def largest_of_16_bits(path: Path) -> int | None:
+def max_16_bit_value(path: Path) -> int | None:
     """The largest value of an image file that has 16 bits; None of others."""
     pixels = cv2.imread(os.fspath(path), cv2.IMREAD_ANYDEPTH | cv2.IMREAD_COLOR)
     return int(pixels.max()) if pixels is not None and pixels.dtype == np.uint16 else None
 
 
-def divisor_of_few_bits(largest: int) -> int | None:
+def low_depth_divisor(largest: int) -> int | None:
     """By what the values of images of 16 bits were to be divided if they are a camera's 10 or 12 bits; None of others.
 
-    >>> divisor_of_few_bits(4095), divisor_of_few_bits(200), divisor_of_few_bits(60000)
+    >>> low_depth_divisor(4095), low_depth_divisor(200), low_depth_divisor(60000)
     (16, None, None)
     """
-    return 2 ** (largest.bit_length() - 8) if 255 < largest < FEW_BITS else None
+    return 2 ** (largest.bit_length() - 8) if 255 < largest < MAX_LOW_DEPTH_VALUE else None
 
 
 def _is_cut_jpeg(path: Path) -> bool:

@@ -30,7 +30,7 @@ from suture.data.dataset import Video
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from suture.data.sampling.frames import Pixels
+    from suture.data.sampling.frames import PixelSource
     from suture.data.store import FrameStore
 
 _BLOCKS = 8
@@ -234,7 +234,7 @@ class _Chunk:
 
 @contextmanager
 def _each(
-    pixels: "Pixels", inside: Mapping[str, np.ndarray], chunks: Sequence[_Chunk], workers: int
+    pixels: "PixelSource", inside: Mapping[str, np.ndarray], chunks: Sequence[_Chunk], workers: int
 ) -> Iterator[Iterator[_Changes]]:
     """The changes of every chunk, in order."""
     if workers == 1 or sum(chunk.count for chunk in chunks) < _FEW:
@@ -248,7 +248,7 @@ def _in_worker(chunk: _Chunk) -> _Changes:
     return _changes_of(chunk, *given())
 
 
-def _changes_of(chunk: _Chunk, pixels: "Pixels", inside: Mapping[str, np.ndarray]) -> _Changes:
+def _changes_of(chunk: _Chunk, pixels: "PixelSource", inside: Mapping[str, np.ndarray]) -> _Changes:
     frames = (pixels.frame(chunk.video, index) for index in chunk.indices)
     found = _changes(frames, inside[chunk.video])
     return _Changes(found.next[: chunk.count], found.after[: chunk.count])

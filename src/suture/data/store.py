@@ -101,7 +101,9 @@ class FrameStore:
     ((640, 800, 3), (640, 800))
     """
 
-    def __init__(self, fits: Mapping[str, Fit], frames: Mapping[str, "_Part"], labels: Mapping[str, "_Part"]) -> None:
+    def __init__(
+        self, fits: Mapping[str, Fit], frames: Mapping[str, "_StoreFile"], labels: Mapping[str, "_StoreFile"]
+    ) -> None:
         self._fits = dict(fits)
         self._frames = dict(frames)
         self._labels = dict(labels)
@@ -130,12 +132,14 @@ class FrameStore:
             contents = dict(zip(wanted, prints.videos([dataset[video] for video in wanted]), strict=True))
             for video, indices in wanted.items():
                 key = frames_key(contents[video], indices, fits[video])
-                frame_parts[video] = _Part(cache / "frames" / f"{key}.npy", video, indices, (*fits[video].shape, 3))
+                frame_parts[video] = _StoreFile(
+                    cache / "frames" / f"{key}.npy", video, indices, (*fits[video].shape, 3)
+                )
             for video, indices in wanted_labels.items():
                 masks = [_mask_of(dataset[video], index) for index in indices]
                 annotated = [mask.annotated for mask in masks]
                 key = labels_key(prints.masks(masks), annotated, dataset.classes, indices, fits[video])
-                label_parts[video] = _Part(cache / "labels" / f"{key}.npy", video, indices, fits[video].shape)
+                label_parts[video] = _StoreFile(cache / "labels" / f"{key}.npy", video, indices, fits[video].shape)
         _complete([*frame_parts.values(), *label_parts.values()], dataset, fits, cache, workers, console)
         return FrameStore(fits, frame_parts, label_parts)
 
@@ -162,7 +166,7 @@ class FrameStore:
         return sum(part.nbytes for part in [*self._frames.values(), *self._labels.values()])
 
 
-class _Part:
+class _StoreFile:
     """One file of the store: some frames, or the labels, of one video."""
 
     def __init__(self, path: Path, video: str, indices: Sequence[int], item: tuple[int, ...]) -> None:
@@ -267,7 +271,7 @@ def _check_format(cache: Path) -> None:
 
 
 def _complete(
-    parts: Sequence[_Part],
+    parts: Sequence[_StoreFile],
     dataset: Dataset,
     fits: Mapping[str, Fit],
     cache: Path,
@@ -293,7 +297,7 @@ def _complete(
         ) from error
 
 
-def _refuse_without_room(missing: Sequence[_Part], cache: Path, console: Console) -> None:
+def _refuse_without_room(missing: Sequence[_StoreFile], cache: Path, console: Console) -> None:
     needed = sum(part.nbytes for part in missing)
     frames = sum(len(part.indices) for part in missing if part.is_frames)
     videos = len({part.video for part in missing})
@@ -315,7 +319,7 @@ def _size(count: float) -> str:
 
 
 def _build(
-    parts: Sequence[_Part], dataset: Dataset, fits: Mapping[str, Fit], workers: int | None, console: Console
+    parts: Sequence[_StoreFile], dataset: Dataset, fits: Mapping[str, Fit], workers: int | None, console: Console
 ) -> None:
     chunks = [
         (number, first, min(first + _CHUNK, len(part.indices)))

@@ -21,7 +21,7 @@ from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from suture.core.errors import UserError
 from suture.data.images import MAX_PIXELS
-from suture.data.yuv import Colours, parts, sampled
+from suture.data.yuv import YuvToRgb, sample_planes, split_planes
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv"}
@@ -93,7 +93,7 @@ class VideoFile:
         """One frame: RGB, uint8, H W 3."""
         return self.decode(index).rgb()
 
-    def decode(self, index: int) -> "Picture":
+    def decode(self, index: int) -> "DecodedFrame":
         """One frame as the file has it: to turn it into RGB takes longer than to decode it, and any thread may."""
         if not 0 <= index < len(self):
             raise UserError(f"{self.path} has {len(self)} frames, frame {index} was asked for.")
@@ -177,14 +177,14 @@ class _Decoder:
         self._pictures: Iterator[av.VideoFrame] = iter(())
         self._open()
 
-    def read(self, position: int) -> "Picture":
+    def read(self, position: int) -> "DecodedFrame":
         if position != self._next:
             key = self.index.key_before(position)
             if not key <= self._next <= position:
                 self._seek(key)
         for found, picture in self.pictures():
             if found == position and not picture.is_corrupt:
-                return Picture(picture, self.tagged_rotation)
+                return DecodedFrame(picture, self.tagged_rotation)
             if found >= position:
                 break
         raise UserError(
@@ -246,7 +246,7 @@ class _Decoder:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class DecodedFrame:
     """A decoded frame."""
 
     frame: av.VideoFrame
@@ -268,7 +268,7 @@ class Picture:
             pixels = pixels[:, ::-1]
         return np.ascontiguousarray(pixels)
 
-    def planes(self) -> "Planes | None":
+    def planes(self) -> "YuvPlanes | None":
         """The same before it is turned into RGB; None where it is of another kind than most, or has to be rotated."""
         frame = self.frame
         # Of two fields, each has colours of its own.
@@ -277,7 +277,7 @@ class Picture:
         if _orientation(frame, self.tagged_rotation) != (0, False) or frame.planes[0].line_size < 0:  # upside down
             return None
         matrix = self._unsaid_matrix or frame.colorspace
-        return Planes(frame, _colours(frame.format.name, matrix, frame.color_range, frame.width % 64))
+        return YuvPlanes(frame, _colours(frame.format.name, matrix, frame.color_range, frame.width % 64))
 
     @property
     def _unsaid_matrix(self) -> Colorspace | None:
@@ -289,11 +289,11 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Planes:
+class YuvPlanes:
     """A decoded frame as the planes that `suture.data.yuv` speaks of: half the bytes of RGB."""
 
     frame: av.VideoFrame
-    colours: Colours
+    colours: YuvToRgb
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -303,15 +303,15 @@ class Planes:
     def copy_to(self, memory: np.ndarray) -> None:
         """All planes, below each other, into an array of this shape."""
         sources: Any = self.frame.planes
-        for source, target in zip(sources, parts(memory), strict=True):
+        for source, target in zip(sources, split_planes(memory), strict=True):
             # Whole planes, for which Python's lock is not needed; their lines may be longer than they are wide.
             lines = np.frombuffer(source, np.uint8).reshape(source.height, source.line_size)
             np.copyto(target, lines[:, : source.width])
 
 
 @lru_cache(maxsize=64)
-def _colours(kind: str, matrix: int, color_range: int, beyond: int) -> Colours:
-    """By what `Picture.rgb` turns planes into RGB, as far as that is linear.
+def _colours(kind: str, matrix: int, color_range: int, beyond: int) -> YuvToRgb:
+    """By what `DecodedFrame.rgb` turns planes into RGB, as far as that is linear.
 
     The textbook's matrix is not enough: FFmpeg cuts off after each product, and not alike on all processors, nor for
     widths that leave so many pixels `beyond` a multiple of 64. It is a level or two, but masks shall not depend on
@@ -323,9 +323,9 @@ def _colours(kind: str, matrix: int, color_range: int, beyond: int) -> Colours:
     targets: Any = frame.planes
     for plane, (low, high) in zip(targets, [(70, 180), (100, 156), (100, 156)], strict=True):  # no channel overflows
         plane.update(generator.integers(low, high, plane.buffer_size, np.uint8).tobytes())
-    given = np.insert(sampled(frame.to_ndarray()).reshape(-1, 3), 3, 1, axis=1).astype(float)
-    found, *_ = np.linalg.lstsq(given, Picture(frame, 0).rgb().reshape(-1, 3).astype(float), rcond=None)
-    return Colours(*map(tuple, found.T.round(6).tolist()))  # no digits that differ from call to call
+    given = np.insert(sample_planes(frame.to_ndarray()).reshape(-1, 3), 3, 1, axis=1).astype(float)
+    found, *_ = np.linalg.lstsq(given, DecodedFrame(frame, 0).rgb().reshape(-1, 3).astype(float), rcond=None)
+    return YuvToRgb(*map(tuple, found.T.round(6).tolist()))  # no digits that differ from call to call
 
 
 class _Idle:

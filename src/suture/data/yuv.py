@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 
-class Colours(NamedTuple):
+class YuvToRgb(NamedTuple):
     """By what planes become RGB: each from the three planes and 1."""
 
     red: tuple[float, ...]
@@ -25,7 +25,7 @@ def frame_size(shape: Sequence[int], planes: bool = True) -> tuple[int, int]:
     return (rows * 2 // 3 if planes else rows), width
 
 
-def parts(planes: Any) -> tuple[Any, Any, Any]:
+def split_planes(planes: Any) -> tuple[Any, Any, Any]:
     """Brightness (H W) and the two planes of colour (H/2 W/2); of several frames too, and of tensors."""
     *several, rows, width = planes.shape
     height, _ = frame_size((rows, width))
@@ -33,15 +33,15 @@ def parts(planes: Any) -> tuple[Any, Any, Any]:
     return planes[..., :height, :], colour[..., 0, :, :], colour[..., 1, :, :]
 
 
-def sampled(planes: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
+def sample_planes(planes: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
     """What the planes say of each pixel of a frame (H W 3), or of some, as many as `size` (width, height) has.
 
     As in FFmpeg's fast conversion, four pixels share their colour as it is.
     """
     size = size or frame_size(planes.shape)[::-1]
-    return cv2.merge([cv2.resize(part, size, interpolation=cv2.INTER_NEAREST) for part in parts(planes)])
+    return cv2.merge([cv2.resize(part, size, interpolation=cv2.INTER_NEAREST) for part in split_planes(planes)])
 
 
-def to_rgb(pixels: np.ndarray, colours: Colours) -> np.ndarray:
+def yuv_to_rgb(pixels: np.ndarray, colours: YuvToRgb) -> np.ndarray:
     """RGB of pixels from `sampled`."""
     return cv2.transform(pixels, np.array(colours))

@@ -19,9 +19,9 @@ from suture.core.io import replacing, write_text
 from suture.data.classes import IGNORE
 from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
-from suture.data.scene import resized
-from suture.data.synthetic.render import render_video
-from suture.data.synthetic.scenario import SyntheticSettings, plan
+from suture.data.read_scenes import resize_image
+from suture.data.synthetic.render_video import render_video
+from suture.data.synthetic.scenario import SyntheticSettings, plan_videos
 from suture.data.view import View
 from suture.deployment.model_card import Papers, card_of
 from suture.models.segmenter import Segmenter
@@ -289,10 +289,10 @@ def _frames(papers: Papers, deployed: Deployed) -> tuple[list[np.ndarray], bool]
         scenes, real = list(_scenes_of_run(papers, whole=deployed.shape.view is not None)), True
     except (UserError, OSError):
         settings = SyntheticSettings(cases=_CHECKED, frames=4, shots=1)
-        scenes, real = [frame for video in plan(settings) for frame, _ in render_video(video, [2])], False
+        scenes, real = [frame for video in plan_videos(settings) for frame, _ in render_video(video, [2])], False
     if deployed.shape.frame:
-        return [resized(scene, deployed.shape.frame)[None] for scene in scenes], real
-    return [np.stack([resized(scene, size) for scene in scenes]) for size in _open_sizes(deployed)], real
+        return [resize_image(scene, deployed.shape.frame)[None] for scene in scenes], real
+    return [np.stack([resize_image(scene, size) for scene in scenes]) for size in _open_sizes(deployed)], real
 
 
 def _scenes_of_run(papers: Papers, whole: bool) -> Iterator[np.ndarray]:

@@ -12,7 +12,7 @@ from suture.core.text import listed
 from suture.data import messages as mends
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
-from suture.data.scene import in_frame, read_scenes
+from suture.data.read_scenes import paste_in_frame, read_scenes
 from suture.data.scoring_rules import Protocol, protocol_named
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import COMPLETION, score, scorer_of
@@ -67,7 +67,7 @@ def predict_masks(
         found = probabilities(segmenter, pixels, flip=flip, scales=scales, autocast=autocast)
         for index, one in zip(part, found, strict=True):
             native = F.interpolate(one[None], seen, mode="bilinear", align_corners=False)
-            yield index, in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
+            yield index, paste_in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
 
 
 def protocol_of(dataset: Dataset, include_background: bool, unlearnt: Sequence[str] = ()) -> Protocol:

@@ -12,8 +12,8 @@ from pydantic import Field, PositiveFloat
 from suture.core.io import replacing
 from suture.core.settings import Settings
 from suture.data.classes import IGNORE
+from suture.data.read_scenes import resize_image
 from suture.data.sampling.frames import TrainingFrames
-from suture.data.scene import resized
 from suture.methods.stage import Job
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
@@ -84,7 +84,7 @@ class PseudoLabels:
                 write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for start in range(0, len(numbers), self.settings.batch):
                 part = numbers[start : start + self.settings.batch]
-                images = np.stack([resized(job.frames.image(number), job.size) for number in part])
+                images = np.stack([resize_image(job.frames.image(number), job.size) for number in part])
                 batch = torch.from_numpy(images).to(job.device).permute(0, 3, 1, 2).float() / 255
                 found = probabilities(
                     segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=job.autocast

@@ -15,7 +15,15 @@ from torch import Tensor
 
 from suture.core.settings import Settings
 from suture.data.classes import IGNORE
-from suture.data.sampling.augment import UNCHANGED, Augment, Color, draw_view, recolor, render_images, render_labels
+from suture.data.sampling.augment import (
+    UNCHANGED,
+    Augment,
+    ColorJitter,
+    draw_view,
+    recolor,
+    render_images,
+    render_labels,
+)
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
@@ -23,7 +31,7 @@ from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Job, Part, Stage, Total
 from suture.models.ema import MomentumCopy
 
-STRONG = Color(brightness=0.5, contrast=0.5, saturation=0.5, hue=0.25, jitter=0.8, grey=0.2, blur=0.5)
+STRONG = ColorJitter(brightness=0.5, contrast=0.5, saturation=0.5, hue=0.25, jitter=0.8, grey=0.2, blur=0.5)
 """The authors' colours."""
 
 

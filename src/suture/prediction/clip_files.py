@@ -14,7 +14,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.yuv import Colours, frame_size, sampled, to_rgb
+from suture.data.yuv import YuvToRgb, frame_size, sample_planes, yuv_to_rgb
 from suture.prediction.outputs import number, read_written_mask, write_mask, write_picture
 from suture.prediction.overlay import Overlay
 from suture.prediction.stability import Small, flow_agreement
@@ -78,13 +78,13 @@ class Seen:
     """None where an earlier start wrote it."""
     planes: np.ndarray | None = None
     """Of its overlay, if a GPU drew it."""
-    colours: Colours | None = None
+    colours: YuvToRgb | None = None
 
     @property
     def rgb(self) -> np.ndarray:
         """The frame; many need not be turned into RGB."""
         assert self.pixels is not None
-        return self.pixels if self.colours is None else to_rgb(sampled(self.pixels), self.colours)
+        return self.pixels if self.colours is None else yuv_to_rgb(sample_planes(self.pixels), self.colours)
 
     @property
     def shape(self) -> tuple[int, ...]:

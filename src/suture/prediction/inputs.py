@@ -17,13 +17,14 @@ from suture.core.errors import UserError
 from suture.core.io import suffix_of
 from suture.core.records import require_no_run
 from suture.data.dataset import VideosBy
-from suture.data.images import FEW_BITS, IMAGE_SUFFIXES, divisor_of_few_bits, largest_of_16_bits, read_image
+from suture.data.find_view import find_view, view_frames
+from suture.data.images import IMAGE_SUFFIXES, MAX_LOW_DEPTH_VALUE, low_depth_divisor, max_16_bit_value, read_image
 from suture.data.labelling import frame_name
 from suture.data.listing import before_number, images_of, iterate_folders, masks_beside, natural
-from suture.data.video import VIDEO_SUFFIXES, Picture, Planes, VideoFile
+from suture.data.video import VIDEO_SUFFIXES, DecodedFrame, VideoFile, YuvPlanes
 from suture.data.video_index import MASK_FOLDERS, is_prediction
-from suture.data.view import View, find_view, view_frames
-from suture.data.yuv import Colours, frame_size
+from suture.data.view import View
+from suture.data.yuv import YuvToRgb, frame_size
 from suture.prediction.overlap import cores, in_order
 
 AS_TRAINED = "as in training"
@@ -35,7 +36,7 @@ _LONGEST_FOLDER = 255
 """Bytes that the name of a folder may have."""
 _LONGEST_NAME = 236
 """Bytes: of 255, a file that is being written has a few more than its name."""
-_Decoded = tuple[int, Picture | np.ndarray | None, str]
+_Decoded = tuple[int, DecodedFrame | np.ndarray | None, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Shown:
     """A frame of a clip, or why there is none."""
 
     index: int
-    pixels: np.ndarray | Planes | None
+    pixels: np.ndarray | YuvPlanes | None
     """RGB, uint8, H W 3; or what a GPU turns into it."""
     problem: str = ""
 
@@ -55,16 +56,16 @@ class Shown:
         return frame_size(self.pixels.shape, planes=self.colours is not None)
 
     @property
-    def colours(self) -> Colours | None:
+    def colours(self) -> YuvToRgb | None:
         """By what it becomes RGB; None where it is."""
-        return self.pixels.colours if isinstance(self.pixels, Planes) else None
+        return self.pixels.colours if isinstance(self.pixels, YuvPlanes) else None
 
 
-def fill(memory: np.ndarray, frames: Sequence[np.ndarray | Planes]) -> np.ndarray:
+def fill(memory: np.ndarray, frames: Sequence[np.ndarray | YuvPlanes]) -> np.ndarray:
     """Memory for frames of one kind with these frames in it; where there is room for more, the last one is repeated."""
     for number, target in enumerate(memory):
         frame = frames[min(number, len(frames) - 1)]
-        if isinstance(frame, Planes):
+        if isinstance(frame, YuvPlanes):
             frame.copy_to(target)
         else:
             np.copyto(target, frame)
@@ -159,12 +160,12 @@ class Clip:
         largest = 0
         for place in view_frames(len(self.images)):
             pixels = self.read(place).pixels
-            black = isinstance(pixels, np.ndarray) and pixels.max() < FEW_BITS >> 8
-            top = largest_of_16_bits(self.images[place]) if black else None
+            black = isinstance(pixels, np.ndarray) and pixels.max() < MAX_LOW_DEPTH_VALUE >> 8
+            top = max_16_bit_value(self.images[place]) if black else None
             if top is None:  # single ones of others may be black indeed
                 return
             largest = max(largest, top)
-        if divisor := divisor_of_few_bits(largest):
+        if divisor := low_depth_divisor(largest):
             raise UserError(
                 f"{self.path}: found 16-bit images with no value above {largest}, which are read as black, since 65535 "
                 f"is white: save them with 8 bits, their values divided by {divisor}."
@@ -207,12 +208,12 @@ class Clip:
 
 def _in_rgb(decoded: _Decoded) -> Shown:
     index, picture, problem = decoded
-    return Shown(index, picture.rgb() if isinstance(picture, Picture) else picture, problem)
+    return Shown(index, picture.rgb() if isinstance(picture, DecodedFrame) else picture, problem)
 
 
 def _in_planes(decoded: _Decoded) -> Shown:
     index, picture, problem = decoded
-    planes = picture.planes() if isinstance(picture, Picture) else None
+    planes = picture.planes() if isinstance(picture, DecodedFrame) else None
     return Shown(index, planes, problem) if planes else _in_rgb(decoded)
 
 

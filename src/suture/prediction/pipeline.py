@@ -22,10 +22,10 @@ import numpy as np
 from suture.core.errors import UserError
 from suture.core.io import remove_leftovers, write_json
 from suture.data.classes import IGNORE
-from suture.data.video import Planes
+from suture.data.video import YuvPlanes
 from suture.data.video_index import JOURNAL, RECORD
 from suture.data.view import View
-from suture.data.yuv import Colours
+from suture.data.yuv import YuvToRgb
 from suture.prediction.clip_files import (
     COMPARING,
     FINISHING,
@@ -199,7 +199,7 @@ class Job:
             while shown := list(islice(alike, self.batch)):
                 yield Group(shown, predict)
 
-    def _kind(self, shown: Shown) -> tuple[bool, tuple[int, int] | None, Colours | None]:
+    def _kind(self, shown: Shown) -> tuple[bool, tuple[int, int] | None, YuvToRgb | None]:
         """Whether the network has to see a frame, one that decodes and was not done before; its size, and colours."""
         return shown.pixels is not None and shown.index not in self.known, shown.size, shown.colours
 
@@ -294,7 +294,7 @@ class Job:
             self._begin_row(shown, certainty, count_pixels(mask) if counts is None else counts)
         name, time = self.clip.frame_name(shown.index), self._time(shown.index) or 0.0
         pixels = shown.pixels
-        if isinstance(pixels, Planes):
+        if isinstance(pixels, YuvPlanes):
             (pixels,) = fill(np.empty((1, *pixels.shape), np.uint8), [pixels])
         return Seen(shown.index, name, time, pixels, mask, planes, shown.colours)
 

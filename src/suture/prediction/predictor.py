@@ -14,10 +14,10 @@ from torch import Tensor
 from suture.core.errors import UserError
 from suture.core.settings import validate_scales
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.scene import resized
-from suture.data.video import Planes
+from suture.data.read_scenes import resize_image
+from suture.data.video import YuvPlanes
 from suture.data.view import View
-from suture.data.yuv import Colours, frame_size
+from suture.data.yuv import YuvToRgb, frame_size
 from suture.models.inference import probabilities
 from suture.prediction.fast.gpu import Gpu
 from suture.prediction.fast.gpu_overlay import Drawing, class_counts
@@ -58,7 +58,7 @@ class Prepared(NamedTuple):
     view: View
     place: Place | None = None
     """Memory for what a GPU makes of them, where another process is to see it."""
-    colours: Colours | None = None
+    colours: YuvToRgb | None = None
     """By what the GPU turns planes into RGB."""
 
 
@@ -144,7 +144,7 @@ class Predictor:
 
     def prepare(
         self,
-        frames: np.ndarray | Sequence[np.ndarray] | Sequence[Planes],
+        frames: np.ndarray | Sequence[np.ndarray] | Sequence[YuvPlanes],
         view: View | None = None,
         length: int = 0,
         place: Place | None = None,
@@ -156,7 +156,7 @@ class Predictor:
         """
         listed = isinstance(frames, Sequence) and not isinstance(frames, str)
         several: list[Any] = list(frames) if listed or getattr(frames, "ndim", 0) == 4 else [frames]
-        colours = several[0].colours if several and isinstance(several[0], Planes) else None
+        colours = several[0].colours if several and isinstance(several[0], YuvPlanes) else None
         if colours is None:
             _refuse_other_than_rgb(several)
         height, width = frame_size(several[0].shape, planes=colours is not None)
@@ -166,7 +166,7 @@ class Predictor:
         if self.gpu is None:  # OpenCV is by far the faster there, and what the training used
             scenes = [view.crop(frame) for frame in several]
             size = self._input_size(scenes[0].shape[:2])
-            return Prepared(torch.from_numpy(np.stack([resized(s, size) for s in scenes])), (height, width), view)
+            return Prepared(torch.from_numpy(np.stack([resize_image(s, size) for s in scenes])), (height, width), view)
         shape = max(len(several), length), *several[0].shape
         pinned = self.gpu.memory(shape) if place is None else torch.from_numpy(place.pixels.shaped(shape))
         fill(pinned.numpy(), several)
@@ -222,7 +222,7 @@ class Predictor:
         frames: Tensor,
         view: View,
         draw: bool,
-        colours: Colours | None = None,
+        colours: YuvToRgb | None = None,
         smoother: Smoother | None = None,
     ) -> list[Tensor]:
         """Of whole frames on the device: certainty, masks, how many pixels each class has, and overlays if wanted."""
@@ -269,7 +269,7 @@ class Predictor:
 
         def make() -> Tensor:
             mask = view.crop(_view_mask(view, size)).astype(np.float32)
-            return torch.from_numpy(resized(mask, self._input_size(mask.shape))).to(self.device)
+            return torch.from_numpy(resize_image(mask, self._input_size(mask.shape))).to(self.device)
 
         return self._keep(("inside", size, view), make)
 

@@ -9,19 +9,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from suture.data.classes import IGNORE
-from suture.data.yuv import Colours, parts
+from suture.data.yuv import YuvToRgb, split_planes
 
 _CONVERTED = 4
 """Frames that are turned into RGB at once: what is in between stays in a GPU's cache."""
 
 
-def from_planes(planes: Tensor, colours: Colours) -> Tensor:
+def from_planes(planes: Tensor, colours: YuvToRgb) -> Tensor:
     """Planes of yuv420 (B H·3/2 W, uint8) to RGB (B H W 3, uint8): as `suture.data.yuv` does, give or take one."""
-    batch, height, width = parts(planes)[0].shape
+    batch, height, width = split_planes(planes)[0].shape
     fours = height // 2, 2, width // 2, 2  # pixels, two by two, share their colour
     pixels = torch.empty(batch, *fours, 3, dtype=torch.uint8, device=planes.device)
     for some, target in zip(planes.split(_CONVERTED), pixels.split(_CONVERTED), strict=True):
-        light, blue, red = parts(some)
+        light, blue, red = split_planes(some)
         light = light.reshape(len(some), *fours)
         for channel, (by_light, by_blue, by_red, offset) in enumerate(colours):
             # What comes after the point is cut off in the end, so that a half rounds.
@@ -33,8 +33,8 @@ def from_planes(planes: Tensor, colours: Colours) -> Tensor:
 def to_network(frames: Tensor, size: tuple[int, int]) -> Tensor:
     """Frames (B H W 3, uint8) to images of `size` (B 3 h w, 0..1), on the frames' device.
 
-    The same picture as `suture.data.scene.resized` gives, which the network was trained on, give or take one step of
-    a byte (1/255): averaged over areas where both sides shrink or stay, else between the nearest pixels.
+    The same picture as `suture.data.read_scenes.resize_image` gives, which the network was trained on, give or take one
+    step of a byte (1/255): averaged over areas where both sides shrink or stay, else between the nearest pixels.
 
     >>> to_network(torch.zeros(1, 1080, 1920, 3, dtype=torch.uint8), (256, 256)).shape
     torch.Size([1, 3, 256, 256])

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from suture.data.classes import IGNORE
-from suture.data.yuv import Colours, sampled, to_rgb
+from suture.data.yuv import YuvToRgb, sample_planes, yuv_to_rgb
 
 _SIDE = 160
 """The longer side at which masks are compared: flicker of whole regions shows, the search for movement stays cheap."""
@@ -23,15 +23,15 @@ class Small(NamedTuple):
     mask: np.ndarray
 
     @staticmethod
-    def of(frame: np.ndarray, mask: np.ndarray, colours: Colours | None = None) -> "Small":
+    def of(frame: np.ndarray, mask: np.ndarray, colours: YuvToRgb | None = None) -> "Small":
         """Of RGB, or of planes and their colours."""
         height, width = mask.shape
         scale = min(1.0, _SIDE / max(height, width))
         size = max(1, round(width * scale)), max(1, round(height * scale))
         twice = min(width, 2 * size[0]), min(height, 2 * size[1])  # two pixels for each small one are enough to average
-        some = sampled(frame, twice) if colours else cv2.resize(frame, twice, interpolation=cv2.INTER_NEAREST)
+        some = sample_planes(frame, twice) if colours else cv2.resize(frame, twice, interpolation=cv2.INTER_NEAREST)
         small = cv2.resize(some, size, interpolation=cv2.INTER_AREA)
-        gray = cv2.cvtColor(to_rgb(small, colours) if colours else small, cv2.COLOR_RGB2GRAY)
+        gray = cv2.cvtColor(yuv_to_rgb(small, colours) if colours else small, cv2.COLOR_RGB2GRAY)
         return Small(gray, cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
 
 

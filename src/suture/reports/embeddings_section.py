@@ -21,7 +21,7 @@ from torch import Tensor
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, WrongMask
-from suture.data.scene import read_scene
+from suture.data.read_scenes import read_scene
 from suture.methods.branches import TwoBranches
 from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from suture.data.classes import IGNORE
 from suture.data.dataset import Video
-from suture.data.scene import read_scenes
+from suture.data.read_scenes import read_scenes
 from suture.evaluation.metrics import agreement
 from suture.evaluation.scoring import predict_masks
 from suture.models.inference import probabilities

@@ -17,8 +17,8 @@ from suture.core.text import number as counted
 from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.data.labelling import Labelling
+from suture.data.read_scenes import paste_in_frame
 from suture.data.sampling.frames import TrainingFrames
-from suture.data.scene import in_frame
 from suture.evaluation.metrics import mean
 from suture.methods.pseudo_labels import PseudoLabels, load_pseudo_labels
 from suture.reports.charts import Series, line_chart
@@ -162,7 +162,7 @@ def pseudo_quality(
 def native(ids: np.ndarray, video: Video) -> np.ndarray:
     """Class ids of the view at some size, as those of the whole frame."""
     size = (video.view.width, video.view.height)
-    return in_frame(cv2.resize(ids, size, interpolation=cv2.INTER_NEAREST_EXACT), video)
+    return paste_in_frame(cv2.resize(ids, size, interpolation=cv2.INTER_NEAREST_EXACT), video)
 
 
 def over_distance(distances: Sequence[int], values: Sequence[float], most: int = 12) -> list[tuple[float, float, int]]:

@@ -28,7 +28,7 @@ from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
-from suture.data.sampling.frames import carve_validation, unlearnt
+from suture.data.sampling.frames import carve_validation, find_unlearnt_classes
 from suture.evaluation.scoring import Frames, frames_to_score, protocol_of
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
@@ -144,7 +144,9 @@ def _record(
         return found
     masks = sum(len(video.with_mask) for video in dataset.split("train"))
     with bar("look for classes", masks, console) as (progress, task):
-        return found | {"unlearnt": unlearnt(dataset, config.data.validation, lambda: progress.advance(task))}
+        return found | {
+            "unlearnt": find_unlearnt_classes(dataset, config.data.validation, lambda: progress.advance(task))
+        }
 
 
 def evaluate(session: Session, segmenter: Segmenter, *, keep: bool = True) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from source_tester import SourceTester
 
-from suture.data.datasets.synthetic_folder import write_synthetic
 from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 
 
 class TestFrames(SourceTester):

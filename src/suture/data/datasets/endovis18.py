@@ -48,7 +48,7 @@ class _Labels(RootModel[list[_Label]]):
 
 
 @dataclass(frozen=True, order=True)
-class _Part:
+class _SequenceFolder:
     """A folder `seq_N`: the sequence, or some of its files in an archive of their own."""
 
     test: bool
@@ -74,7 +74,7 @@ def load(root: Path) -> Dataset:
     with ids. The release does not say which sequences are of one operation: each is a case of its own.
     """
     parts, label_files = _find(root)
-    sequences: dict[tuple[bool, int], list[_Part]] = {}
+    sequences: dict[tuple[bool, int], list[_SequenceFolder]] = {}
     for part in sorted(parts):
         sequences.setdefault((part.test, part.number), []).append(part)
     videos: list[Video] = []
@@ -112,9 +112,9 @@ def load(root: Path) -> Dataset:
     )
 
 
-def _find(root: Path) -> tuple[list[_Part], list[Path]]:
+def _find(root: Path) -> tuple[list[_SequenceFolder], list[Path]]:
     """The folders `seq_N` and the files `labels.json`."""
-    parts: list[_Part] = []
+    parts: list[_SequenceFolder] = []
     labels: list[Path] = []
     for folder, folders, files in iterate_folders(root, depth=6):
         if "labels.json" in files:
@@ -122,12 +122,12 @@ def _find(root: Path) -> tuple[list[_Part], list[Path]]:
         if number := re.fullmatch(r"seq_([0-9]+)", folder.name):
             above = [part.lower() for part in folder.relative_to(root).parts]
             test = any(part.startswith("test") for part in above)
-            parts.append(_Part(test, int(number[1]), any("repair" in part for part in above), folder))
+            parts.append(_SequenceFolder(test, int(number[1]), any("repair" in part for part in above), folder))
             folders.clear()
     return parts, labels
 
 
-def _frames(name: str, parts: list[_Part]) -> tuple[list[Frame], list[str]]:
+def _frames(name: str, parts: list[_SequenceFolder]) -> tuple[list[Frame], list[str]]:
     """The frames of a sequence from all its folders, and the masks that have none."""
     whole = [part for part in parts if part.has_frames and not part.repairs]
     if len(whole) > 1:
@@ -177,7 +177,7 @@ def _class_table(label_files: Iterable[Path]) -> ClassTable:
     return ClassTable(NAMES, tuple(COLORS.values()), values)
 
 
-def _found(root: Path, videos: list[Video], parts: list[_Part], label_files: list[Path]) -> list[str]:
+def _found(root: Path, videos: list[Video], parts: list[_SequenceFolder], label_files: list[Path]) -> list[str]:
     """What was found, in words."""
     train = [video for video in videos if video.split == "train"]
     masks = [frame.mask for video in videos for frame in video.frames if isinstance(frame.mask, MaskFile)]

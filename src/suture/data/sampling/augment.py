@@ -21,7 +21,7 @@ from suture.core.settings import Settings
 Fraction = Field(ge=0, le=1)
 
 
-class Color(Settings):
+class ColorJitter(Settings):
     """How far colours are moved: the widths of the jitter, and how often a sample gets it."""
 
     brightness: float = Fraction
@@ -35,10 +35,10 @@ class Color(Settings):
 
 
 COLORS = {
-    "none": Color(brightness=0, contrast=0, saturation=0, hue=0, jitter=0, grey=0, blur=0),
-    "mild": Color(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.02, jitter=1, grey=0, blur=0),
+    "none": ColorJitter(brightness=0, contrast=0, saturation=0, hue=0, jitter=0, grey=0, blur=0),
+    "mild": ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.02, jitter=1, grey=0, blur=0),
     # PixPro's strengths; its solarisation is left out, because it has no counterpart in endoscopic light.
-    "strong": Color(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, jitter=0.8, grey=0.2, blur=0.5),
+    "strong": ColorJitter(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, jitter=0.8, grey=0.2, blur=0.5),
 }
 
 
@@ -51,7 +51,7 @@ class Augment(Settings):
     """How many times as wide as high, or as high as wide, a crop of a square scene may be; its area stays the same."""
     tilt: float = Field(0, ge=0, le=180)
     flip: bool = True
-    color: Color = COLORS["mild"]
+    color: ColorJitter = COLORS["mild"]
 
     @field_validator("color", mode="before")
     @classmethod

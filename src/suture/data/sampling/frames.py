@@ -41,7 +41,7 @@ class Epochs:
         return int(self._order[1][place])
 
 
-class Pixels(Protocol):
+class PixelSource(Protocol):
     """Where stored pixels come from: the frame store."""
 
     def frame(self, video: str, index: int) -> np.ndarray: ...
@@ -51,7 +51,7 @@ class Pixels(Protocol):
     def inside(self, video: str) -> np.ndarray: ...
 
 
-class Places:
+class FrameIndex:
     """Video and index of every usable frame, by its number: two numbers each, however many there are."""
 
     def __init__(self, videos: Sequence[Video]) -> None:
@@ -75,11 +75,11 @@ class Places:
 class TrainingFrames:
     """Every usable frame of the training videos, numbered 0…n−1; without pixels for who asks for none."""
 
-    def __init__(self, dataset: Dataset, labelling: Labelling, pixels: Pixels | None) -> None:
+    def __init__(self, dataset: Dataset, labelling: Labelling, pixels: PixelSource | None) -> None:
         self.videos: list[Video] = [video for video in dataset.split("train") if video.usable]
         self.classes = dataset.classes
         self._pixels = pixels
-        self.places = Places(self.videos)
+        self.places = FrameIndex(self.videos)
         self.is_labelled = self.places.marked(labelling.frames)
         self.labelled = np.flatnonzero(self.is_labelled)
         self.unlabelled = np.flatnonzero(~self.is_labelled)
@@ -94,7 +94,7 @@ class TrainingFrames:
         return len(self.places)
 
     @property
-    def pixels(self) -> Pixels:
+    def pixels(self) -> PixelSource:
         assert self._pixels is not None
         return self._pixels
 
@@ -172,7 +172,9 @@ def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
     return carved
 
 
-def unlearnt(dataset: Dataset, names: Sequence[str], looked: Callable[[], None] = lambda: None) -> list[str]:
+def find_unlearnt_classes(
+    dataset: Dataset, names: Sequence[str], looked: Callable[[], None] = lambda: None
+) -> list[str]:
     """The classes that no mask of a training video shows, where validation is made of what `names` holds out of them.
 
     None where a validation video is the dataset's own: what its training videos lack is a fault to be seen there.

@@ -11,7 +11,7 @@ from suture.data.synthetic.paint import EXPOSURE, Floats, Image, Point, ease, sm
 from suture.data.synthetic.scenario import CLASPER, ENTERING, OUTSIDE, SHAFT, WRIST, SyntheticVideo, Tool
 
 
-class _Part(NamedTuple):
+class _Sprite(NamedTuple):
     """A rigid part of an instrument: colour times opacity, opacity, and where its joint lies in the picture."""
 
     rgba: Image
@@ -85,7 +85,7 @@ class Instrument:
         picture[part] *= 1 - smeared[..., 3:]
         picture[part] += smeared[..., :3] * np.minimum(light[part], 1.15)[..., None]
 
-    def _place(self, layer: Floats, classes: Image, part: _Part, at: Point, angle: float) -> None:
+    def _place(self, layer: Floats, classes: Image, part: _Sprite, at: Point, angle: float) -> None:
         cos, sin = math.cos(angle), math.sin(angle)
         x, y = at * self.unit + self.size / 2
         jx, jy = part.joint
@@ -111,10 +111,10 @@ class Instrument:
         x, y = np.meshgrid(xs / self.unit, ys / self.unit)
         return x, y, (-float(xs[0]), -float(ys[0]))
 
-    def _finish(self, color: Floats, inside: Floats, joint: tuple[float, float], value: int) -> _Part:
+    def _finish(self, color: Floats, inside: Floats, joint: tuple[float, float], value: int) -> _Sprite:
         alpha = np.clip(0.5 + inside * self.unit, 0, 1)[..., None]
         rgba = np.concatenate([np.clip(color, 0, 1) * alpha, alpha], axis=2)
-        return _Part((rgba * 255 + 0.5).astype(np.uint8), joint, value)
+        return _Sprite((rgba * 255 + 0.5).astype(np.uint8), joint, value)
 
     def _metal(self, across: Floats, tint: Sequence[float], base: float = 0.6) -> Floats:
         """A brushed metal cylinder lit from the camera; `across` is -1 to 1 from edge to edge."""
@@ -123,7 +123,7 @@ class Instrument:
         shade = base * (0.25 + 0.75 * round_) + gleam * (0.35 + 0.65 * base)
         return shade[..., None] * np.array(tint, np.float32)
 
-    def _shaft(self, base: float) -> _Part:
+    def _shaft(self, base: float) -> _Sprite:
         x, y, joint = self._sprite(-2.2, 0.0, 2.2 * self.radius)
         half = self.radius * (1 - 0.35 * x)  # nearer to the camera, so wider, towards the trocar
         color = self._metal(y / half, (0.95, 0.98, 1.0), base)
@@ -132,7 +132,7 @@ class Instrument:
         color[np.abs(x + 0.72 * self.radius) < 0.008] *= 0.3
         return self._finish(color, np.minimum(half - np.abs(y), -x), joint, SHAFT)
 
-    def _wrist(self) -> _Part:
+    def _wrist(self) -> _Sprite:
         x, y, joint = self._sprite(-0.3 * self.radius, self.wrist + 0.6 * self.radius, self.radius)
         along = x / self.wrist
         half = self.radius * np.where(along < 0.45, 0.86, 0.66 + 0.1 * np.cos(along * 9))
@@ -145,7 +145,7 @@ class Instrument:
         end = self.wrist + 0.45 * self.radius - np.abs(y) ** 2 / self.radius
         return self._finish(color, np.minimum(half - np.abs(y), end - x), joint, WRIST)
 
-    def _jaw(self, kind: str, side: int) -> _Part:
+    def _jaw(self, kind: str, side: int) -> _Sprite:
         width = {"grasper": 0.8, "scissors": 0.55, "driver": 0.8}[kind] * self.radius
         x, y, joint = self._sprite(0.0, self.reach, 2.0 * self.radius)
         y = y * side

@@ -1,6 +1,6 @@
 """What happens in a generated operation: settings, classes, and the plan of every video, before any pixel.
 
->>> videos = plan(SyntheticSettings(cases=2, frames=8, shots=2))
+>>> videos = plan_videos(SyntheticSettings(cases=2, frames=8, shots=2))
 >>> [video.id for video in videos]
 ['case01a', 'case01b', 'case02']
 >>> videos[0].cuts
@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from suture.core.settings import Settings
+from suture.data.view import View
 
 
 class SyntheticClass(NamedTuple):
@@ -107,14 +108,6 @@ class Shot:
 
 
 @dataclass(frozen=True)
-class View:
-    """The part of the frame that shows the scene: x, y, width, height, and a circle as centre x, y, radius."""
-
-    rect: tuple[int, int, int, int]
-    circle: tuple[int, int, int] | None = None
-
-
-@dataclass(frozen=True)
 class Look:
     """One patient, light and camera."""
 
@@ -170,7 +163,7 @@ def split_cases(cases: int) -> dict[str, list[str]]:
     }
 
 
-def plan(settings: SyntheticSettings) -> tuple[SyntheticVideo, ...]:
+def plan_videos(settings: SyntheticSettings) -> tuple[SyntheticVideo, ...]:
     """Decide what every video shows, without rendering anything."""
     return tuple(video for index in range(settings.cases) for video in _plan_case(settings, index))
 
@@ -219,14 +212,14 @@ def _plan_view(
     width, height = settings.width, settings.height
     top = bar[3] if bar else 0
     if not circular:
-        return View((0, top, width, height - top)) if bar else None
+        return View(0, top, width, height - top) if bar else None
     short = min(width, height)
     radius = round(rng.uniform(0.47, 0.53) * short)
     cx = width // 2 + round(rng.uniform(-0.02, 0.02) * short)
     cy = height // 2 + round(rng.uniform(-0.02, 0.02) * short)
     left, right = max(0, cx - radius), min(width, cx + radius + 1)
     upper, lower = max(top, cy - radius), min(height, cy + radius + 1)
-    return View((left, upper, right - left, lower - upper), (cx, cy, radius))
+    return View(left, upper, right - left, lower - upper, (cx, cy, radius))
 
 
 def _plan_shots(

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from suture.core.errors import UserError
-from suture.data.yuv import Colours
+from suture.data.yuv import YuvToRgb
 from suture.prediction.clip_files import FINISHING, Done, Finished, Plan, Seen, agreement
 from suture.prediction.fast.shared_memory import Buffer, Line, Memory, Span
 from suture.prediction.overlap import PATIENCE, cores
@@ -86,7 +86,7 @@ class Batch(NamedTuple):
     """Number, name and time of each."""
     place: Sequence[Span | None]
     """Where frames, masks and planes are; nowhere if the frames do not decode."""
-    colours: Colours | None = None
+    colours: YuvToRgb | None = None
     """Of its frames, where they are not RGB."""
 
     def seen(self, memory: Memory) -> list[Seen]:

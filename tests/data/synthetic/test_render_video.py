@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from suture.data.synthetic.render import render_video
+from suture.data.synthetic.render_video import render_video
 from suture.data.synthetic.scenario import (
     CLASSES,
     GAUZE,
@@ -17,7 +17,7 @@ from suture.data.synthetic.scenario import (
     THREAD,
     TISSUE,
     SyntheticSettings,
-    plan,
+    plan_videos,
     split_cases,
 )
 
@@ -26,7 +26,7 @@ SMALL = SyntheticSettings(cases=3, frames=16, shots=2, width=72, height=64)
 
 def digest(settings: SyntheticSettings) -> str:
     total = hashlib.sha256()
-    for video in plan(settings):
+    for video in plan_videos(settings):
         for rgb, mask in render_video(video):
             total.update(rgb.tobytes())
             total.update(mask.tobytes())
@@ -37,7 +37,7 @@ def test_same_settings_give_the_same_bytes_in_another_process() -> None:
     here = digest(SMALL)
     script = f"""
 import sys; sys.path.insert(0, {str(__file__.rsplit("/", 1)[0])!r})
-from test_render import SMALL, digest
+from test_render_video import SMALL, digest
 print(digest(SMALL))
 """
     there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -46,7 +46,7 @@ print(digest(SMALL))
 
 
 def test_single_frames_are_those_of_the_whole_video() -> None:
-    video = plan(SMALL)[1]
+    video = plan_videos(SMALL)[1]
     whole = list(render_video(video))
     for frame, (rgb, mask) in zip((3, 11), render_video(video, [3, 11]), strict=True):
         assert np.array_equal(rgb, whole[frame][0])
@@ -55,7 +55,7 @@ def test_single_frames_are_those_of_the_whole_video() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(321, 243), (48, 97), (32, 32)])
 def test_any_size(width: int, height: int) -> None:
-    for video in plan(SyntheticSettings(cases=2, frames=4, shots=1, width=width, height=height)):
+    for video in plan_videos(SyntheticSettings(cases=2, frames=4, shots=1, width=width, height=height)):
         for rgb, mask in render_video(video):
             assert rgb.shape == (height, width, 3)
             assert mask.shape == (height, width)
@@ -68,7 +68,7 @@ def test_all_classes_occur_in_train_and_test_with_a_long_tail() -> None:
     known = {c.value for c in CLASSES} | {OUTSIDE}
     counts = {part: np.zeros(256, int) for part in split}
     videos_with = np.zeros(256, int)
-    for video in plan(settings):
+    for video in plan_videos(settings):
         part = next(part for part, cases in split.items() if video.case in cases)
         masks = np.stack([mask for _, mask in render_video(video, range(0, settings.frames, 10))])
         count = np.bincount(masks.ravel(), minlength=256)
@@ -87,7 +87,7 @@ def test_cuts_are_where_the_plan_says(fps: float) -> None:
     settings = SyntheticSettings(cases=3, frames=40, width=64, height=64, fps=fps, gaps=True)
     at_cuts: list[float] = []
     elsewhere: list[float] = []
-    for video in plan(settings):
+    for video in plan_videos(settings):
         assert len(video.cuts) == settings.shots - 1 + len(video.excluded)
         frames = [rgb.astype(np.float32) for rgb, _ in render_video(video)]
         for i in range(1, len(frames)):
@@ -98,7 +98,7 @@ def test_cuts_are_where_the_plan_says(fps: float) -> None:
 
 def test_motion_per_frame_grows_with_the_time_between_frames() -> None:
     def motion(fps: float) -> float:
-        video = plan(SyntheticSettings(cases=1, frames=12, shots=1, width=96, height=96, fps=fps))[0]
+        video = plan_videos(SyntheticSettings(cases=1, frames=12, shots=1, width=96, height=96, fps=fps))[0]
         frames = np.stack([rgb for rgb, _ in render_video(video)]).astype(np.float32)
         return float(np.median(np.abs(np.diff(frames, axis=0)).mean((1, 2, 3))))
 
@@ -106,7 +106,7 @@ def test_motion_per_frame_grows_with_the_time_between_frames() -> None:
 
 
 def test_the_artefacts_of_real_recordings() -> None:
-    videos = plan(SyntheticSettings())
+    videos = plan_videos(SyntheticSettings())
     assert [v.id for v in videos if v.case == "case01"] == ["case01a", "case01b"]
     assert sum(v.bar is not None for v in videos) == 1
     assert sum(bool(v.excluded) for v in videos) == 1
@@ -116,19 +116,18 @@ def test_the_artefacts_of_real_recordings() -> None:
 
 
 def test_the_second_file_of_a_case_goes_on_where_the_first_ends() -> None:
-    first, second, *_ = plan(SyntheticSettings(cases=1, frames=20, shots=2, width=64, height=64, fps=25))
+    first, second, *_ = plan_videos(SyntheticSettings(cases=1, frames=20, shots=2, width=64, height=64, fps=25))
     before, after = (next(iter(render_video(v, [f])))[1] for v, f in ((first, 19), (second, 0)))
     assert (before == after).mean() > 0.9
 
 
 def test_nothing_of_the_scene_lies_outside_the_view() -> None:
-    for video in plan(SyntheticSettings(cases=5, frames=8, shots=2, width=96, height=80)):
+    for video in plan_videos(SyntheticSettings(cases=5, frames=8, shots=2, width=96, height=80)):
         excluded = {f for first, last in video.excluded for f in range(first, last + 1)}
         inside = np.ones((80, 96), bool)
         if video.view is not None:
-            x, y, w, h = video.view.rect
             inside[:] = False
-            inside[y : y + h, x : x + w] = True
+            video.view.crop(inside)[:] = True
             if video.view.circle is not None:
                 cx, cy, radius = video.view.circle
                 ys, xs = np.ogrid[:80, :96]
@@ -142,9 +141,9 @@ def test_nothing_of_the_scene_lies_outside_the_view() -> None:
 
 def test_gaps_make_frame_numbers_jump() -> None:
     settings = SyntheticSettings(frames=40)
-    for video in plan(settings):
+    for video in plan_videos(settings):
         assert video.numbers == tuple(range(40))
-    for video in plan(settings.model_copy(update={"gaps": True})):
+    for video in plan_videos(settings.model_copy(update={"gaps": True})):
         jumps = {i for i in range(1, 40) if video.numbers[i] - video.numbers[i - 1] > 1}
         assert jumps == {e.first for e in video.events if e.kind == "gap"}
         assert jumps

@@ -9,7 +9,7 @@ import pytest
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.data.dataset import Frame, Video
-from suture.data.scene import in_frame, read_scene, read_scenes, resized
+from suture.data.read_scenes import paste_in_frame, read_scene, read_scenes, resize_image
 from suture.data.view import View
 
 
@@ -55,9 +55,9 @@ def test_a_broken_frame_ends_the_reading(video: Video, tmp_path: Path) -> None:
 def test_shrinking_averages() -> None:
     stripes = np.zeros((12, 12, 3), np.uint8)
     stripes[:, ::2] = 200
-    assert (resized(stripes, (6, 6)) == 100).all()
-    assert resized(stripes, (12, 12)) is stripes
-    assert resized(stripes, (24, 30)).shape == (24, 30, 3)
+    assert (resize_image(stripes, (6, 6)) == 100).all()
+    assert resize_image(stripes, (12, 12)) is stripes
+    assert resize_image(stripes, (24, 30)).shape == (24, 30, 3)
 
 
 @pytest.mark.parametrize("circle", [None, (20.0, 14.0, 10.0)])
@@ -65,7 +65,7 @@ def test_ids_outside_the_view_are_ignore(video: Video, circle: tuple[float, floa
     view = View(6, 4, 30, 20, circle)
     video.view_setting = view
     ids = np.random.default_rng(0).integers(0, 3, (20, 30)).astype(np.uint8)
-    frame = in_frame(ids, video)
+    frame = paste_in_frame(ids, video)
     inside = view.mask(40, 30)
     assert frame.shape == (30, 40)
     assert frame.dtype == np.uint8

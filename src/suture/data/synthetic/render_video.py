@@ -5,8 +5,8 @@ vessels. Each frame then looks at the canvas through the camera's pose and the t
 lays instruments, blood and smoke over it. All motion is a function of time in seconds, so another frame rate gives
 other steps per frame of the same operation. Lengths are in units of the frame's shorter side.
 
->>> from suture.data.synthetic.scenario import SyntheticSettings, plan
->>> videos = plan(SyntheticSettings(cases=2, frames=8, shots=2, width=64, height=48))
+>>> from suture.data.synthetic.scenario import SyntheticSettings, plan_videos
+>>> videos = plan_videos(SyntheticSettings(cases=2, frames=8, shots=2, width=64, height=48))
 >>> rgb, mask = next(render_video(videos[0]))
 >>> rgb.shape, mask.shape
 ((48, 64, 3), (48, 64))
@@ -331,9 +331,8 @@ class _Finish:
 
     def _opening(self, video: SyntheticVideo) -> tuple[Floats, NDArray[np.bool_]]:
         assert video.view is not None
-        x, y, w, h = video.view.rect
         inside = np.zeros(self.shape, bool)
-        inside[y : y + h, x : x + w] = True
+        video.view.crop(inside)[:] = True
         soft = np.ones(self.shape, np.float32)
         if video.view.circle is not None:
             cx, cy, radius = video.view.circle

@@ -10,7 +10,7 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 
 
-def resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """An image at height × width, averaged where it shrinks."""
     if image.shape[:2] == size:
         return image
@@ -20,7 +20,7 @@ def resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def read_scene(video: Video, index: int, size: tuple[int, int]) -> np.ndarray:
     """One frame's view at height × width."""
-    return resized(video.view.crop(video.read(index)), size)
+    return resize_image(video.view.crop(video.read(index)), size)
 
 
 def read_scenes(
@@ -40,7 +40,7 @@ def read_scenes(
             yield part, np.stack([future.result() for future in current])
 
 
-def in_frame(ids: np.ndarray, video: Video) -> np.ndarray:
+def paste_in_frame(ids: np.ndarray, video: Video) -> np.ndarray:
     """Class ids of the view's rectangle put back into the frame; `IGNORE` outside the view."""
     width, height = video.size
     view = video.view

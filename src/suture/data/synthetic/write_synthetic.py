@@ -23,8 +23,8 @@ from suture.core.io import write_json, write_text
 from suture.core.progress import ProgressBar
 from suture.core.workers import start_in_pool
 from suture.data.labelling import frame_name
-from suture.data.synthetic.render import Image, render_video
-from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan, split_cases
+from suture.data.synthetic.render_video import Image, render_video
+from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan_videos, split_cases
 
 Container = Literal["mp4", "png"]
 BT709, LIMITED = 1, 1  # the numbers of ISO/IEC 23091-2 for the colour matrix and FFmpeg's for the range
@@ -55,7 +55,7 @@ def write_synthetic(
         )
     if out.exists():
         raise UserError(f"{out} is already there: choose another folder or remove it.")
-    videos = plan(settings)
+    videos = plan_videos(settings)
     with _new_folder(out) as folder:
         (folder / "videos").mkdir(parents=True)
         (folder / "masks").mkdir()
@@ -189,9 +189,8 @@ def _write_png(path: Path, image: Image) -> None:
 def _view(video: SyntheticVideo) -> Any:
     if video.view is None:
         return "none"
-    if video.view.circle is None:
-        return list(video.view.rect)
-    return {"rect": list(video.view.rect), "circle": list(video.view.circle)}
+    facts = video.view.to_json()
+    return facts if video.view.circle else facts["rect"]
 
 
 def _exclusions(videos: tuple[SyntheticVideo, ...]) -> str:

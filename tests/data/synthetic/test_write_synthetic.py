@@ -11,9 +11,9 @@ import yaml
 
 from suture.core.errors import UserError
 from suture.core.io import read_json
-from suture.data.datasets.synthetic_folder import write_synthetic
-from suture.data.synthetic.render import render_video
-from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, plan
+from suture.data.synthetic.render_video import render_video
+from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, plan_videos
+from suture.data.synthetic.write_synthetic import write_synthetic
 
 SMALL = SyntheticSettings(cases=3, frames=12, shots=2, width=64, height=48, gaps=True)
 
@@ -52,7 +52,7 @@ def test_dataset_file_names_the_files_that_are_there(mp4: Path) -> None:
 
 
 def test_mp4_frames_are_the_rendered_ones(mp4: Path) -> None:
-    video = plan(SMALL)[2]
+    video = plan_videos(SMALL)[2]
     with av.open(mp4 / "videos" / f"{video.id}.mp4") as file:
         decoded = list(file.decode(video=0))
     assert (decoded[0].colorspace, decoded[0].color_range) == (1, 1)
@@ -67,7 +67,7 @@ def test_mp4_frames_are_the_rendered_ones(mp4: Path) -> None:
 def test_png_frames_carry_their_numbers_and_any_size_goes(tmp_path: Path) -> None:
     settings = SMALL.model_copy(update={"width": 51, "height": 43})
     out = write_synthetic(tmp_path / "new" / "png", settings, "png", progress=False)
-    for video in plan(settings):
+    for video in plan_videos(settings):
         names = [f"frame_{number:06d}.png" for number in video.numbers]
         assert sorted(path.name for path in (out / "videos" / video.id).iterdir()) == names
         for name, (rgb, mask) in zip(names, render_video(video), strict=True):
@@ -98,7 +98,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("suture.data.datasets.synthetic_folder._write_mask", fail)
+    monkeypatch.setattr("suture.data.synthetic.write_synthetic._write_mask", fail)
     with pytest.raises(OSError, match="disk full"):
         write_synthetic(tmp_path / "out", SMALL, progress=False)
     assert not list(tmp_path.iterdir())
