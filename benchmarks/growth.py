@@ -76,7 +76,7 @@ class Begun(Exception):
 
 def begin_run(root: Path, started: float) -> dict[str, Any]:
     """In a fresh process: `suture train` itself, up to its first batch of the contrast stage."""
-    import suture.cli
+    from suture.cli.train import train
     from suture.methods import pseudo_labels as pseudo
     from suture.methods.pgvcl import Contrast
     from suture.training import train as run
@@ -131,7 +131,7 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
         mock.patch.object(Contrast, "training_step", first_step),
         suppress(Begun),
     ):
-        suture.cli.train(root, root / "run", None, said)
+        train(root, root / "run", None, said)
     parts = {name: marks[name] - marks[before] for before, name in itertools.pairwise(marks)}
     return found | {"seconds": marks["first batch"] - started, "parts": parts}
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from suture.cli import _same_command, main
+from suture.cli import main
+from suture.cli.terminal import resume_command
 from suture.core.errors import UserError
 
 
@@ -59,7 +60,7 @@ def test_a_mistake_is_one_sentence_as_it_is_with_exit_code_2(
     [
         ("synthetic FILE/made", "cannot be read or written (Not a directory): check the path"),
         ("train ROOT --preset demo -o FILE/run", "cannot be read or written (Not a directory): check the path"),
-        ("synthetic ROOT/made --frames 3", "make no video: frames: expected a number greater than or equal to 4."),
+        ("synthetic ROOT/made --frames 3", "make no video: frames: expected a number of at least 4."),
         ("synthetic ROOT/made --frames 5", "make no video: frames is 5, expected at least 4 for each of the 3 shots."),
     ],
 )
@@ -239,7 +240,7 @@ def test_an_export_says_what_it_is_doing(tmp_path: Path, monkeypatch: pytest.Mon
         assert shown == ["Exporting, and comparing with PyTorch …"]
         raise UserError("Enough.")
 
-    monkeypatch.setattr("suture.cli.err", Console(force_terminal=True))
+    monkeypatch.setattr("suture.cli.terminal.err", Console(force_terminal=True))
     monkeypatch.setattr(Console, "status", status)
     monkeypatch.setattr("suture.deployment.export.export_run", export)
     assert suture(monkeypatch, "export", str(tmp_path)) == 2
@@ -247,9 +248,9 @@ def test_an_export_says_what_it_is_doing(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_prediction_that_was_forced_goes_on_without_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["suture", "predict", "run", "a.mp4", "-o", "out", "--force"])
-    assert _same_command() == "suture predict run a.mp4 -o out"
+    assert resume_command() == "suture predict run a.mp4 -o out"
     monkeypatch.setattr(sys, "argv", ["suture", "check", "videos", "--write", "--force"])
-    assert _same_command() == "suture check videos --write --force"
+    assert resume_command() == "suture check videos --write --force"
 
 
 def test_selecting_says_what_was_not_read_and_that_there_are_no_more(
@@ -289,8 +290,8 @@ def test_selecting_a_list_says_how_many_of_its_frames_have_a_mask(
     wanted.write_text("a 0\nb 1\n")
     assert suture(monkeypatch, "select", str(root), "--list", str(wanted), "-o", str(root.with_name("again"))) == 0
     told, after = capsys.readouterr().out.splitlines()
-    assert told.endswith("; 1 frame of these with a mask already: a new one must take its place")
-    assert after.endswith(f" go into {root / 'masks'}")
+    assert told.endswith("; 1 frame with a mask already: a new mask must replace it")
+    assert after.endswith(f" into {root / 'masks'}")
 
 
 def test_selecting_sends_masks_to_where_the_others_are(
@@ -301,4 +302,4 @@ def test_selecting_sends_masks_to_where_the_others_are(
     text = "videos: videos\nmasks: drawn\nclasses: [{name: tool, value: 1}]\nunpainted: background\n"
     (root / "dataset.yaml").write_text(text)
     assert suture(monkeypatch, "select", str(root), "--budget", "1", "-o", str(root.with_name("more"))) == 0
-    assert capsys.readouterr().out.endswith(f" go into {root / 'drawn'}\n")
+    assert capsys.readouterr().out.endswith(f" into {root / 'drawn'}\n")

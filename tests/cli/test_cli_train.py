@@ -16,7 +16,8 @@ from commands import started
 from rich.console import Console
 from typer.testing import CliRunner
 
-from suture.cli import _refuse_in_use, app, main
+from suture.cli import app, main
+from suture.cli.options import require_unused
 from suture.core.errors import UserError
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.data.synthetic.write_synthetic import write_synthetic
@@ -244,13 +245,13 @@ def test_a_run_in_use_is_told_before_pytorch_is_loaded(
         for several in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
             with monkeypatch.context() as started:
                 started.setenv(several, "2")
-                _refuse_in_use(run)
+                require_unused(run)
         with pytest.raises(UserError, match=f"{run} is in use by process {holder.pid} on "):
-            _refuse_in_use(run)
+            require_unused(run)
         holder.communicate()
     assert done.stderr.startswith(f"error: {run} is in use by process {holder.pid} on ")
     assert (done.returncode, done.stdout) == (2, "False\n")
-    _refuse_in_use(run)
+    require_unused(run)
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "report", "export", "predict", "compare"])
@@ -261,7 +262,7 @@ def test_a_terminal_is_told_what_takes_seconds(
     """And no log file."""
     text = io.StringIO()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("suture.cli.err", Console(file=text, force_terminal=terminal))
+    monkeypatch.setattr("suture.cli.terminal.err", Console(file=text, force_terminal=terminal))
     more = [str(tmp_path), "-o", str(tmp_path / "out")] if command == "predict" else []
     CliRunner().invoke(app, [command, str(tmp_path), *more])
     assert ("Loading PyTorch …" in text.getvalue()) == terminal

@@ -1,0 +1,73 @@
+"""Command line: one file per command. A command parses its options, calls the library and prints the result."""
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from suture import __version__
+from suture.cli import terminal
+from suture.cli.check import check
+from suture.cli.compare import compare
+from suture.cli.evaluate import evaluate
+from suture.cli.export import export
+from suture.cli.predict import predict
+from suture.cli.report import report
+from suture.cli.select import select
+from suture.cli.synthetic import synthetic
+from suture.cli.train import train
+from suture.core.errors import UserError, describe_os_error, is_full
+from suture.core.signals import end, hearing
+from suture.core.threads import use_passive_openmp_wait
+
+COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare)
+"""All commands, in the order of the help."""
+
+use_passive_openmp_wait()  # before the commands import torch
+
+app = typer.Typer(
+    help="Label a few frames, segment every video.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in COMMANDS:
+    app.command()(command)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        terminal.out.print(f"suture {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of mistakes.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a user's mistake or a failed file access prints one message and exits with 2."""
+    with hearing(signal.SIGTERM, end):
+        try:
+            app()
+        except (UserError, OSError) as error:
+            if "--debug" in sys.argv:
+                raise
+            message = str(error)
+            if isinstance(error, OSError):
+                fix = "make room" if is_full(error) else "check the path, and whether you may read and write there"
+                message = f"{describe_os_error(error)}: {fix}, then start the same command again."
+            terminal.err.print(Text.assemble(("error: ", "red"), message), soft_wrap=True)
+            sys.exit(2)
+        except SystemExit as exit:
+            if exit.code in (130, 143) and terminal.is_first_process():  # Ctrl-C and SIGTERM
+                terminal.print_line(terminal.err, f"Stopped; to go on: {terminal.resume_command()}")
+            raise

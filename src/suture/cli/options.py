@@ -1,0 +1,72 @@
+"""Arguments and options that several commands share. Paths are validated before slow imports."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suture.core.errors import UserError
+from suture.core.io import require_unlocked, validate_folder_path
+from suture.training.presets import presets
+
+COMMAND_LINE = "the command line"
+"""Origin of a setting, for messages."""
+
+
+def require_existing(what: str) -> Callable[[Any], Any]:
+    """Build an option callback that raises if a path does not exist."""
+
+    def validate(value: Any) -> Any:
+        for path in value if isinstance(value, list) else [value]:
+            if path is not None and not os.path.exists(path):
+                raise UserError(f"{path} does not exist: expected {what}.")
+        return value
+
+    return validate
+
+
+def existing(what: str) -> Any:
+    """Argument whose paths must exist."""
+    return typer.Argument(help=f"{what[0].upper()}{what[1:]}.", callback=require_existing(what))
+
+
+def validate_folder(value: Any) -> Any:
+    """Option callback that raises if an output folder cannot be a folder."""
+    if value is not None:
+        validate_folder_path(value)
+    return value
+
+
+def require_unused(folder: Path) -> None:
+    """Raise if another process uses a run folder; processes of torchrun or srun share it."""
+    if all(int(os.environ.get(count, 1)) == 1 for count in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")):
+        require_unlocked(folder)
+
+
+def parse_options(values: list[str] | None) -> dict[str, Any]:
+    """Parse `KEY=VALUE` options of a dataset source; values are YAML."""
+    from suture.training.overrides import set_value
+
+    options: dict[str, Any] = {}
+    for value in values or []:
+        set_value(options, value, COMMAND_LINE)
+    return options
+
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting (see the configuration reference); may be given several times.",
+    ),
+]
+Source = Annotated[str, typer.Option(help="Reader of the dataset: auto, folder, endovis18, cadis or vocalfolds.")]
+SourceOptions = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the source.")]
+Dataset = Annotated[Path, existing("a folder of videos or frames, a video file, or a dataset")]
+Preset = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"Settings to start from: {', '.join(presets())}."),
+]

@@ -1,0 +1,54 @@
+"""`suture report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suture.cli import terminal
+from suture.cli.options import existing, require_existing
+from suture.cli.terminal import out, print_line, print_scores
+
+
+def report(
+    runs: Annotated[list[Path], existing("one run folder, or several to set side by side")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="HTML file; default: report.html in the run folder, or in the folder that holds several runs.",
+        ),
+    ] = None,
+    videos: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Videos without truth to look at: a file or folder; may be given several times.",
+            callback=require_existing("videos to look at, a file or folder"),
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the figures of a paper (PNG, MP4) into this new folder.")
+    ] = None,
+    no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave out every picture of a patient.")] = False,
+) -> None:
+    """Write one HTML page about runs, and print their scores."""
+    from suture.reports.place import report_path
+
+    report_path(runs, output)  # validates it before slow imports
+    if figures is not None:
+        from suture.checks.view_pictures import require_free_folder
+
+        require_free_folder(figures)
+    with terminal.waiting():
+        from suture.reports.report import write_report
+        from suture.reports.scores_section import scores_table
+        from suture.training.run_folder import Run
+
+    path = write_report(runs, output, frames=not no_frames, console=terminal.err, videos=videos or [], figures=figures)
+    table = scores_table(runs)
+    if table.row_count:
+        print_scores(table, [Run(run).metrics or {} for run in runs])
+    print_line(out, f"Report: {path}")
+    if figures is not None:
+        print_line(out, f"Figures: {figures}")

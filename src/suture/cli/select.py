@@ -1,0 +1,50 @@
+"""`suture select`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suture.cli.options import Dataset, Source, SourceOptions, parse_options
+from suture.cli.terminal import err, out, print_line
+from suture.core.text import number
+
+
+def select(
+    path: Dataset,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the frames.")],
+    every: Annotated[int | None, typer.Option(help="Every N-th frame of each video.")] = None,
+    ratio: Annotated[float | None, typer.Option(help="Share of all frames, such as 0.05.")] = None,
+    budget: Annotated[int | None, typer.Option(help="Number of frames in all.")] = None,
+    list: Annotated[Path | None, typer.Option(help="File of frames: VIDEO INDEX, one per line.")] = None,
+    source: Source = "auto",
+    option: SourceOptions = None,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")] = False,
+) -> None:
+    """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
+    from suture.annotate.select import select as select_frames
+    from suture.checks.problems import Evidence, unread_masks
+    from suture.data.datasets import load_dataset
+    from suture.data.datasets.folder import place_of_new_masks
+    from suture.data.labelling import from_list
+
+    dataset = load_dataset(path, source, **parse_options(option))
+    chosen = select_frames(dataset, output, every=every, ratio=ratio, budget=budget, listed=list, force=force)
+    notes = []
+    if list is not None:
+        if excluded := from_list(list, dataset).count - chosen.count:
+            notes.append(f"{number(excluded, 'frame')} of {list} left out, as excluded")
+        if again := sum(len({*chosen[video.id]} & {*video.with_mask}) for video in dataset):
+            notes.append(f"{number(again, 'frame')} with a mask already: a new mask must replace it")
+    elif masked := sum(len(video.with_mask) for video in dataset):
+        notes.append(f"none of the {number(masked, 'frame')} that have a mask")
+    if budget is not None and chosen.count < budget:
+        notes.append("there are no more")
+    for note in dataset.notes:
+        print_line(err, note)
+    for problem in unread_masks(Evidence(dataset, {}, False)):
+        print_line(err, f"{problem.what}; {problem.fix}.")
+    counts = f"{number(chosen.count, 'frame')} of {number(len(chosen.frames), 'video')} in {output}"
+    print_line(out, "; ".join([counts, *notes]))
+    folder = path if path.is_dir() else path.parent
+    print_line(out, f"Next: label them; put the masks or the labelling tool's export into {place_of_new_masks(folder)}")

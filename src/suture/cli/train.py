@@ -1,0 +1,47 @@
+"""`suture train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suture.cli import terminal
+from suture.cli.options import COMMAND_LINE, Overrides, Preset, existing, require_unused, validate_folder
+from suture.cli.terminal import out, print_line, print_scores
+
+NOTHING_SCORED = "Nothing was scored: no video that is to be scored has masks."
+
+
+def train(
+    target: Annotated[Path | None, existing("a config file, or a dataset's folder")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("-o", "--run", help="Run folder; default: runs/DATASET-METHOD-SEED.", callback=validate_folder),
+    ] = None,
+    preset: Preset = None,
+    set: Overrides = None,
+) -> None:
+    """Train a method on a dataset. The same command again continues an interrupted run.
+
+    The method is stitch, unless --set method=NAME names another:
+    supervised, twice, strong, pgvcl, pixpro, selftraining, dmt, uamt or unimatch.
+    """
+    with terminal.waiting():
+        from suture.training.config import Config, load_config
+        from suture.training.run_folder import default_folder
+
+        def require_unused_run(config: Config) -> None:
+            require_unused(run or default_folder(config))
+
+        config = load_config(target, preset, set or [], origin=COMMAND_LINE, look=require_unused_run)
+        from suture.reports.scores_section import scores_table
+        from suture.training.train import train as train_run
+
+    folder = run or default_folder(config)
+    metrics = train_run(config, folder, terminal.err)
+    if terminal.is_first_process():
+        if metrics:
+            print_scores(scores_table([folder]), [metrics])
+        else:
+            print_line(out, NOTHING_SCORED)
+        print_line(out, f"Run: {folder}")
