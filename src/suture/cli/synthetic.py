@@ -23,8 +23,8 @@ def synthetic(
     from pydantic import ValidationError
 
     from suture.core.workers import cores
-    from suture.data.synthetic.write_synthetic import write_synthetic
     from suture.data.synthetic.scenario import SyntheticSettings
+    from suture.data.synthetic.write_synthetic import write_synthetic
 
     width, height = parse_numbers("--size", size, "256x256")
     try:
