@@ -20,9 +20,9 @@ from suture.data.classes import (
     renamed,
 )
 from suture.data.dataset_file import DatasetFile
+from suture.data.overlay import OPACITY
 from suture.data.synthetic.render_video import render_video
 from suture.data.synthetic.scenario import CLASSES, SyntheticSettings, plan_videos
-from suture.prediction.overlay import STRENGTH
 
 IDS = st.integers(0, 65535)
 COLORS = st.tuples(*[st.integers(0, 255)] * 3)
@@ -170,7 +170,7 @@ def test_generated_classes_are_told_apart_in_overlays() -> None:
             for number, pixels in seen.items():
                 pixels.append(image[mask == number])
     colors = [
-        STRENGTH * np.array(one.color) + (1 - STRENGTH) * np.concatenate(seen[one.value]).mean(0) for one in CLASSES
+        OPACITY * np.array(one.color) + (1 - OPACITY) * np.concatenate(seen[one.value]).mean(0) for one in CLASSES
     ]
     assert _least_distance(colors, np.eye(3)) > 16
     assert min(_least_distance(colors, matrix) for matrix in COLOR_BLIND) > 12

@@ -20,7 +20,7 @@ from suture.data.view import View
 from suture.prediction.fast.gpu_overlay import Drawing, class_counts
 from suture.prediction.options import Settings
 from suture.prediction.outputs import areas, count_pixels, read_written_mask
-from suture.prediction.overlay import Overlay
+from suture.data.overlay import Overlay
 from suture.prediction.predict import predict
 from suture.prediction.predictor import Pending, Predictor
 from suture.prediction.preprocess import resizing
@@ -56,7 +56,7 @@ def test_thick_outlines_are_those_of_opencv(sides: tuple[int, int]) -> None:
     frame = picture(0, *sides)
     mask = (frame[..., 0] // 90).astype(np.uint8)
     overlay = Overlay(CLASSES, *sides)
-    assert overlay.around > 3
+    assert overlay.outline > 1
     drawn = Drawing(overlay, torch.device("cpu"))(torch.from_numpy(frame)[None], torch.from_numpy(mask)[None])
     assert_alike(drawn[0].numpy(), to_yuv(overlay(frame, mask)))
 

@@ -19,13 +19,12 @@ from rich.console import Console
 from suture.core.errors import UserError
 from suture.core.io import read_json
 from suture.data.classes import IGNORE
-from suture.data.dataset import Frame, Video
+from suture.data.dataset import Frame, Video, training_view
 from suture.data.images import read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
-from suture.prediction.inputs import training_view
 from suture.prediction.options import Settings, parse_view
-from suture.prediction.overlay import Overlay, draw_legend
+from suture.data.overlay import Overlay, draw_legend
 from suture.prediction.predict import Summary, predict
 from suture.prediction.predictor import Predictor
 from suture.prediction.video_writer import video_frame

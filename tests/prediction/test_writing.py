@@ -33,7 +33,7 @@ from suture.prediction.fast.shared_memory import Buffer, Line, Memory
 from suture.prediction.fast.writer_process import _Clip, _in_words
 from suture.prediction.inputs import find_clips
 from suture.prediction.options import Settings
-from suture.prediction.overlay import Overlay
+from suture.data.overlay import Overlay
 from suture.prediction.pipeline import Job
 from suture.prediction.predict import predict
 from suture.prediction.predictor import Predictor

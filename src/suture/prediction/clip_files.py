@@ -16,7 +16,7 @@ from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.yuv import YuvToRgb, frame_size, sample_planes, yuv_to_rgb
 from suture.prediction.outputs import number, read_written_mask, write_mask, write_picture
-from suture.prediction.overlay import Overlay
+from suture.data.overlay import Overlay
 from suture.prediction.stability import Small, flow_agreement
 from suture.prediction.video_writer import SQUARE, Taken, VideoWriter, to_yuv, video_frame, video_writer
 

@@ -25,7 +25,7 @@ from suture.prediction.fast.recorded import Recorded
 from suture.prediction.fast.writer_pool import Place, Writer, can_start
 from suture.prediction.inputs import fill
 from suture.prediction.networks import OnnxNetwork, open_network
-from suture.prediction.overlay import Overlay
+from suture.data.overlay import Overlay
 from suture.prediction.preprocess import from_planes, resizing, to_class_ids, to_network
 from suture.prediction.sliding_window import by_windows
 from suture.prediction.smoothing import Smoother

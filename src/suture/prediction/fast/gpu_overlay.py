@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from suture.prediction.overlay import STRENGTH, Overlay
+from suture.data.overlay import OPACITY, Overlay
 
 _WEIGHTS = np.array([(269484, 528482, 102760), (-155188, -305135, 460324), (460324, -385875, -74448)]) / 2**20
 _OFFSETS = np.array([16, 128, 128]) + 0.5
@@ -24,11 +24,12 @@ class Drawing:
 
     def __init__(self, overlay: Overlay, device: torch.device) -> None:
         # For pixels inside of a class, and then for those on its outline: what is left of the frame, and what is added.
-        share = np.concatenate([STRENGTH * overlay.shown, overlay.shown])[:, None]
+        shown = (overlay.palette.max(axis=1) > 0).astype(np.float64)
+        share = np.concatenate([OPACITY * shown, shown])[:, None]
         added = share * np.tile(overlay.palette @ _WEIGHTS.T, (2, 1)) + _OFFSETS
         paints = torch.from_numpy(np.concatenate([1 - share, added], 1).astype(np.float32)).to(device)
         self._light, self._tint = paints[:, [0, 1]], paints[:, [0, 2, 3]]
-        self._margin = overlay.around // 2
+        self._margin = overlay.outline
         legend = np.zeros((0, 1, 3)) if overlay.legend is None else overlay.legend @ _WEIGHTS.T + _OFFSETS
         self._legend = torch.from_numpy(legend.astype(np.uint8)).to(device)
 
