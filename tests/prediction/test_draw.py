@@ -15,12 +15,12 @@ from rich.console import Console
 
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.images import read_image
+from suture.data.overlay import Overlay
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.prediction.fast.gpu_overlay import Drawing, class_counts
 from suture.prediction.options import Settings
 from suture.prediction.outputs import areas, count_pixels, read_written_mask
-from suture.data.overlay import Overlay
 from suture.prediction.predict import predict
 from suture.prediction.predictor import Pending, Predictor
 from suture.prediction.preprocess import resizing

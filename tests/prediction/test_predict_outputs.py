@@ -21,10 +21,10 @@ from suture.core.io import read_json
 from suture.data.classes import IGNORE
 from suture.data.dataset import Frame, Video, training_view
 from suture.data.images import read_image
+from suture.data.overlay import Overlay, draw_legend
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.prediction.options import Settings, parse_view
-from suture.data.overlay import Overlay, draw_legend
 from suture.prediction.predict import Summary, predict
 from suture.prediction.predictor import Predictor
 from suture.prediction.video_writer import video_frame

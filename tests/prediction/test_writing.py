@@ -26,6 +26,7 @@ from predict_files import as_on_a_gpu, picture, wait, write_images, write_video
 from rich.console import Console
 
 from suture.core.errors import UserError
+from suture.data.overlay import Overlay
 from suture.prediction.clip_files import ClipFiles, Finished, Plan, Seen
 from suture.prediction.fast import writer_pool as writing
 from suture.prediction.fast.gpu import Gpu
@@ -33,7 +34,6 @@ from suture.prediction.fast.shared_memory import Buffer, Line, Memory
 from suture.prediction.fast.writer_process import _Clip, _in_words
 from suture.prediction.inputs import find_clips
 from suture.prediction.options import Settings
-from suture.data.overlay import Overlay
 from suture.prediction.pipeline import Job
 from suture.prediction.predict import predict
 from suture.prediction.predictor import Predictor

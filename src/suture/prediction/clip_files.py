@@ -14,9 +14,9 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
+from suture.data.overlay import Overlay
 from suture.data.yuv import YuvToRgb, frame_size, sample_planes, yuv_to_rgb
 from suture.prediction.outputs import number, read_written_mask, write_mask, write_picture
-from suture.data.overlay import Overlay
 from suture.prediction.stability import Small, flow_agreement
 from suture.prediction.video_writer import SQUARE, Taken, VideoWriter, to_yuv, video_frame, video_writer
 

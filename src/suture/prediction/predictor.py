@@ -14,6 +14,7 @@ from torch import Tensor
 from suture.core.errors import UserError
 from suture.core.settings import validate_scales
 from suture.data.classes import IGNORE, ClassTable
+from suture.data.overlay import Overlay
 from suture.data.read_scenes import resize_image
 from suture.data.video import YuvPlanes
 from suture.data.view import View
@@ -25,7 +26,6 @@ from suture.prediction.fast.recorded import Recorded
 from suture.prediction.fast.writer_pool import Place, Writer, can_start
 from suture.prediction.inputs import fill
 from suture.prediction.networks import OnnxNetwork, open_network
-from suture.data.overlay import Overlay
 from suture.prediction.preprocess import from_planes, resizing, to_class_ids, to_network
 from suture.prediction.sliding_window import by_windows
 from suture.prediction.smoothing import Smoother
