@@ -3,11 +3,9 @@
 import os
 from collections.abc import Sequence
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from rich.console import Console
 
 import suture
@@ -40,6 +38,7 @@ from suture.reports.summary_section import (
 from suture.reports.training_section import training_section
 from suture.reports.videos_section import footage_pictures, footage_section, watch_footage
 from suture.training.budget import images_of_a_step
+from suture.web.page import templates
 
 
 def write_report(
@@ -71,21 +70,14 @@ def write_report(
         raise UserError(
             f"--videos needs a finished model, and {facts[0].run.folder} has none yet: train it to the end."
         )
-    write_text(path, _template().render(_content(context, figures)))
+    environment = templates("suture.reports")
+    environment.filters |= {"percent": percent, "seconds": seconds, "gigabytes": lambda n: f"{n / 2**30:.2f} GiB"}
+    environment.filters |= {"images_of_a_step": images_of_a_step}
+    write_text(path, environment.get_template("page.html").render(_content(context, figures)))
     for sentence in (*scored_otherwise(facts), unfinished(facts)):
         if sentence:
             context.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     return path
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("suture.reports", "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters |= {"percent": percent, "seconds": seconds, "gigabytes": lambda n: f"{n / 2**30:.2f} GiB"}
-    environment.filters |= {"images_of_a_step": images_of_a_step}
-    return environment.get_template("page.html")
 
 
 def _content(context: Context, figures: Path | None) -> dict[str, Any]:

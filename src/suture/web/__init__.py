@@ -1,0 +1,1 @@
+"""Theme, templates and tables that report, comparison and studio share."""
