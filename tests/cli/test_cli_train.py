@@ -22,9 +22,9 @@ from suture.core.errors import UserError
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.methods.method import methods
-from suture.training.callbacks import read_curve
 from suture.training.config import load_config
 from suture.training.presets import presets
+from suture.training.run_folder import read_curve
 from suture.training.train import Run, train
 
 SETTINGS = {

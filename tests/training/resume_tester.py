@@ -13,8 +13,9 @@ from rich.console import Console
 
 from suture.cli import main
 from suture.models.pretrained import read_tensors
-from suture.training.callbacks import Bar, read_curve
+from suture.training.callbacks import Bar
 from suture.training.config import Config
+from suture.training.run_folder import read_curve
 from suture.training.train import train
 
 

@@ -40,7 +40,7 @@ def places(config: Config, folder: Path) -> Iterator[str]:
         if isinstance(stage, PseudoLabels):
             yield f"{stage.folder(Path())}/*.labels.npy"
         else:
-            yield f"{Run(folder).stage_folder(number, stage.name).relative_to(folder)}/last.ckpt"
+            yield f"{Run(folder).stage(number, stage.name).folder.relative_to(folder)}/last.ckpt"
 
 
 @pytest.mark.parametrize("method", sorted(methods()))

@@ -25,10 +25,10 @@ from suture.core.errors import UserError
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.models.pretrained import read_tensors
 from suture.training import distributed as processes
-from suture.training.callbacks import read_curve
 from suture.training.config import ComputeSettings, Config
 from suture.training.distributed import Processes, memory_limits
 from suture.training.provenance import RUNS_AT_A_TIME
+from suture.training.run_folder import read_curve
 from suture.training.train import train
 
 QUIET = Console(quiet=True)

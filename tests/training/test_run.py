@@ -24,9 +24,10 @@ from suture.core.errors import UserError
 from suture.data import messages as mends
 from suture.deployment.model_card import Papers
 from suture.models.pretrained import read_tensors
-from suture.training.callbacks import Bar, Curve, progress_bar, read_curve
+from suture.training.callbacks import Bar, Curve, progress_bar
 from suture.training.config import Config
 from suture.training.distributed import Processes
+from suture.training.run_folder import read_curve
 from suture.training.train import evaluate_run, train, validate_memory
 
 

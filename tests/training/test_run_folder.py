@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +17,13 @@ import yaml
 from rich.console import Console
 
 from suture.core.errors import UserError
-from suture.core.io import read_json
+from suture.core.io import read_json, write_json
 from suture.data.datasets import load_dataset
 from suture.deployment.model_card import Papers
 from suture.prediction.networks import noted_training
-from suture.training.callbacks import read_curve
 from suture.training.config import Config, load_config
 from suture.training.provenance import environment
+from suture.training.run_folder import read_curve
 from suture.training.train import Run, evaluate_run
 
 
@@ -46,6 +48,47 @@ def test_the_files_of_a_finished_run(finished: Path) -> None:
     }
     mode = (finished / "config.yaml").stat().st_mode
     assert (finished / "model.safetensors").stat().st_mode == mode, "weights can be read by whom the rest can"
+
+
+def test_run_reads_every_file_without_torch(finished: Path) -> None:
+    code = f"""
+import sys
+from suture.training.run_folder import Run
+run = Run({str(finished)!r})
+run.validate()
+assert (run.method_name, run.seed, run.dataset_name) == ("pgvcl", 0, "synthetic")
+assert run.is_begun and run.is_trained and run.is_scored and run.is_finished
+assert [(stage.number, stage.name) for stage in run.stages] == [
+    (1, "pretrain"), (2, "pseudo"), (3, "contrast"), (4, "finetune")
+]
+assert list(run.stage_records) == ["pretrain", "pseudo", "contrast", "finetune"]
+assert [row["step"] for row in run.stages[0].curve] == [1, 2] and run.stages[0].weights.exists()
+assert run.seconds == sum(record["seconds"] for record in run.stage_records.values()) > 0
+assert run.peak_memory is None and run.environment == run.starts[0]
+assert run.labelled_frames["case02"] == [0, 4, 8] and run.labelled_share == 9 / run.training_frames
+assert run.metrics["test"]["primary"] and run.config_record["data"]["size"] == 32
+assert len(run.classes) == run.model_record["segmenter"]["classes"] == 10
+assert run.shots.keys() == run.videos("train").keys() and run.effort["batch"] == "4"
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_run_reads_a_file_again_only_after_it_was_replaced(finished: Path, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(finished, tmp_path / "run"))
+    first = run.data
+    assert run.data is first
+    write_json(run.folder / "data.json", first | {"dataset": "other"})
+    assert run.dataset_name == "other"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "data.json", "environment.json", "metrics.json"])
+def test_validate_names_a_missing_file(name: str, finished: Path, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(finished, tmp_path / "run"))
+    (run.folder / name).unlink()
+    with pytest.raises(UserError, match=name):
+        run.validate()
+    assert not run.is_finished or name != "metrics.json"
 
 
 def test_data_json_says_what_was_trained_on_without_paths(finished: Path, dataset: Path) -> None:
@@ -409,15 +452,6 @@ def test_a_folder_that_is_no_run_or_not_finished_is_refused(tmp_path: Path, fini
     shutil.copy(finished / "model.json", tmp_path)  # and without its weights
     with pytest.raises(UserError, match="has no finished model yet"):
         evaluate_run(tmp_path)
-
-
-def test_a_run_without_its_data_record_is_told_what_it_lacks(finished: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(finished, tmp_path / "run")
-    (run / "data.json").unlink()
-    with pytest.raises(
-        UserError, match=r"run has no data\.json, which says .*: put it back; without it the run cannot"
-    ):
-        evaluate_run(run)
 
 
 @pytest.mark.parametrize(("name", "key", "newest"), [("config.yaml", "format: ", 6), ("model.json", '"format": ', 1)])

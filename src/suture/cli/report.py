@@ -48,7 +48,7 @@ def report(
     path = write_report(runs, output, frames=not no_frames, console=terminal.err, videos=videos or [], figures=figures)
     table = scores_table(runs)
     if table.row_count:
-        print_scores(table, [Run(run).metrics or {} for run in runs])
+        print_scores(table, [Run(run).metrics for run in runs])
     print_line(out, f"Report: {path}")
     if figures is not None:
         print_line(out, f"Figures: {figures}")

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from suture.core.errors import UserError
 from suture.core.io import check_format, read_yaml, write_json
-from suture.core.records import ConfigRecord, read_record
+from suture.core.schemas import ConfigRecord, read_record
 from suture.core.settings import Settings
 from suture.core.text import listed
 from suture.data.dataset_file import nearest, parse

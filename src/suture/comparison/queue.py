@@ -27,7 +27,7 @@ from suture.comparison.plan import FAILED, Place, Plan, Planned
 from suture.comparison.results import damage
 from suture.core.errors import UserError, describe_os_error
 from suture.core.io import write_json, write_text
-from suture.core.records import FailuresRecord, MetricsRecord, SecondsRecord, StageRecord, read_record
+from suture.core.schemas import FailuresRecord, MetricsRecord, SecondsRecord, StageRecord, read_record
 from suture.core.signals import end, hearing
 from suture.core.text import listed
 from suture.core.workers import cores

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from suture.comparison.plan import FAILED, PLAN, Place, labelling_name
 from suture.core.errors import UserError
-from suture.core.records import (
+from suture.core.schemas import (
     ConfigRecord,
     DataRecord,
     EnvironmentRecord,

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
-from suture.core.records import require_no_run
+from suture.core.schemas import require_no_run
 from suture.data.dataset import Frame, Frames, Mask, splits_by_name
 from suture.data.dataset_file import nearest
 from suture.data.listing import (

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from suture.core.errors import UserError
-from suture.core.records import (
+from suture.core.schemas import (
     ConfigRecord,
     DataRecord,
     EnvironmentRecord,

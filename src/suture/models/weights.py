@@ -9,7 +9,7 @@ from safetensors.torch import save
 
 from suture.core.errors import UserError
 from suture.core.io import check_format, read_json, write_bytes, write_json
-from suture.core.records import ModelRecord, validate_shape
+from suture.core.schemas import ModelRecord, validate_shape
 from suture.models.pretrained import read_tensors
 from suture.models.segmenter import Segmenter
 from suture.models.weight_files import DESCRIPTION, WEIGHTS

@@ -15,7 +15,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
-from suture.core.records import require_no_run
+from suture.core.schemas import require_no_run
 from suture.data.dataset import VideosBy
 from suture.data.find_view import find_view, view_frames
 from suture.data.images import IMAGE_SUFFIXES, MAX_LOW_DEPTH_VALUE, low_depth_divisor, max_16_bit_value, read_image

@@ -22,7 +22,7 @@ from rich.table import Column
 
 from suture.core.errors import UserError, is_full
 from suture.core.io import LOCK, lock_folder, together_in
-from suture.core.records import PredictionRecord, read_record
+from suture.core.schemas import PredictionRecord, read_record
 from suture.core.text import listed, number, time_left
 from suture.data.labelling import video_of
 from suture.data.listing import holds_files

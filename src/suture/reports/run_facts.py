@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from suture.core.errors import UserError
-from suture.core.records import (
+from suture.core.schemas import (
     DataRecord,
     EnvironmentRecord,
     ShotsRecord,
@@ -24,9 +24,8 @@ from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.semi import SemiSupervised
 from suture.models.weight_files import is_file
 from suture.training.budget import effort
-from suture.training.callbacks import read_curve
 from suture.training.config import Config, differences
-from suture.training.run_folder import Run
+from suture.training.run_folder import Run, read_curve
 from suture.training.stages import AnyStage
 
 _LONGEST = 20
@@ -196,7 +195,7 @@ def _read(folder: Path, name: str) -> RunFacts:
     shots = folder / "shots.json"
     stages = []
     for place, stage in enumerate(config.build_method().stages(), 1):
-        of_stage = run.stage_folder(place, stage.name)
+        of_stage = run.stage(place, stage.name).folder
         done = of_stage / "done.json"
         stages.append(
             StageFacts(
@@ -206,7 +205,7 @@ def _read(folder: Path, name: str) -> RunFacts:
                 read_curve(of_stage / "metrics.csv"),
             )
         )
-    metrics = run.metrics or {}
+    metrics = run.metrics
     if not any(stage.done or stage.curve for stage in stages) and not metrics:  # scored, it was trained
         raise UserError(f"{folder} has not a single step of training yet: go on with `suture train`, then report.")
     data = read_record(folder / "data.json", DataRecord)

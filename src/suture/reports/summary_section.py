@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from suture.core.records import taking_part, videos_since
+from suture.core.schemas import taking_part, videos_since
 from suture.core.text import listed
 from suture.evaluation.caution import few
 from suture.evaluation.protocols import COMPLETION

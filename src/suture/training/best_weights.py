@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import Callback
 
 from suture.core.errors import UserError
 from suture.core.io import write_json
-from suture.core.records import BestRecord, read_record
+from suture.core.schemas import BestRecord, read_record
 from suture.models.segmenter import Segmenter
 from suture.models.weights import load_model, save_model
 

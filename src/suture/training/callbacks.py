@@ -25,13 +25,12 @@ from suture.core.signals import ended_by, hearing
 from suture.core.text import time_left
 from suture.methods.stage import Stage
 from suture.training.budget import images_of_a_step
+from suture.training.run_folder import CURVE_COLUMNS, read_curve
 
 LONGEST = 60.0
 """Seconds of work that a kill may cost, where steps are slow."""
 LATE = 1
 """What a process says when so long has gone by, where it would say a signal's number: below all that it hears of."""
-COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
-"""Of `metrics.csv`; the last is the share of unlabelled pixels that a step learns from, in stages that say it."""
 
 
 class Checkpoint(Callback):
@@ -161,7 +160,7 @@ class Curve(Callback):
         # What a killed run logged after its last checkpoint is computed again: it must not stand there twice.
         rows = read_curve(self.path)
         with replacing(self.path) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
+            writer = csv.DictWriter(file, CURVE_COLUMNS)
             writer.writeheader()
             writer.writerows(row for row in rows if row["step"] <= trainer.global_step)
 
@@ -187,24 +186,9 @@ class Curve(Callback):
             row["taught"] = round(float(stage.last_taught), 4)
         if trainer.is_global_zero:
             with self.path.open("a", newline="") as file:
-                csv.DictWriter(file, COLUMNS).writerow(row)
+                csv.DictWriter(file, CURVE_COLUMNS).writerow(row)
         for logger in trainer.loggers:
             logger.log_metrics({f"{stage.name}/{key}": value for key, value in row.items() if key != "step"}, step)
-
-
-def read_curve(path: Path) -> list[dict[str, float]]:
-    """The rows of a stage's `metrics.csv`; none where there is no file, and no half-written last row."""
-    if not path.exists():
-        return []
-    rows = []
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            try:
-                said = [key for key in COLUMNS if key != "taught" or row.get(key)]
-                rows.append({key: int(row[key]) if key == "step" else float(row[key]) for key in said})
-            except (TypeError, ValueError):
-                continue
-    return rows
 
 
 class Bar(Callback):

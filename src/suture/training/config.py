@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, PositiveFloat, ValidationError, field_val
 
 from suture.core.errors import UserError
 from suture.core.io import check_format, read_yaml, suffix_of
-from suture.core.records import require_no_run
+from suture.core.schemas import require_no_run
 from suture.core.settings import Settings
 from suture.core.text import listed, reason
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE

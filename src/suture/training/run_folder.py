@@ -1,14 +1,16 @@
-"""The folder of a run: the single truth about it. Who may write there, and what may not change when it goes on."""
+"""Run: the reader of a run folder, and the rules for going on in it."""
 
+import csv
 import json
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import BaseModel
 
 from suture.core.errors import UserError
 from suture.core.io import (
@@ -20,12 +22,25 @@ from suture.core.io import (
     write_json,
     write_text,
 )
-from suture.core.records import STARTS, DataRecord, EnvironmentRecord, MetricsRecord, read_record
+from suture.core.schemas import (
+    STARTS,
+    ConfigRecord,
+    DataRecord,
+    EnvironmentRecord,
+    MetricsRecord,
+    ModelRecord,
+    ShotsRecord,
+    StageRecord,
+    labelled_frames,
+    read_record,
+    taking_part,
+)
 from suture.core.text import number
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset, training_view
 from suture.data.listing import holds_files
 from suture.models.weight_files import DESCRIPTION, TRAINED_ON, WEIGHTS
+from suture.training.budget import effort
 from suture.training.config import Config, differences, parse_config, relocated
 
 if TYPE_CHECKING:  # imports torch, which a folder's small files do without
@@ -33,68 +48,277 @@ if TYPE_CHECKING:  # imports torch, which a folder's small files do without
     from suture.models.weights import Model
 
 
+CURVE_COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
+"""Columns of `metrics.csv`; `taught` is the share of unlabelled pixels in the loss, if a stage selects them."""
+
+
 def default_folder(config: Config) -> Path:
-    """Where a run goes if nobody says otherwise."""
+    """Default folder of a run: `runs/DATASET-METHOD-SEED`."""
     return Path("runs") / f"{config.data.root.resolve().name}-{config.method['name']}-{config.seed}"
 
 
+def read_curve(path: Path) -> list[dict[str, float]]:
+    """Read the rows of a stage's `metrics.csv`, without a half-written last row; empty if there is no file."""
+    if not path.exists():
+        return []
+    rows = []
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            try:
+                keys = [key for key in CURVE_COLUMNS if key != "taught" or row.get(key)]
+                rows.append({key: int(row[key]) if key == "step" else float(row[key]) for key in keys})
+            except (TypeError, ValueError):
+                continue
+    return rows
+
+
+class RunStage:
+    """One stage of a run, read from its folder `stages/NUMBER-NAME`."""
+
+    def __init__(self, run: "Run", number: int, name: str) -> None:
+        self.run = run
+        self.number = number
+        self.name = name
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the stage's checkpoint, curve and weights."""
+        return self.run.folder / "stages" / f"{self.number}-{self.name}"
+
+    @property
+    def is_done(self) -> bool:
+        """True once the stage was trained to its end."""
+        return (self.folder / "done.json").exists()
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """Content of `done.json`: length, loss and cost; None while the stage is not done."""
+        return self.run.read_file(self.folder / "done.json", StageRecord) if self.is_done else None
+
+    @property
+    def curve(self) -> list[dict[str, float]]:
+        """Rows of `metrics.csv`: loss, learning rate and speed by step."""
+        return read_curve(self.folder / "metrics.csv")
+
+    @property
+    def weights(self) -> Path | None:
+        """Weights at the end of the stage; None while it is not done, or if the file was removed."""
+        file = self.folder / "weights.safetensors"
+        return file if self.is_done and file.exists() else None
+
+
 class Run:
-    """The folder of a run and the files in it."""
+    """The folder of a run. It reads every file that a run leaves, and guards what may be written.
+
+    Files are read and validated when a property needs them, and again only after they were replaced. Only `config`,
+    `model` and `segmenter` import torch.
+
+    >>> run = Run(Path("runs/videos-stitch-0"))  # doctest: +SKIP
+    >>> run.method_name, run.seconds, run.metrics["test"]["primary"]["value"]  # doctest: +SKIP
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
+        self._contents: dict[tuple[Path, type], tuple[tuple[int, ...], Any]] = {}
+
+    # Files
+
+    def read_file(self, path: Path, schema: type[BaseModel], read: Callable[[Path], Any] | None = None) -> Any:
+        """Read a file of the run, or return what was read if the file was not replaced since.
+
+        Args:
+            path: The file.
+            schema: Schema of its content.
+            read: Reader to use instead of `read_record`.
+        """
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            raise UserError(
+                f"{self.folder} is not a run folder: it has no {path.name}. Put it back, or train the run first."
+            ) from None
+        version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        before = self._contents.get((path, schema))
+        if before is None or before[0] != version:
+            content = read_record(path, schema) if read is None else read(path)
+            before = self._contents[path, schema] = (version, content)
+        return before[1]
+
+    @property
+    def config_record(self) -> dict[str, Any]:
+        """Content of `config.yaml` as written; paths are relative to the run folder."""
+        return self.read_file(self.folder / "config.yaml", ConfigRecord)
 
     @property
     def config(self) -> Config:
-        """The resolved config; data and weights are found relative to the run folder."""
-        path = self.folder / "config.yaml"
-        if not path.exists():
-            lack = "it has no config.yaml" if self.folder.exists() else "there is nothing"
-            raise UserError(f"{self.folder} is not a run folder: {lack}.")
-        said = read_yaml(path)
-        check_format(path, said.get("format"), Config.model_fields["format"].default)
-        return parse_config(relocated(said, self.folder, Path()), str(path))
+        """The parsed config; paths are relative to the current folder."""
+
+        def parse(path: Path) -> Config:
+            said = read_yaml(path)
+            check_format(path, said.get("format"), Config.model_fields["format"].default)
+            return parse_config(relocated(said, self.folder, Path()), str(path))
+
+        return self.read_file(self.folder / "config.yaml", Config, parse)
 
     @property
-    def metrics(self) -> dict[str, Any] | None:
-        """The scores, once there are any."""
-        path = self.folder / "metrics.json"
-        return read_record(path, MetricsRecord) if path.exists() else None
-
-    @property
-    def has_data(self) -> bool:
-        """Whether it has recorded what it learns from."""
-        return (self.folder / "data.json").exists()
+    def metrics(self) -> dict[str, Any]:
+        """Scores by set of frames (`val`, `test`, `completion`); empty until the run is scored."""
+        return self.read_file(self.folder / "metrics.json", MetricsRecord) if self.is_scored else {}
 
     @property
     def data(self) -> dict[str, Any]:
-        """What a run that was begun learns from."""
-        path = self.folder / "data.json"
-        if not self.has_data:
-            raise UserError(
-                f"{self.folder} has no data.json, which says what the run has learnt from: put it back; without it the "
-                "run cannot be scored."
-            )
-        found: dict[str, Any] = read_record(path, DataRecord)
-        return found
+        """Content of `data.json`: classes, videos and labels."""
+        return self.read_file(self.folder / "data.json", DataRecord)
 
-    def stage_folder(self, number: int, name: str) -> Path:
-        """Where a stage keeps its checkpoint, curve and outcome; stages count from 1."""
-        return self.folder / "stages" / f"{number}-{name}"
+    @property
+    def starts(self) -> list[dict[str, Any]]:
+        """Software and device of each start, from `environment.json`."""
+        return self.read_file(self.folder / STARTS, EnvironmentRecord)["starts"]
 
-    def is_done(self, number: int, name: str) -> bool:
-        """Whether a stage was trained to its end."""
-        return (self.stage_folder(number, name) / "done.json").exists()
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Software and device of the latest start."""
+        return self.starts[-1]
+
+    @property
+    def shots(self) -> dict[str, list[int]]:
+        """First frame of each shot of the training videos; empty if shots were not detected."""
+        path = self.folder / "shots.json"
+        return self.read_file(path, ShotsRecord) if path.exists() else {}
+
+    @property
+    def model_record(self) -> dict[str, Any]:
+        """Content of `model.json`: architecture, classes and input size."""
+        return self.read_file(self.folder / DESCRIPTION, ModelRecord)
 
     def model(self) -> "Model":
-        """The finished model, with its class table and size."""
+        """Load the finished model, with its class table and size."""
         from suture.models.weights import Model
 
         return Model.load(self.folder)
 
     def segmenter(self) -> "Segmenter":
-        """The finished model's network."""
+        """Load the finished model's network."""
         return self.model().segmenter
+
+    def validate(self) -> None:
+        """Read all small files of a scored run; raise `UserError` if one is missing or damaged."""
+        _ = self.config_record, self.data, self.starts, self.stage_records, self.metrics
+        if not self.is_scored:
+            raise UserError(f"{self.folder} has no metrics.json: score it with `suture evaluate {self.folder}`.")
+
+    # Stages
+
+    @property
+    def stages(self) -> list[RunStage]:
+        """Stages that have begun, in order."""
+        folders = [path.name.partition("-") for path in self.folder.glob("stages/*-*/")]
+        return [RunStage(self, *stage) for stage in sorted((int(number), name) for number, _, name in folders)]
+
+    def stage(self, number: int, name: str) -> RunStage:
+        """Return a stage by its place in the method, which counts from 1; it need not have begun."""
+        return RunStage(self, number, name)
+
+    @property
+    def stage_records(self) -> dict[str, dict[str, Any]]:
+        """Content of `done.json` of each finished stage, by the stage's name."""
+        return {stage.name: record for stage in self.stages if (record := stage.record) is not None}
+
+    @property
+    def seconds(self) -> float:
+        """Time (s) that the finished stages took, over all starts."""
+        return sum(record["seconds"] for record in self.stage_records.values())
+
+    @property
+    def peak_memory(self) -> int | None:
+        """Peak GPU memory (bytes) over all stages; None on the CPU."""
+        return max((peak for one in self.stage_records.values() if (peak := one.get("peak_memory"))), default=None)
+
+    # State
+
+    @property
+    def has_data(self) -> bool:
+        """True once the run has recorded its data."""
+        return (self.folder / "data.json").exists()
+
+    @property
+    def is_begun(self) -> bool:
+        """True once a stage has begun: config and data may not change any more."""
+        return any(self.folder.glob("stages/*/*"))
+
+    @property
+    def is_trained(self) -> bool:
+        """True once the final model was written."""
+        return all((self.folder / name).exists() for name in (WEIGHTS, DESCRIPTION))
+
+    @property
+    def is_scored(self) -> bool:
+        """True once the run has scores."""
+        return (self.folder / "metrics.json").exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """True if all stages are done, the model is written, and the run is scored."""
+        return self.is_begun and self.is_trained and self.is_scored and all(stage.is_done for stage in self.stages)
+
+    # Facts
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.folder.resolve().name
+
+    @property
+    def dataset_name(self) -> str:
+        """Name of the dataset."""
+        return str(self.data["dataset"])
+
+    @property
+    def method_name(self) -> str:
+        """Name of the method."""
+        return str(self.config_record["method"]["name"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of all random draws."""
+        return int(self.config_record["seed"])
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, by id."""
+        return [one["name"] for one in self.data["classes"]]
+
+    def videos(self, split: str) -> dict[str, dict[str, Any]]:
+        """Entries of `data.json` for the videos of a split, by video."""
+        return {name: video for name, video in self.data["videos"].items() if video["split"] == split}
+
+    @property
+    def labelled_frames(self) -> dict[str, list[int]]:
+        """Sorted indices of the labelled frames, by video."""
+        return {video: sorted(indices) for video, indices in labelled_frames(self.data).items()}
+
+    @property
+    def training_frames(self) -> int:
+        """Number of frames of the training videos that take part."""
+        return sum(map(taking_part, self.videos("train").values()))
+
+    @property
+    def labelled_share(self) -> float:
+        """Labelled frames as a share of all training frames that take part."""
+        return len(self.data["labelled"]) / max(self.training_frames, 1)
+
+    @property
+    def scene_size(self) -> tuple[int, int] | None:
+        """Height and width of the scene if it is the same in all videos."""
+        sizes = {tuple(video["view"]["rect"][2:]) for video in self.data["videos"].values() if video["view"]}
+        return next(((height, width) for width, height in sizes), None) if len(sizes) == 1 else None
+
+    @property
+    def effort(self) -> dict[str, str]:
+        """Budget of a finished run in words: steps, batch, model, size, starting weights."""
+        return effort(self.config_record, self.data, self.stage_records)
+
+    # Writing
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep a second process off this folder."""
@@ -107,13 +331,13 @@ class Run:
         those that did. Where no stage had begun there is nothing to lose: what was mended since may be tried in the
         same folder.
         """
-        if self.begun:
+        if self.is_begun:
             self.require_unchanged(config, data)
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
         path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
-        starts = read_record(path, EnvironmentRecord)["starts"] if path.exists() else []
+        starts = self.starts if path.exists() else []
         written = self.folder / "config.yaml"
         if machine is not None:
             write_json(path, {"starts": [*starts, machine]})
@@ -126,26 +350,13 @@ class Run:
     def require_free_folder(self) -> None:
         """Refuse a folder that holds files and no run: one of the run's may have the name of one of them."""
         validate_folder_path(self.folder)
-        if self.begun or (self.folder / STARTS).exists():
+        if self.is_begun or (self.folder / STARTS).exists():
             return
         if holds_files(self.folder):
             raise UserError(
                 f"{self.folder} holds files but no run, expected a new or empty folder, or a run to go on with: give "
                 "another."
             )
-
-    @property
-    def begun(self) -> bool:
-        """Whether a stage has begun: its config and data may not change any more."""
-        return any(self.folder.glob("stages/*/*"))
-
-    @property
-    def finished(self) -> bool:
-        """Whether all its stages are done, its model is there, and it is scored."""
-        needed = [self.folder / name for name in (WEIGHTS, DESCRIPTION, "metrics.json")]
-        # Folders alone: file managers leave files of their own beside them.
-        needed += [stage / "done.json" for stage in self.folder.glob("stages/*/")]
-        return self.begun and all(file.exists() for file in needed)
 
     def require_unchanged(self, config: Config, data: Mapping[str, Any]) -> None:
         """Refuse to go on with another config or with other data."""
@@ -154,7 +365,7 @@ class Run:
 
     def require_same_config(self, config: Config) -> None:
         """Where a stage has begun, only the same config goes on; how it is scored may be mended until it is."""
-        if self.begun and (self.folder / "config.yaml").exists():
+        if self.is_begun and (self.folder / "config.yaml").exists():
             # What it means, not what it says: an earlier version may have said it otherwise.
             before = relocated(self.config.model_dump(mode="json"), Path(), None)
             after = relocated(config.model_dump(mode="json"), Path(), None)

@@ -20,7 +20,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from suture.checks.check import as_check_reports, require_classes_to_learn
 from suture.core.errors import UserError
 from suture.core.io import write_json
-from suture.core.records import ClockRecord, ShotsRecord, read_record
+from suture.core.schemas import ClockRecord, ShotsRecord, read_record
 from suture.core.signals import ended_by
 from suture.core.text import NAMED, listed
 from suture.core.workers import cores
@@ -161,9 +161,9 @@ def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
         job.segmenter.load_state_dict(load_model(path, job.segmenter.describe()).state_dict())
 
     for number, stage in enumerate(stages, 1):
-        folder = session.run.stage_folder(number, stage.name)
+        folder = session.run.stage(number, stage.name).folder
         title = f"stage {number} of {len(stages)}: {stage.name}"
-        if not session.processes.agreed(session.run.is_done(number, stage.name)):
+        if not session.processes.agreed(session.run.stage(number, stage.name).is_done):
             take(stage.start_from or latest)
             if isinstance(stage, PseudoLabels):
                 _label(session, job, stage, folder, title)

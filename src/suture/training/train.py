@@ -18,7 +18,7 @@ from rich.console import Console
 from suture.checks.check import require_labels, validate_masks
 from suture.core.errors import UserError
 from suture.core.io import write_json
-from suture.core.records import labelled_frames
+from suture.core.schemas import labelled_frames
 from suture.core.settings import validate_scales
 from suture.core.text import listed, number
 from suture.data import messages as mends
@@ -91,17 +91,17 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
     processes.first_only(lambda: _refuse_impossible(config, stages, processes))
     processes.first_only(lambda: validate_memory(config, stages, processes.memory, processes.world, processes.sharing))
     processes.first_only(run.require_free_folder)
-    if not run.begun:
+    if not run.is_begun:
         processes.first_only(lambda: require_outside_dataset(run.folder))
         processes.first_only(lambda: _refuse_pseudo_scales(stages))
     with _locked(run, processes), explained(run.folder):
         # Told first: a preset that was forgotten this time would fetch weights for nothing, or fail to.
         processes.first_only(lambda: run.require_same_config(config))
-        known = processes.first_only(lambda: run.data if run.begun and run.has_data else None)
+        known = processes.first_only(lambda: run.data if run.is_begun and run.has_data else None)
         opened = processes.first_then_all(lambda: open_data(config, known))
         _refuse_unchoosable(opened, stages)
         _refuse_all_labelled(opened, stages)
-        finished = processes.agreed(run.finished)
+        finished = processes.agreed(run.is_finished)
         if not finished:
             processes.first_only(lambda: _refuse_wrong_scored(opened, config, stages))
         segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
@@ -116,8 +116,8 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
             processes.first_only(lambda: run.require_unchanged(config, data))
             _announce(session, stages)
             session.console.print("The run is finished: nothing is trained.", highlight=False)
-            return processes.agreed(run.metrics) or {}
-        trained = processes.agreed(all(run.is_done(number, stage.name) for number, stage in enumerate(stages, 1)))
+            return processes.agreed(run.metrics)
+        trained = processes.agreed(all(run.stage(number, stage.name).is_done for number, stage in enumerate(stages, 1)))
         machine = None if trained else environment(processes.device, processes.precision(config.compute))
         if not trained:
             processes.first_only(lambda: _refuse_unlearnt_validation(session, stages))
@@ -129,7 +129,7 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
         if processes.first:
             run.write_model(job.segmenter, opened.dataset, config.data.height_width)
         kept = processes.agreed(run.metrics)
-        return evaluate(session, job.segmenter) if kept is None else kept
+        return kept or evaluate(session, job.segmenter)
 
 
 def _record(
@@ -208,7 +208,7 @@ def _refuse_fewer(run: Run, sets: Mapping[str, Frames]) -> None:
     """Scores of fewer frames never take the place of others: a disk may be unmounted, a folder renamed."""
     before: dict[str, Any] = {}
     with suppress(UserError):  # what cannot be read is no loss, and to be made again
-        before = run.metrics or {}
+        before = run.metrics
     told = []
     for which, scores in before.items():
         now = sets.get(which, {})

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from suture.core.errors import UserError
-from suture.core.records import (
+from suture.core.schemas import (
     ConfigRecord,
     DataRecord,
     EnvironmentRecord,
