@@ -8,7 +8,6 @@ import typer
 from suture.cli import terminal
 from suture.cli.options import existing
 from suture.cli.terminal import out, parse_numbers, print_line
-from suture.core.io import suffix_of
 
 
 def export(
@@ -33,6 +32,8 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Write over existing files.")] = False,
 ) -> None:
     """Write a run's model as ONNX, checked against PyTorch, and its model card."""
+    from suture.core.io import suffix_of
+
     size = parse_numbers("--frame", frame, "1920x1080") if frame else None
     rect = parse_numbers("--view", view, "420,0,1080,1080") if view else None
     output = output or run / "model.onnx"

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share. Paths are validated before slow imports."""
+"""Arguments and options that several commands share. Paths are validated before slow imports, and YAML is not imported for help."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from suture.core.errors import UserError
-from suture.core.io import require_unlocked, validate_folder_path
 from suture.training.presets import presets
 
 COMMAND_LINE = "the command line"
@@ -34,6 +33,8 @@ def existing(what: str) -> Any:
 
 def validate_folder(value: Any) -> Any:
     """Option callback that raises if an output folder cannot be a folder."""
+    from suture.core.io import validate_folder_path
+
     if value is not None:
         validate_folder_path(value)
     return value
@@ -41,6 +42,8 @@ def validate_folder(value: Any) -> Any:
 
 def require_unused(folder: Path) -> None:
     """Raise if another process uses a run folder; processes of torchrun or srun share it."""
+    from suture.core.io import require_unlocked
+
     if all(int(os.environ.get(count, 1)) == 1 for count in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")):
         require_unlocked(folder)
 

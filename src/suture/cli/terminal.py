@@ -5,12 +5,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from suture.core.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 out = Console()
 err = Console(stderr=True)
@@ -33,7 +35,7 @@ def waiting(what: str = "Loading PyTorch") -> AbstractContextManager[Any]:
     return spinner(what, err) if is_first_process() else nullcontext()
 
 
-def print_scores(table: Table, metrics: Sequence[dict[str, Any]]) -> None:
+def print_scores(table: "Table", metrics: Sequence[dict[str, Any]]) -> None:
     """Print the score table of runs, and a caution where scores rest on few frames."""
     from suture.evaluation.caution import few
 
