@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share. Paths are validated before slow imports, and YAML is not imported for help."""
+"""Arguments and options that several commands share; path checks import nothing slow."""
 
 import os
 from collections.abc import Callable
