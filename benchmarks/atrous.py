@@ -3,7 +3,7 @@
 DeepLabV3's three (2,048 channels to 256, nine taps that lie 12, 24 and 36 cells apart) are a third of its operations.
 
 - `torch's`: all taps, also those that meet nothing but the zeros around the features;
-- `ours`: without the latter (`suture.models.atrous`);
+- `ours`: without the latter (`suture.models.convolutions`);
 - `one product`: not ours, but what might be: libraries have fast kernels for taps that lie side by side; but a tap
   alone is a product of matrices. All taps in one product, then shifted and added.
 
@@ -18,7 +18,7 @@ from common import CUDA, DEVICE, captured, flops, gpu_seconds, matrix_pace, pars
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from suture.models.atrous import Atrous
+from suture.models.convolutions import AtrousConv
 
 CHANNELS = 2048, 256
 GRIDS = ((32, 8), (32, 16), (60, 16)) if CUDA else ((16, 2),)
@@ -48,7 +48,7 @@ class OneProduct(nn.Conv2d):
         return found.to(features.dtype)
 
 
-WAYS: dict[str, Callable[..., nn.Conv2d]] = {"torch's": nn.Conv2d, "ours": Atrous, "one product": OneProduct}
+WAYS: dict[str, Callable[..., nn.Conv2d]] = {"torch's": nn.Conv2d, "ours": AtrousConv, "one product": OneProduct}
 
 
 def make(way: str, side: int, frames: int, dilation: int) -> tuple[nn.Conv2d, Tensor, Tensor]:

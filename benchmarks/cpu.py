@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -45,8 +46,8 @@ from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.methods import pgvcl, stitch, strong, supervised
 from suture.methods.pgvcl import Contrast, ContrastBatch
 from suture.methods.pseudo_labels import PseudoLabels
-from suture.methods.stage import Job, Stage, Total
-from suture.models import depthwise, segmenter
+from suture.methods.stage import Stage, StageContext, Total
+from suture.models import convolutions, segmenter
 from suture.training.config import load_config
 from suture.training.distributed import Processes
 from suture.training.run_folder import Run
@@ -146,10 +147,11 @@ def plainly(reached: int) -> Iterator[None]:
                 for render in renders:
                     held.enter_context(mock.patch.object(module, render.__name__, one_by_one(render)))
         if reached < LADDER.index("fast depthwise convolution"):
-            held.enter_context(mock.patch.object(segmenter, "SLOW", False))
+            torchs = partial(convolutions.replace_convolutions, depthwise=False)
+            held.enter_context(mock.patch.object(segmenter, "replace_convolutions", torchs))
         if reached < LADDER.index("taps that meet nothing left out"):
-            held.enter_context(mock.patch.object(segmenter, "use_atrous"))
-            held.enter_context(mock.patch.object(depthwise, "reaching", lambda layer, _: (layer.weight, layer.padding)))
+            every_tap = lambda layer, _: (layer.weight, layer.padding)  # noqa: E731
+            held.enter_context(mock.patch.object(convolutions.AtrousConv, "inner_taps", every_tap))
         if reached < LADDER.index("class sums"):
             held.enter_context(mock.patch.object(Contrast, "loss", pairs))
         yield
@@ -163,7 +165,7 @@ class Demo:
         if not (folder / "data").exists():
             write_synthetic(folder / "data", SyntheticSettings(frames=frames), workers=2)
 
-    def job(self, method: str, reached: int, steps: int) -> tuple[Job, dict[str, Stage], dict[str, Any]]:
+    def job(self, method: str, reached: int, steps: int) -> tuple[StageContext, dict[str, Stage], dict[str, Any]]:
         """The job and a method's stages by their kind, with as many steps, and the options of Lightning's Trainer."""
         kinds = STAGES[method]
         said = [

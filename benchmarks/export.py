@@ -21,8 +21,8 @@ import torch
 from common import flops, matrix_pace, parser, report, table
 
 from suture.deployment.export import Deployed, Shape, to_onnx
+from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
-from suture.models.weights import Model
 from suture.prediction.predictor import Predictor
 from suture.training.config import load_config
 

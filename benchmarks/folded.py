@@ -1,7 +1,7 @@
 """Batch norms folded into convolutions, in a network that predicts: `python benchmarks/folded.py`.
 
 - `apart`: batch norms as layers of their own;
-- `folded`: into the convolutions before them (`suture.models.folded`), which leaves a bias to add;
+- `folded`: into the convolutions before them (`suture.models.fold_batch_norms`), which leaves a bias to add;
 - `one kernel`, on a GPU: not ours, but what might be: cuDNN's kernels for a convolution with its bias, what is added to
   its result, and the ReLU after it, in the blocks of the encoder.
 
@@ -19,7 +19,7 @@ from latency import make_network, named
 from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck
 
-from suture.models.folded import fold_batch_norms
+from suture.models.fold_batch_norms import fold_batch_norms
 
 BATCHES = (1, 16) if CUDA else (1,)
 WAYS = ("apart", "folded", "one kernel") if CUDA else ("apart", "folded")

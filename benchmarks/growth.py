@@ -97,7 +97,7 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
 
     def first_step(stage: Contrast, batch: Any, number: int) -> None:
         marks["first batch"] = time.time()
-        found.update(cpu_seconds=time.process_time(), private_bytes=private_memory(), frames=len(stage.job.frames))
+        found.update(cpu_seconds=time.process_time(), private_bytes=private_memory(), frames=len(stage.context.frames))
         batches = iter(stage.loader(1))
         start = time.perf_counter()
         for _ in range(DRAWN):

@@ -23,8 +23,8 @@ import torch
 from common import CUDA, DEVICE, flops, matrix_pace, parser, report
 
 from suture.data.classes import default_colors
+from suture.models.model import Model
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.models.weights import Model
 from suture.prediction.predictor import Predictor
 
 NETWORKS = {
@@ -77,7 +77,7 @@ def milliseconds(predict: Callable[[np.ndarray], np.ndarray], inputs: list[np.nd
 
 def plain(model: Path, device: str) -> tuple[str, Predictor]:
     """The predictor without what makes it fast on its device."""
-    with mock.patch("suture.models.folded.fold_batch_norms"):
+    with mock.patch("suture.models.fold_batch_norms.fold_batch_norms"):
         predictor = Predictor(model, device)
     if predictor.device.type == "cuda":
         predictor._recorded = predictor._measure  # type: ignore[assignment]

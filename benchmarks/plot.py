@@ -294,7 +294,7 @@ def cpu(facts: Facts) -> str:
     if "aarch64" in facts["machine"]["device"]:
         noise = max(moved for kind, moved in change["class sums"].items() if kind != "contrast")
         nothing = "Class sums touch the contrast step alone: what other steps changed by there"
-    else:  # there the convolution is torch's own, see suture.models.depthwise
+    else:  # there the convolution is torch's own, see suture.models.convolutions
         noise = max(change["fast depthwise convolution"].values())
         nothing = "The depthwise convolution is torch's own on this kind of processor: what it changed by"
     words.append(f"{nothing}, {noise:.0%}, is the noise.")

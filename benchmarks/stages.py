@@ -29,7 +29,7 @@ from suture.data.labelling import Labelling
 from suture.data.sampling.frames import TrainingFrames
 from suture.data.store import FrameStore, storage_size
 from suture.methods.pseudo_labels import load_pseudo_labels
-from suture.methods.stage import Job, Stage
+from suture.methods.stage import Stage, StageContext
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.training.callbacks import Curve
 from suture.training.config import ComputeSettings
@@ -195,13 +195,13 @@ class Bench:
         made = build_segmenter(self.options.architecture, self.options.encoder, CLASSES)
         return made.to(memory_format=torch.channels_last)
 
-    def job(self, precision: str = "auto", **changes: Any) -> tuple[Job, dict[str, Any]]:
+    def job(self, precision: str = "auto", **changes: Any) -> tuple[StageContext, dict[str, Any]]:
         """What a run gives its stages, and its options for Lightning's Trainer."""
         compute = ComputeSettings(precision=precision, workers=self.options.workers)
         processes = Processes.start(compute)
         offset = np.cumsum([0, *(-(-length // SHOT) for length in self.footage.lengths)])
         shots = [int(offset[v]) + i // SHOT for v, length in enumerate(self.footage.lengths) for i in range(length)]
-        made = Job(
+        made = StageContext(
             frames=self.frames,
             segmenter=self.segmenter(),
             size=self.size,
@@ -277,15 +277,15 @@ class Again:
 
 def drawn(stage: Stage) -> Any:
     """The first batch of a stage as the loader gives it, moved to the device."""
-    workers, stage.job.workers = stage.job.workers, 0
+    workers, stage.context.workers = stage.context.workers, 0
     batch = next(iter(stage.loader(0)))
-    stage.job.workers = workers
+    stage.context.workers = workers
     return stage.transfer_batch_to_device(batch, DEVICE, 0)
 
 
 def pace(
     stage: Stage,
-    job: Job,
+    job: StageContext,
     trainer_options: dict[str, Any],
     warmup: int,
     resident: bool = False,
@@ -339,7 +339,7 @@ def pace(
     )
 
 
-def step_flops(stage: Stage, job: Job) -> int:
+def step_flops(stage: Stage, job: StageContext) -> int:
     """Operations of a step, forward and backward."""
     stage.begin(job)
     stage.to(DEVICE)
@@ -363,7 +363,7 @@ def plain_pace(bench: Bench, stage: Stage, patience: float) -> Pace:
         return pace(stage, job, trainer_options, 1, patience=patience)
 
 
-def loader_pace(stage: Stage, job: Job, batches: int) -> float:
+def loader_pace(stage: Stage, job: StageContext, batches: int) -> float:
     """Frames (queries) per second that the loader alone gives, after what its workers had prefetched."""
     stage.begin(job)
     source = iter(stage.loader(0))

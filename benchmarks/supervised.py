@@ -28,7 +28,7 @@ from suture.methods.strong import Strong, StrongSettings
 from suture.methods.supervised import Supervised
 from suture.methods.uamt import UncertaintyAware, UncertaintySettings
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
-from suture.models.blocks import compile_blocks
+from suture.models.compile_blocks import compile_blocks
 
 PROMISED = 0.9
 STAGES = ("supervised", "strong", "stitch", "unimatch", "uamt", "pixpro", "dmt")

@@ -27,8 +27,8 @@ from suture.data.sampling.augment import (
 )
 from suture.methods.stage import Stage
 from suture.methods.supervised import Supervised
+from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
-from suture.models.weights import Model
 from suture.training.config import load_config
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"

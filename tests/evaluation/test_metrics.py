@@ -13,7 +13,6 @@ from suture.evaluation.metrics import (
     Scorer,
     agreement,
     boundary_counts,
-    boundary_f,
     class_accuracy,
     confusion,
     dice,
@@ -186,10 +185,8 @@ def test_boundary_scores_by_hand() -> None:
     for tolerance, expected in ((2, 0.0), (3, 1.0)):
         counts = boundary_counts(shifted, truth, 3, tolerance)
         np.testing.assert_equal(surface_dice(counts), [expected, expected, np.nan])
-        np.testing.assert_equal(boundary_f(counts), [expected, expected, np.nan])
     counts = np.array([[1, 4, 3, 3], [0, 5, 0, 0]])  # precision 1/4, recall 1; and a class only predicted
     np.testing.assert_allclose(surface_dice(counts), [4 / 7, 0])
-    np.testing.assert_allclose(boundary_f(counts), [2 * 0.25 / 1.25, 0])
 
 
 def test_agreement() -> None:
@@ -223,8 +220,8 @@ def test_scorer_knows_consecutive_frames() -> None:
     scorer.add("v", 1, frame(0, 1, 1, 1), truth)
     scorer.add("v", 3, frame(0, 1, 1, 1), truth)
     scorer.add("w", 4, frame(0, 1, 1, 1), truth)
-    steadiness = [frame.steadiness for frame in scorer.frames.values()]
-    assert steadiness == [None, (0.5, 1.0), None, None]
+    consistency = [frame.consistency for frame in scorer.frames.values()]
+    assert consistency == [None, (0.5, 1.0), None, None]
 
 
 def test_scorers_of_two_processes_count_a_frame_once() -> None:

@@ -22,46 +22,29 @@ def pairwise(
     *,
     temperature: float = 1.0,
     class_balanced: bool = False,
-    confidence: Tensor | None = None,
-    negatives: str = "sum",
 ) -> Tensor | None:
     """The paper's equations 4 to 6, pixel by pixel, from the similarities of all pairs; None where no pixel counts."""
-    zero = torch.zeros((), dtype=query.dtype)
-    losses: list[Tensor] = []
-    weights: list[float] = []
-    pixel_classes: list[int] = []
-    for b in range(len(query)):
-        pixels = query[b].flatten(1).T
-        for i, (feature, label) in enumerate(zip(pixels, labels[b].flatten().tolist(), strict=True)):
-            if label == IGNORE:
-                continue
+    losses: dict[int, list[Tensor]] = {}
+    for features, query_labels, frames, frame_labels in zip(query, labels, keys, key_labels, strict=True):
+        for feature, label in zip(features.flatten(1).T, query_labels.flatten().tolist(), strict=True):
             positives: list[Tensor] = []
-            negative = zero
-            for key, key_label in zip(keys[b], key_labels[b], strict=True):
+            negative = torch.zeros((), dtype=query.dtype)
+            for key, key_label in zip(frames, frame_labels, strict=True):
                 similarity = key.flatten(1).T @ feature / temperature
                 same = key_label.flatten() == label
                 other = ~same & (key_label.flatten() != IGNORE)
                 positives.extend(similarity[same])
                 if other.any():
                     negative = negative + similarity[other].mean()
-            if not positives:
-                continue
-            positive = torch.stack(positives).mean()
-            if negatives == "mean":
-                negative = negative / keys.shape[1]
-            losses.append(-(positive.exp() / (positive.exp() + negative.exp())).log())
-            weights.append(1.0 if confidence is None else confidence[b].flatten()[i].item())
-            pixel_classes.append(label)
-    if not losses or sum(weights) == 0:
+            if positives and label != IGNORE:
+                positive = torch.stack(positives).mean()
+                loss = -(positive.exp() / (positive.exp() + negative.exp())).log()
+                losses.setdefault(label, []).append(loss)
+    if not losses:
         return None
     if class_balanced:
-        of_class = [
-            sum((w * x for w, x, c in zip(weights, losses, pixel_classes, strict=True) if c == label), zero) / total
-            for label in sorted(set(pixel_classes))
-            if (total := sum(w for w, c in zip(weights, pixel_classes, strict=True) if c == label)) > 0
-        ]
-        return torch.stack(of_class).mean()
-    return sum((w * x for w, x in zip(weights, losses, strict=True)), zero) / sum(weights)
+        return torch.stack([torch.stack(of_class).mean() for of_class in losses.values()]).mean()
+    return torch.stack([loss for of_class in losses.values() for loss in of_class]).mean()
 
 
 def unit(*shape: int, seed: int) -> Tensor:
@@ -103,7 +86,6 @@ def scenes(draw: st.DrawFn) -> dict[str, Any]:
         "keys": unit(batch, key_frames, depth, *grid, seed=seed + 2),
         "key_labels": masks(batch * key_frames).unflatten(0, (batch, key_frames)),
         "classes": classes,
-        "confidence": torch.rand((batch, *grid), generator=generator),
     }
 
 
@@ -112,17 +94,9 @@ def scenes(draw: st.DrawFn) -> dict[str, Any]:
     scene=scenes(),
     temperature=st.sampled_from([None, 0.2, 2.0]),
     class_balanced=st.booleans(),
-    use_confidence=st.booleans(),
-    negatives=st.sampled_from(["sum", "mean"]),
 )
-def test_equals_the_pairwise_loss(
-    scene: dict, temperature: float | None, class_balanced: bool, use_confidence: bool, negatives: str
-) -> None:
-    options: dict[str, Any] = {
-        "class_balanced": class_balanced,
-        "confidence": scene["confidence"] if use_confidence else None,
-        "negatives": negatives,
-    }
+def test_equals_the_pairwise_loss(scene: dict, temperature: float | None, class_balanced: bool) -> None:
+    options: dict[str, Any] = {"class_balanced": class_balanced}
     tensors = scene["labels"], scene["keys"], scene["key_labels"]
     fast_query = scene["query"].clone().requires_grad_()
     slow_query = scene["query"].clone().double().requires_grad_()
@@ -151,8 +125,8 @@ def test_by_hand() -> None:
     # of class 1: one positive (similarity 0), and the means of the two frames' negatives, 0.6 and 0.9, are summed
     loss = loss_of(query, torch.tensor([[[1]]]), keys, key_labels, classes=2)
     assert loss.item() == pytest.approx(math.log(1 + math.exp(0.6 + 0.9)))
-    loss = loss_of(query, torch.tensor([[[1]]]), keys, key_labels, classes=2, negatives="mean", temperature=0.5)
-    assert loss.item() == pytest.approx(math.log(1 + math.exp((0.6 + 0.9) / 2 / 0.5)))
+    loss = loss_of(query, torch.tensor([[[1]]]), keys, key_labels, classes=2, temperature=0.5)
+    assert loss.item() == pytest.approx(math.log(1 + math.exp((0.6 + 0.9) / 0.5)))
 
 
 def test_ignored_pixels_get_no_gradient() -> None:
@@ -168,7 +142,7 @@ def test_contrasts_add_up() -> None:
     keys = ClassSums(torch.randn(2, 5, 3, 4), torch.randint(0, 9, (2, 5, 3)).float())
     first, last = (ClassSums(*(x[:, part] for x in keys)) for part in (slice(0, 2), slice(2, 5)))
     whole, parts = contrasts(keys), contrasts(first) + contrasts(last)
-    for name in ("positive_sums", "positive_counts", "negatives", "key_frames"):
+    for name in ("positive_sums", "positive_counts", "negatives"):
         torch.testing.assert_close(getattr(whole, name), getattr(parts, name), msg=name)
 
 
@@ -181,7 +155,7 @@ def test_a_bank_is_the_expectation_over_all_draws() -> None:
         contrasts(ClassSums(*(x[list(ids)][None] for x in bank))) for ids in itertools.combinations(range(5), drawn)
     ]
     expected = contrasts(shared(bank, 1), torch.full((1, 5), drawn / 5))
-    for name in ("positive_sums", "positive_counts", "negatives", "key_frames"):
+    for name in ("positive_sums", "positive_counts", "negatives"):
         mean = torch.stack([getattr(draw, name) for draw in draws]).mean(0)
         torch.testing.assert_close(getattr(expected, name), mean, msg=name)
 

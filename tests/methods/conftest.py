@@ -1,4 +1,4 @@
-"""A tiny training set in memory, the job of a run on it, and a trainer: what the tests of all methods share."""
+"""A tiny training set in memory, the context of a run on it, and a trainer: what the tests of all methods share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.labelling import Labelling
 from suture.data.sampling.frames import TrainingFrames
-from suture.methods.stage import Job, Stage
+from suture.methods.stage import Stage, StageContext
 from suture.models.segmenter import build_segmenter
 
 CLASSES = ClassTable(("tissue", "tool", "vessel"), ((180, 90, 80), (90, 90, 110), (120, 20, 30)), {0: 0, 1: 1, 2: 2})
@@ -62,8 +62,8 @@ def circle(shape: tuple[int, int]) -> np.ndarray:
 
 
 @pytest.fixture
-def tiny_job(tmp_path: Path) -> Callable[..., Job]:
-    """Builds a job on painted frames in memory.
+def tiny_context(tmp_path: Path) -> Callable[..., StageContext]:
+    """Builds a context on painted frames in memory.
 
     `videos` says how many frames each video has; a video's case is its name up to a dot, so `a.1` and `a.2` are two
     videos of one case. Each video has two shots; every `every`-th frame is labelled. With `numbered`, a frame is all of
@@ -82,7 +82,7 @@ def tiny_job(tmp_path: Path) -> Callable[..., Job]:
         numbered: bool = False,
         architecture: str = "deeplabv3",
         **options: Any,
-    ) -> Job:
+    ) -> StageContext:
         videos = videos or {"a": 6, "b": 6}
         excluded = excluded or {}
         made = [
@@ -114,7 +114,7 @@ def tiny_job(tmp_path: Path) -> Callable[..., Job]:
             2 * made.index(video) + (video.usable.index(index) >= len(video.usable) // 2)
             for video, index in training.places
         ]
-        return Job(
+        return StageContext(
             **{
                 "frames": training,
                 "segmenter": segmenter,
@@ -133,8 +133,8 @@ def tiny_job(tmp_path: Path) -> Callable[..., Job]:
 def fit(tmp_path: Path) -> Callable[..., L.Trainer]:
     """Trains a stage to its end, as a run does, but without its files and bars."""
 
-    def run(stage: Stage, job: Job, *callbacks: L.Callback) -> L.Trainer:
-        stage.begin(job)
+    def run(stage: Stage, context: StageContext, *callbacks: L.Callback) -> L.Trainer:
+        stage.begin(context)
         made = trainer(stage, tmp_path, *callbacks)
         made.fit(stage)
         return made

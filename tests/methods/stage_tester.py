@@ -16,7 +16,7 @@ from suture.methods import cutmix, pgvcl, semi, strong
 from suture.methods import stage as base
 from suture.methods.method import find_method
 from suture.methods.pseudo_labels import PseudoLabels
-from suture.methods.stage import Job, Part, Stage
+from suture.methods.stage import Part, Stage, StageContext
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter, set_dropout
 
@@ -52,20 +52,22 @@ class SaveAt(L.Callback):
             trainer.save_checkpoint(self.path)
 
 
-def train_accuracy(segmenter: Segmenter, job: Job) -> float:
+def train_accuracy(segmenter: Segmenter, context: StageContext) -> float:
     """The share of right pixels on the labelled frames, whole, as inference sees them."""
-    images = torch.stack([torch.from_numpy(job.frames.image(n)).permute(2, 0, 1) for n in job.frames.labelled]) / 255
-    labels = torch.from_numpy(np.stack([job.frames.labels(n) for n in job.frames.labelled]))
+    images = (
+        torch.stack([torch.from_numpy(context.frames.image(n)).permute(2, 0, 1) for n in context.frames.labelled]) / 255
+    )
+    labels = torch.from_numpy(np.stack([context.frames.labels(n) for n in context.frames.labelled]))
     found = probabilities(segmenter.eval(), images).argmax(1)
     return (found == labels)[labels != IGNORE].float().mean().item()
 
 
-def stages_of(name: str, settings: dict[str, Any], job: Job) -> Iterator[Stage]:
+def stages_of(name: str, settings: dict[str, Any], context: StageContext) -> Iterator[Stage]:
     """A method's training stages, with pseudo labels where they need some."""
     for stage in find_method(name)(find_method(name).Settings(**settings)).stages():
         if isinstance(stage, PseudoLabels):
-            stage.run(job)
-            stage.load(job)
+            stage.run(context)
+            stage.load(context)
         else:
             yield stage
 
@@ -115,12 +117,12 @@ class StageTester:
     def make(self, **settings: Any) -> Stage:
         raise NotImplementedError
 
-    def test_resumes_to_the_same_weights(self, tiny_job: Callable[..., Job], tmp_path: Path) -> None:
+    def test_resumes_to_the_same_weights(self, tiny_context: Callable[..., StageContext], tmp_path: Path) -> None:
         path = tmp_path / "last.ckpt"
         whole, resumed = self.make(steps=4), self.make(steps=4)
-        whole.begin(tiny_job())
+        whole.begin(tiny_context())
         trainer(whole, tmp_path, SaveAt(2, path)).fit(whole)
-        resumed.begin(tiny_job())
+        resumed.begin(tiny_context())
         trainer(resumed, tmp_path).fit(resumed, ckpt_path=path, weights_only=True)
         a, b = whole.state_dict(), resumed.state_dict()
         assert a.keys() == b.keys()
@@ -128,32 +130,32 @@ class StageTester:
         first = torch.load(path, weights_only=True)["state_dict"]
         assert not all(torch.equal(a[name], first[name]) for name in a)  # the last two steps did something
 
-    def test_what_shows_nothing_teaches_nothing(self, tiny_job: Callable[..., Job]) -> None:
+    def test_what_shows_nothing_teaches_nothing(self, tiny_context: Callable[..., StageContext]) -> None:
         """No pixel in view: neither a loss, nor a gradient, nor a NaN of a mean over nothing."""
         stage = self.make(steps=4)
-        stage.begin(tiny_job(blind=True))
+        stage.begin(tiny_context(blind=True))
         loss = stage.training_step(stage.render(stage.draw(Part(0, range(4), range(4)))), 0)
         loss.backward()
         assert loss == 0
         assert all((p.grad == 0).all() for p in stage.parameters() if p.grad is not None)
 
     def test_says_whether_it_learns_from_labelled_frames_alone(
-        self, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+        self, tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        job, stage, seen = tiny_job(), self.make(steps=4), set[int]()
-        stage.begin(job)
-        image = job.frames.image
-        monkeypatch.setattr(job.frames, "image", lambda number: seen.add(number) or image(number))
+        context, stage, seen = tiny_context(), self.make(steps=4), set[int]()
+        stage.begin(context)
+        image = context.frames.image
+        monkeypatch.setattr(context.frames, "image", lambda number: seen.add(number) or image(number))
         for step in range(4):
             stage.draw(Part(step, range(4), range(4)))
-        assert stage.facts()["labels_alone"] == (seen <= {*job.frames.labelled.tolist()})
+        assert stage.facts()["labels_alone"] == (seen <= {*context.frames.labelled.tolist()})
 
     def test_two_processes_learn_what_one_does(
-        self, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+        self, tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def begun(**options: Any) -> Stage:
             stage = self.make(steps=4)
-            stage.begin(tiny_job(round_view=True, **options))
+            stage.begin(tiny_context(round_view=True, **options))
             return stage
 
         alone = begun()

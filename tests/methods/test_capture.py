@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from suture.methods.method import methods
-from suture.methods.stage import Job, Part, Stage
-from suture.models.blocks import compile_blocks
+from suture.methods.stage import Part, Stage, StageContext
+from suture.models.compile_blocks import compile_blocks
 from suture.models.segmenter import set_dropout
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
@@ -37,10 +37,12 @@ class FromNumbers(TorchFunctionMode):
 
 
 @pytest.mark.parametrize(("name", "settings"), METHODS)
-def test_no_step_waits_for_values(name: str, settings: dict[str, Any], tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job()
-    for stage in stages_of(name, settings, job):
-        stage.begin(job)
+def test_no_step_waits_for_values(
+    name: str, settings: dict[str, Any], tiny_context: Callable[..., StageContext]
+) -> None:
+    context = tiny_context()
+    for stage in stages_of(name, settings, context):
+        stage.begin(context)
         batch = stage.render(stage.draw(Part(0, range(4), range(4))))
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:  # refuses whatever needs a tensor's values
             fake = tree_map_only(torch.Tensor, mode.from_tensor, batch)
@@ -59,7 +61,7 @@ def test_a_compiled_step_computes_the_same(
     backend: str,
     tolerance: float,
     name: str,
-    tiny_job: Callable[..., Job],
+    tiny_context: Callable[..., StageContext],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Up to rounding: the loss, and the gradient as a whole, by a share of its length.
@@ -67,9 +69,9 @@ def test_a_compiled_step_computes_the_same(
     Element by element would not do: rounding takes a unit whose input is nearly 0 to the other side of its ReLU.
     """
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    job = replace(tiny_job(), device=torch.device(device))
-    *_, stage = (stage for stage in stages_of(name, {}, job) if stage.name in ("contrast", "train"))
-    stage.begin(job)
+    context = replace(tiny_context(), device=torch.device(device))
+    *_, stage = (stage for stage in stages_of(name, {}, context) if stage.name in ("contrast", "train"))
+    stage.begin(context)
     set_dropout(stage, active=False)  # inductor's draws other random numbers
     stage.to(device)
     drawn = stage.draw(Part(0, range(4), range(4)))
@@ -94,7 +96,7 @@ def test_a_recorded_step_learns_the_same(
     precision: Any,
     compiled: bool,
     tolerance: float,
-    tiny_job: Callable[..., Job],
+    tiny_context: Callable[..., StageContext],
     tmp_path: Path,
 ) -> None:
     """Losses, and the running averages of batch norms: a loss, computed in train mode, does not show these.
@@ -103,13 +105,13 @@ def test_a_recorded_step_learns_the_same(
     """
 
     def learnt(capture: bool, compiled: bool) -> tuple[list[float], list[torch.Tensor]]:
-        job = replace(tiny_job(), device=torch.device("cuda"), capture=capture, compile=compiled)
-        start = deepcopy(job.segmenter.state_dict())
+        context = replace(tiny_context(), device=torch.device("cuda"), capture=capture, compile=compiled)
+        start = deepcopy(context.segmenter.state_dict())
         seen, averages = Losses(), []
-        for stage in stages_of(name, settings, job):
+        for stage in stages_of(name, settings, context):
             stage.settings = stage.settings.model_copy(update={"steps": 5, "epochs": None, "batch": 4})
-            job.segmenter.cpu().load_state_dict(start)
-            stage.begin(job)
+            context.segmenter.cpu().load_state_dict(start)
+            stage.begin(context)
             trainer = L.Trainer(
                 max_steps=5,
                 max_epochs=-1,

@@ -30,44 +30,44 @@ from suture.methods.dmt import (
     level_counts,
 )
 from suture.methods.pseudo_labels import Mapped, PseudoLabels, PseudoSettings
-from suture.methods.stage import START, Job, Part, Stage, TrainingSettings
+from suture.methods.stage import START, Part, Stage, StageContext, TrainingSettings
 from suture.methods.supervised import Supervised
-from suture.models.pretrained import read_tensors
+from suture.models.encoder_weights import read_tensors
 from suture.models.segmenter import set_dropout
 from suture.training.config import Config, load_config
 from suture.training.train import train
 
-Build = Callable[..., Job]
+Build = Callable[..., StageContext]
 WHOLE = Part(0, range(8), range(8))
 
 
-def taught(tiny_job: Build) -> Build:
+def taught(tiny_context: Build) -> Build:
     """Builds jobs whose unlabelled frames have their truth as pseudo labels, with any confidence."""
 
-    def build(*args: Any, **options: Any) -> Job:
-        job, labelled = tiny_job(*args, **options), tiny_job(*args, **options | {"every": 1})
+    def build(*args: Any, **options: Any) -> StageContext:
+        context, labelled = tiny_context(*args, **options), tiny_context(*args, **options | {"every": 1})
         rng = np.random.default_rng(0)
-        job.frames.pseudo = {n: labelled.frames.labels(n) for n in job.frames.unlabelled.tolist()}
-        job.frames.confidence = {
-            n: rng.integers(256, size=labels.shape).astype(np.uint8) for n, labels in job.frames.pseudo.items()
+        context.frames.pseudo = {n: labelled.frames.labels(n) for n in context.frames.unlabelled.tolist()}
+        context.frames.confidence = {
+            n: rng.integers(256, size=labels.shape).astype(np.uint8) for n, labels in context.frames.pseudo.items()
         }
-        return job
+        return context
 
     return build
 
 
 class TestLearning(StageTester):
     @pytest.fixture
-    def tiny_job(self, tiny_job: Build) -> Build:
-        return taught(tiny_job)
+    def tiny_context(self, tiny_context: Build) -> Build:
+        return taught(tiny_context)
 
     def make(self, **settings: Any) -> Learning:
         return Learning("round-1-a", RoundSettings(batch=4, **settings), 0.6, handed_on=True)
 
 
-def begun(job: Job, rate: float = 0.5, **settings: Any) -> Learning:
+def begun(context: StageContext, rate: float = 0.5, **settings: Any) -> Learning:
     stage = Learning("round-1-a", RoundSettings(**settings), rate, handed_on=True)
-    stage.begin(job)
+    stage.begin(context)
     return stage
 
 
@@ -109,7 +109,7 @@ def test_a_has_as_many_steps_as_the_baseline() -> None:
     assert sum(of_a) == supervised_steps("supervised")
 
 
-def test_says_which_steps_teach_the_model_that_is_handed_on(tiny_job: Build) -> None:
+def test_says_which_steps_teach_the_model_that_is_handed_on(tiny_context: Build) -> None:
     told = {}
     for stage in plan():
         if isinstance(stage, Stage):
@@ -129,22 +129,22 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
         DMT.Settings(**wrong)
 
 
-def test_b_starts_from_another_decoder_and_classifier(tiny_job: Build) -> None:
+def test_b_starts_from_another_decoder_and_classifier(tiny_context: Build) -> None:
     def start(seed: int) -> dict[str, Tensor]:
-        job = tiny_job(seed=seed)
-        before = {name: tensor.clone() for name, tensor in job.segmenter.state_dict().items()}
+        context = tiny_context(seed=seed)
+        before = {name: tensor.clone() for name, tensor in context.segmenter.state_dict().items()}
         stage = OtherStart("pretrain-b", TrainingSettings(), start_from=START)
-        stage.begin(job)
+        stage.begin(context)
         after = stage.segmenter.state_dict()
         changed = {name for name in before if not torch.equal(before[name], after[name])}
-        assert {"classifier.conv.weight", "classifier.head.weight"} < changed
-        assert any(name.startswith("backbone.decoder.") for name in changed)
-        assert not any(name.startswith("backbone.encoder.") for name in changed)
+        assert {"head.conv.weight", "head.classifier.weight"} < changed
+        assert any(name.startswith("decoder.") for name in changed)
+        assert not any(name.startswith("encoder.") for name in changed)
         return after
 
     one, again, other = start(0), start(0), start(1)
     assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not torch.equal(one["classifier.head.weight"], other["classifier.head.weight"])
+    assert not torch.equal(one["head.classifier.weight"], other["head.classifier.weight"])
 
 
 # Teaching
@@ -176,25 +176,25 @@ class Says(nn.Module):
         return logits
 
 
-def test_labels_take_the_place_of_those_of_the_round_before(tiny_job: Build) -> None:
-    job = tiny_job(segmenter=Says(1))
+def test_labels_take_the_place_of_those_of_the_round_before(tiny_context: Build) -> None:
+    context = tiny_context(segmenter=Says(1))
     for label, name in ((1, "labels-1-a"), (2, "labels-1-b")):
-        job.segmenter = Says(label)
+        context.segmenter = Says(label)
         stage = Teaching(name, PseudoSettings())
-        stage.run(job)
-        stage.load(job)
-        assert [path.name for path in (job.folder / "pseudo").iterdir()] == [name]
-        assert sorted(job.frames.pseudo) == job.frames.unlabelled.tolist()
-        assert all((labels == label).all() for labels in job.frames.pseudo.values())
+        stage.run(context)
+        stage.load(context)
+        assert [path.name for path in (context.folder / "pseudo").iterdir()] == [name]
+        assert sorted(context.frames.pseudo) == context.frames.unlabelled.tolist()
+        assert all((labels == label).all() for labels in context.frames.pseudo.values())
     sure = torch.tensor([0.0, 0.0, 8.0]).softmax(0).max()
-    np.testing.assert_allclose(1 - stage.confidence(job.frames.confidence[1]), 1 - sure, rtol=0.04)
+    np.testing.assert_allclose(1 - stage.confidence(context.frames.confidence[1]), 1 - sure, rtol=0.04)
 
 
-def test_finished_videos_are_not_labelled_again(tiny_job: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = tiny_job(segmenter=Says(1))
-    Teaching("labels-1-a", PseudoSettings()).run(job)
+def test_finished_videos_are_not_labelled_again(tiny_context: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = tiny_context(segmenter=Says(1))
+    Teaching("labels-1-a", PseudoSettings()).run(context)
     monkeypatch.setattr(PseudoLabels, "_label", None)
-    Teaching("labels-1-a", PseudoSettings()).run(job)
+    Teaching("labels-1-a", PseudoSettings()).run(context)
 
 
 # Learning
@@ -221,11 +221,11 @@ def test_class_balanced_thresholds_are_those_of_sorting(seed: int, rate: float, 
             assert kept - levels[labels == label].tolist().count(found[label]) < rate * len(of_class)
 
 
-def test_only_the_surest_of_each_class_are_learnt_and_all_of_the_truth(tiny_job: Build) -> None:
-    job = taught(tiny_job)({"a": 24}, stored=(32, 32), round_view=True)
-    stage = begun(job, rate=0.4, batch=24, labelled=3, augment={"crop": (1.0, 1.0), "flip": False})
+def test_only_the_surest_of_each_class_are_learnt_and_all_of_the_truth(tiny_context: Build) -> None:
+    context = taught(tiny_context)({"a": 24}, stored=(32, 32), round_view=True)
+    stage = begun(context, rate=0.4, batch=24, labelled=3, augment={"crop": (1.0, 1.0), "flip": False})
     (_, labels, _), true = stage.render(stage.draw(Part(0, range(24), range(24))))
-    everything = stage.job.frames
+    everything = stage.context.frames
     inside = torch.from_numpy(everything.pixels.inside("a"))
     assert ((labels[true] != IGNORE) == inside).all()
     whole = np.stack([everything.pseudo[n] for n in everything.unlabelled])
@@ -234,25 +234,25 @@ def test_only_the_surest_of_each_class_are_learnt_and_all_of_the_truth(tiny_job:
         assert share.item() == pytest.approx(0.4, abs=0.08)
 
 
-def test_batches_mix_labelled_and_pseudo_labelled_frames(tiny_job: Build) -> None:
-    job = taught(tiny_job)(numbered=True)
-    stage = begun(job, augment={"color": "none"})
+def test_batches_mix_labelled_and_pseudo_labelled_frames(tiny_context: Build) -> None:
+    context = taught(tiny_context)(numbered=True)
+    stage = begun(context, augment={"color": "none"})
     seen: Counter[int] = Counter()
     for step in range(4):
         batch = stage.render(stage.draw(Part(step, range(8), range(8))))
         numbers = (batch.views[0].mean((1, 2, 3)) * 25.5).round().int()
         assert batch.true.sum() == 2
         assert batch.true[:4].sum() == batch.true[4:].sum() == 1  # two processes have one each
-        assert set(numbers[batch.true].tolist()) <= set(job.frames.labelled.tolist())
-        assert set(numbers[~batch.true].tolist()) <= set(job.frames.unlabelled.tolist())
+        assert set(numbers[batch.true].tolist()) <= set(context.frames.labelled.tolist())
+        assert set(numbers[~batch.true].tolist()) <= set(context.frames.unlabelled.tolist())
         seen += Counter(numbers.tolist())
-    assert all(seen[n] == 2 for n in job.frames.labelled.tolist())  # 4 labelled frames, 8 places
-    assert all(seen[n] == 3 for n in job.frames.unlabelled.tolist())  # 8 others, 24 places
+    assert all(seen[n] == 2 for n in context.frames.labelled.tolist())  # 4 labelled frames, 8 places
+    assert all(seen[n] == 3 for n in context.frames.unlabelled.tolist())  # 8 others, 24 places
 
 
-def test_loss_is_the_paper_s(tiny_job: Build) -> None:
+def test_loss_is_the_paper_s(tiny_context: Build) -> None:
     """Σ w·CE / number of pixels that are not ignored; w = 1 on truly labelled ones."""
-    stage = begun(taught(tiny_job)(round_view=True), agreed=2, disputed=3)
+    stage = begun(taught(tiny_context)(round_view=True), agreed=2, disputed=3)
     stage.segmenter.eval()
     set_dropout(stage, active=False)
     batch = stage.render(stage.draw(WHOLE))
@@ -266,23 +266,23 @@ def test_loss_is_the_paper_s(tiny_job: Build) -> None:
     assert (labels == IGNORE).any()
 
 
-def test_overfits_a_few_frames(tiny_job: Build, fit: Any) -> None:
+def test_overfits_a_few_frames(tiny_context: Build, fit: Any) -> None:
     """The whole method: two models, their labels for one another, two rounds."""
-    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32))
-    before = train_accuracy(job.segmenter, job)
+    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32))
+    before = train_accuracy(context.segmenter, context)
     shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
     settings = {"pretrain": {"steps": 30, **shared}, "round": {"steps": 20, **shared}, "rates": [0.5, 1.0]}
-    reached = {START: deepcopy(job.segmenter.state_dict())}
+    reached = {START: deepcopy(context.segmenter.state_dict())}
     for stage in DMT(DMT.Settings(**settings)).stages():
-        job.segmenter.load_state_dict(reached[stage.start_from or START])
+        context.segmenter.load_state_dict(reached[stage.start_from or START])
         if isinstance(stage, Teaching):
-            stage.run(job)
-            stage.load(job)
+            stage.run(context)
+            stage.load(context)
         else:
-            fit(stage, job)
+            fit(stage, context)
             reached[stage.name] = deepcopy(stage.outcome().state_dict())
     assert before < 0.8
-    assert train_accuracy(job.segmenter, job) > 0.9
+    assert train_accuracy(context.segmenter, context) > 0.9
 
 
 # A run
@@ -325,14 +325,16 @@ def test_a_run_teaches_as_planned(config: Config, tmp_path: Path, monkeypatch: p
     met: list[tuple[str, dict[str, Tensor]]] = []
     learnt: dict[str, set[str]] = {}
 
-    def meet(stage: Any, job: Job) -> None:
-        met.append((stage.name, {name: tensor.clone() for name, tensor in job.segmenter.state_dict().items()}))
-        if isinstance(job.frames.pseudo, Mapped):
-            learnt[stage.name] = {Path(file.base.filename).parent.name for file in job.frames.pseudo.files}
+    def meet(stage: Any, context: StageContext) -> None:
+        met.append((stage.name, {name: tensor.clone() for name, tensor in context.segmenter.state_dict().items()}))
+        if isinstance(context.frames.pseudo, Mapped):
+            learnt[stage.name] = {Path(file.base.filename).parent.name for file in context.frames.pseudo.files}
 
     begin, run = Stage.begin, Teaching.run
-    monkeypatch.setattr(Stage, "begin", lambda stage, job: (meet(stage, job), begin(stage, job))[1])
-    monkeypatch.setattr(Teaching, "run", lambda stage, job, *more: (meet(stage, job), run(stage, job, *more))[1])
+    monkeypatch.setattr(Stage, "begin", lambda stage, context: (meet(stage, context), begin(stage, context))[1])
+    monkeypatch.setattr(
+        Teaching, "run", lambda stage, context, *more: (meet(stage, context), run(stage, context, *more))[1]
+    )
 
     whole = tmp_path / "whole"
     train(config, whole, Console(quiet=True))
@@ -345,8 +347,8 @@ def test_a_run_teaches_as_planned(config: Config, tmp_path: Path, monkeypatch: p
     (_, a), (_, b) = met[:2]
     assert all(torch.equal(a[key], b[key]) for key in a)  # B makes itself another start from the same encoder
     assert not torch.equal(
-        weights_in(whole, "pretrain-a")["classifier.head.weight"],
-        weights_in(whole, "pretrain-b")["classifier.head.weight"],
+        weights_in(whole, "pretrain-a")["head.classifier.weight"],
+        weights_in(whole, "pretrain-b")["head.classifier.weight"],
     )
     assert {name: folders for name, folders in learnt.items() if name.startswith("round")} == {
         "round-1-b": {"labels-1-a"},

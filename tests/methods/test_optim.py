@@ -115,20 +115,14 @@ def test_momentum_schedule() -> None:
     assert momentum_schedule(7, 10, start=0.5, end=0.9) == pytest.approx(0.9 - 0.4 * (1 + math.cos(0.7 * math.pi)) / 2)
 
 
-def test_param_groups() -> None:
-    class Segmenter(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.backbone = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-            self.classifier = nn.Linear(2, 3)
-
-    model = Segmenter()
-    model.backbone[0].requires_grad_(False)
-    backbone, classifier = param_groups(model, lr=0.1, head_factor=5, weight_decay=1e-4)
-    assert (backbone["name"], backbone["lr"], backbone["weight_decay"]) == ("backbone", 0.1, 1e-4)
-    assert [id(p) for p in backbone["params"]] == [id(p) for p in model.backbone[1].parameters()]
-    assert (classifier["name"], classifier["lr"]) == ("classifier", pytest.approx(0.5))
-    assert [id(p) for p in classifier["params"]] == [id(p) for p in model.classifier.parameters()]
-
-    model.backbone.requires_grad_(False)
-    assert [g["name"] for g in param_groups(model, 0.1, 5, 0)] == ["classifier"]
+def test_encoder_decoder_and_head_learn_at_their_own_rates() -> None:
+    parts = {name: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)) for name in ("encoder", "decoder", "head")}
+    segmenter = nn.ModuleDict(parts)
+    parts["encoder"][0].requires_grad_(False)
+    groups = param_groups(segmenter, lr=0.1, decoder_factor=2, head_factor=5)
+    assert {group["name"]: group["lr"] for group in groups} == pytest.approx(
+        {"encoder": 0.1, "decoder": 0.2, "head": 0.5}
+    )
+    assert [len(group["params"]) for group in groups] == [2, 4, 4]
+    segmenter.decoder.requires_grad_(False)
+    assert [group["name"] for group in param_groups(segmenter, 0.1)] == ["encoder", "head"]

@@ -12,7 +12,7 @@ from suture.data.classes import IGNORE
 from suture.data.sampling.augment import render_labels
 from suture.methods.method import find_method
 from suture.methods.pixpro import PixPro, Propagation, PropagationSettings
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Part, StageContext
 
 WHOLE = Part(0, range(4), range(4))
 SMALL = {"hidden": 16, "channels": 8}
@@ -23,27 +23,27 @@ class TestPropagation(StageTester):
         return Propagation("propagation", PropagationSettings(epochs=None, **SMALL, **settings))
 
 
-def begun(job: Job, **settings: Any) -> Propagation:
+def begun(context: StageContext, **settings: Any) -> Propagation:
     stage = Propagation("propagation", PropagationSettings(**SMALL, **settings))
-    stage.begin(job)
+    stage.begin(context)
     return stage
 
 
-def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
+def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
     """All three stages; the views come to agree, and the labels are learnt."""
     tiny: dict[str, Any] = {"every": 2, "stored": (32, 32), "architecture": "deeplabv3plus"}
-    job = tiny_job({"a": 4, "b": 4}, **tiny)
+    context = tiny_context({"a": 4, "b": 4}, **tiny)
     supervised = {"steps": 20, "batch": 4, "optimizer": QUICK, "augment": EASY}
     propagation = {"steps": 30, "epochs": None, **SMALL}
     method = PixPro(PixPro.Settings(pretrain=supervised, propagation=propagation, finetune=supervised))
-    before = train_accuracy(job.segmenter, job)
+    before = train_accuracy(context.segmenter, context)
     losses = {}
     for stage in method.stages():
-        fit(stage, job)
+        fit(stage, context)
         losses[stage.name] = stage.last_loss.item()
-        assert stage.outcome() is job.segmenter
+        assert stage.outcome() is context.segmenter
         if isinstance(stage, Propagation):
-            untrained = begun(tiny_job({"a": 4, "b": 4}, **tiny))
+            untrained = begun(tiny_context({"a": 4, "b": 4}, **tiny))
             batch = stage.render(stage.draw(WHOLE))
             with torch.no_grad():
                 agreement = [(t.loss / t.weight).item() for t in (s.loss(batch) for s in (untrained, stage))]
@@ -51,12 +51,12 @@ def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
             assert -2 <= agreement[1] < -1
     assert list(losses) == ["pretrain", "propagation", "finetune"]
     assert before < 0.8
-    assert train_accuracy(job.segmenter, job) > 0.85
+    assert train_accuracy(context.segmenter, context) > 0.85
 
 
-def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
+def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
     """Both directions of every frame: z of one view against x' of the other, over their pairs."""
-    stage = begun(tiny_job())
+    stage = begun(tiny_context())
     for p in stage.momentum.parameters():
         p.mul_(1.1)  # else one could not tell the branches apart
     stage.eval()
@@ -80,13 +80,15 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
 
 
 @pytest.mark.parametrize(("tilt", "stretch"), [(0, 1), (60, 1), (60, 2)])
-def test_cells_lie_where_their_pixels_come_from(tilt: float, stretch: float, tiny_job: Callable[..., Job]) -> None:
+def test_cells_lie_where_their_pixels_come_from(
+    tilt: float, stretch: float, tiny_context: Callable[..., StageContext]
+) -> None:
     """In frames that show coordinates as colours, a cell's mean colour is its place in the frame."""
-    job = tiny_job(size=(64, 64), stored=(120, 200))
+    context = tiny_context(size=(64, 64), stored=(120, 200))
     x, y = torch.meshgrid(torch.arange(200), torch.arange(120), indexing="xy")
     ramps = torch.stack([x, y, x * 0], -1).byte().numpy()
-    job.frames.image = lambda number: ramps  # type: ignore[method-assign]
-    stage = begun(job, augment={"crop": (0.3, 0.7), "stretch": stretch, "tilt": tilt, "color": "none"})
+    context.frames.image = lambda number: ramps  # type: ignore[method-assign]
+    stage = begun(context, augment={"crop": (0.3, 0.7), "stretch": stretch, "tilt": tilt, "color": "none"})
     patches, outlines = stage.draw(WHOLE)
     assert patches.flip.any()
     assert not patches.flip.all()
@@ -99,8 +101,8 @@ def test_cells_lie_where_their_pixels_come_from(tilt: float, stretch: float, tin
     torch.testing.assert_close(batch.cells.diagonal, outlines[:, 2:].norm(dim=1) * stride / 64)
 
 
-def test_cells_outside_the_view_take_no_part(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(round_view=True), augment={"crop": (0.9, 1.0)})
+def test_cells_outside_the_view_take_no_part(tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context(round_view=True), augment={"crop": (0.9, 1.0)})
     batch = stage.render(stage.draw(WHOLE))
     pairs = stage.pairs(batch)
     assert not batch.in_view.all()
@@ -109,8 +111,8 @@ def test_cells_outside_the_view_take_no_part(tiny_job: Callable[..., Job]) -> No
     assert not pairs.mT[~batch.in_view.roll(4, 0)].any()
 
 
-def test_visits_all_frames(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(numbered=True), augment={"color": "none"})
+def test_visits_all_frames(tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context(numbered=True), augment={"color": "none"})
     assert stage.epoch_frames == 12
     seen = []
     for step in range(3):
@@ -120,16 +122,16 @@ def test_visits_all_frames(tiny_job: Callable[..., Job]) -> None:
     assert sorted(seen) == list(range(12))
 
 
-def test_only_the_online_branch_propagates_and_learns(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job()
-    classifier = job.segmenter.classifier.head.weight.detach().clone()
+def test_only_the_online_branch_propagates_and_learns(tiny_context: Callable[..., StageContext], fit: Any) -> None:
+    context = tiny_context()
+    head = context.segmenter.head.classifier.weight.detach().clone()
     stage = Propagation("propagation", PropagationSettings(steps=2, epochs=None, momentum=1.0, **SMALL))
-    stage.begin(job)
+    stage.begin(context)
     keys = {name: p.clone() for name, p in stage.momentum.named_parameters()}
     transform = stage.transform.weight.detach().clone()
-    fit(stage, job)
+    fit(stage, context)
     assert not torch.equal(stage.transform.weight, transform)
-    assert torch.equal(job.segmenter.classifier.head.weight, classifier)
+    assert torch.equal(context.segmenter.head.classifier.weight, head)
     assert not any("transform" in name for name in keys)
     assert {id(p) for group in stage.groups() for p in group["params"]}.isdisjoint(map(id, stage.momentum.parameters()))
 

@@ -8,7 +8,7 @@ import torch
 from stage_tester import loss_and_gradient, stages_of
 
 from suture.methods.method import methods
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Part, StageContext
 from suture.models.segmenter import set_dropout
 
 OWN = {"twice": "finetune", "pgvcl": "contrast", "pixpro": "propagation", "dmt": "round-1-a"}
@@ -18,11 +18,13 @@ HEARD = {"uamt": {"train": {"consistency": 500, "threshold": 1}}, "unimatch": {"
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
-def test_channels_last_and_bf16_learn_the_same(name: str, tiny_job: Callable[..., Job]) -> None:
+def test_channels_last_and_bf16_learn_the_same(name: str, tiny_context: Callable[..., StageContext]) -> None:
     """Up to a share of the loss, and of the gradient's length; bf16 rounds what every layer gives to 8 bits."""
-    job = tiny_job()
-    stage = next(stage for stage in stages_of(name, HEARD.get(name, {}), job) if stage.name == OWN.get(name, "train"))
-    stage.begin(job)
+    context = tiny_context()
+    stage = next(
+        stage for stage in stages_of(name, HEARD.get(name, {}), context) if stage.name == OWN.get(name, "train")
+    )
+    stage.begin(context)
     set_dropout(stage, active=False)  # its draws depend on the order in memory
     batch = stage.render(stage.draw(Part(0, range(8), range(8))))
     state = deepcopy(stage.state_dict())

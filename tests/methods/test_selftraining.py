@@ -13,24 +13,24 @@ from suture.data.classes import IGNORE
 from suture.data.read_scenes import resize_image
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.selftraining import SelfTraining
-from suture.methods.stage import Job, Part, Stage, TrainingSettings
+from suture.methods.stage import Part, Stage, StageContext, TrainingSettings
 from suture.methods.supervised import Supervised
 from suture.models.inference import probabilities
 
-Build = Callable[..., Job]
+Build = Callable[..., StageContext]
 
 
-def with_labels(job: Job) -> Job:
-    """The job with pseudo labels: class `number % 3` all over a frame's view."""
-    outside = {n: job.frames.in_view(n) == IGNORE for n in job.frames.unlabelled.tolist()}
-    job.frames.pseudo = {n: np.where(ignored, IGNORE, n % 3).astype(np.uint8) for n, ignored in outside.items()}
-    return job
+def with_labels(context: StageContext) -> StageContext:
+    """The context with pseudo labels: class `number % 3` all over a frame's view."""
+    outside = {n: context.frames.in_view(n) == IGNORE for n in context.frames.unlabelled.tolist()}
+    context.frames.pseudo = {n: np.where(ignored, IGNORE, n % 3).astype(np.uint8) for n, ignored in outside.items()}
+    return context
 
 
 class TestOnAllFrames(StageTester):
     @pytest.fixture
-    def tiny_job(self, tiny_job: Build) -> Build:
-        return lambda **options: with_labels(tiny_job(**options))
+    def tiny_context(self, tiny_context: Build) -> Build:
+        return lambda **options: with_labels(tiny_context(**options))
 
     def make(self, **settings: Any) -> Stage:
         return Supervised("train", TrainingSettings(batch=4, **settings), on="all")
@@ -48,37 +48,37 @@ def test_stages() -> None:
     assert supervised_steps("selftraining") == supervised_steps("supervised")
 
 
-def test_every_frame_is_visited_once_an_epoch_with_truth_or_pseudo_label(tiny_job: Build) -> None:
-    job = with_labels(tiny_job(numbered=True))
+def test_every_frame_is_visited_once_an_epoch_with_truth_or_pseudo_label(tiny_context: Build) -> None:
+    context = with_labels(tiny_context(numbered=True))
     train = stages(train={"batch": 4, "augment": {"color": "none"}})[-1]
-    train.begin(job)
-    assert train.epoch_frames == len(job.frames) == 12
+    train.begin(context)
+    assert train.epoch_frames == len(context.frames) == 12
     seen: Counter[int] = Counter()
     for step in range(3):
         images, labels = train.render(train.draw(Part(step, range(4), range(4))))
         numbers = (images.mean((1, 2, 3)) * 25.5).round().int().tolist()
         seen += Counter(numbers)
         for number, found in zip(numbers, labels, strict=True):
-            if number in job.frames.pseudo:
+            if number in context.frames.pseudo:
                 assert (found == number % 3).all()
             else:
                 assert len(found.unique()) > 1  # the painted truth
     assert seen == Counter(range(12))
 
 
-def test_overfits_a_few_frames_and_learns_its_own_labels(tiny_job: Build, fit: Any) -> None:
-    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32))
-    before = train_accuracy(job.segmenter, job)
+def test_overfits_a_few_frames_and_learns_its_own_labels(tiny_context: Build, fit: Any) -> None:
+    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32))
+    before = train_accuracy(context.segmenter, context)
     shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
     pretrain, pseudo, train = stages(pretrain={"steps": 80, **shared}, train={"steps": 40, **shared})
-    fit(pretrain, job)
-    pseudo.run(job)
-    pseudo.load(job)
-    fit(train, job)
+    fit(pretrain, context)
+    pseudo.run(context)
+    pseudo.load(context)
+    fit(train, context)
     assert before < 0.8
-    assert train_accuracy(job.segmenter, job) > 0.9
-    numbers = job.frames.unlabelled.tolist()
-    images = torch.from_numpy(np.stack([resize_image(job.frames.image(n), job.size) for n in numbers]))
-    found = probabilities(job.segmenter.eval(), images.permute(0, 3, 1, 2) / 255).argmax(1).numpy()
-    said = np.stack([job.frames.pseudo[n] for n in numbers])
+    assert train_accuracy(context.segmenter, context) > 0.9
+    numbers = context.frames.unlabelled.tolist()
+    images = torch.from_numpy(np.stack([resize_image(context.frames.image(n), context.size) for n in numbers]))
+    found = probabilities(context.segmenter.eval(), images.permute(0, 3, 1, 2) / 255).argmax(1).numpy()
+    said = np.stack([context.frames.pseudo[n] for n in numbers])
     assert (found == said).mean() > 0.9  # whether they are right or wrong

@@ -14,12 +14,12 @@ from torch import nn
 from suture.core.errors import UserError
 from suture.data.sampling.augment import Augment
 from suture.methods.optim import Lars
-from suture.methods.stage import Batches, Job, OptimizerSettings, Part, Stage, Total, TrainingSettings
+from suture.methods.stage import Batches, OptimizerSettings, Part, Stage, StageContext, Total, TrainingSettings
 from suture.methods.strong import StrongSettings
 from suture.methods.supervised import Supervised
-from suture.models.blocks import blocks
+from suture.models.compile_blocks import blocks
 
-Build = Callable[..., Job]
+Build = Callable[..., StageContext]
 
 
 class Line(Stage):
@@ -48,22 +48,23 @@ class Little(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.backbone = nn.Linear(2, 2)
-        self.classifier = nn.Linear(2, 2)
+        self.encoder = nn.Linear(2, 2)
+        self.decoder = nn.Linear(2, 2)
+        self.head = nn.Linear(2, 2)
 
 
-def line(tiny_job: Build, settings: dict[str, Any], **job: Any) -> Line:
+def line(tiny_context: Build, settings: dict[str, Any], **context: Any) -> Line:
     stage = Line("line", TrainingSettings(**settings))
-    stage.begin(tiny_job({"a": 2}, segmenter=Little(), **job))
+    stage.begin(tiny_context({"a": 2}, segmenter=Little(), **context))
     return stage
 
 
 @pytest.mark.parametrize("accumulate", [1, 2, 4])
 @pytest.mark.parametrize("world", [1, 2])
-def test_parts_and_processes_divide_a_batch_without_rest(tiny_job: Build, accumulate: int, world: int) -> None:
+def test_parts_and_processes_divide_a_batch_without_rest(tiny_context: Build, accumulate: int, world: int) -> None:
     places: dict[int, list[int]] = {step: [] for step in range(3)}
     for rank in range(world):
-        stage = line(tiny_job, {"steps": 3, "batch": 8, "accumulate": accumulate}, rank=rank, world=world)
+        stage = line(tiny_context, {"steps": 3, "batch": 8, "accumulate": accumulate}, rank=rank, world=world)
         stage.draw = lambda part: part  # type: ignore[method-assign]
         parts = list(Batches(stage, 0))
         assert len(parts) == 3 * accumulate
@@ -75,23 +76,23 @@ def test_parts_and_processes_divide_a_batch_without_rest(tiny_job: Build, accumu
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_do_not_change_the_order(tiny_job: Build, workers: int) -> None:
+def test_workers_do_not_change_the_order(tiny_context: Build, workers: int) -> None:
     settings = {"steps": 5, "batch": 4, "accumulate": 2}
-    alone = list(line(tiny_job, settings).loader(0))
-    shared = list(line(tiny_job, settings, workers=workers).loader(0))
+    alone = list(line(tiny_context, settings).loader(0))
+    shared = list(line(tiny_context, settings, workers=workers).loader(0))
     assert len(alone) == len(shared) == 10
     assert all(
         torch.equal(a, b) for one, other in zip(alone, shared, strict=True) for a, b in zip(one, other, strict=True)
     )
-    later = [int(step) for _, step in line(tiny_job, settings, workers=workers).loader(3)]
+    later = [int(step) for _, step in line(tiny_context, settings, workers=workers).loader(3)]
     assert later == [3, 3, 4, 4]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="batches are sent to a GPU")
-def test_batches_that_are_sent_beside_the_steps_arrive_whole(tiny_job: Build) -> None:
+def test_batches_that_are_sent_beside_the_steps_arrive_whole(tiny_context: Build) -> None:
     """Each is read after some work that takes longer than to send the next."""
     device = torch.device("cuda")
-    stage = line(tiny_job, {"steps": 20}, device=device)
+    stage = line(tiny_context, {"steps": 20}, device=device)
     factor = torch.rand(4096, 4096, device=device)
     sums = []
     for step in range(20):
@@ -104,25 +105,25 @@ def test_batches_that_are_sent_beside_the_steps_arrive_whole(tiny_job: Build) ->
     assert [int(value) for value in sums] == [step * (16 * 2**20 + step) for step in range(20)]
 
 
-def test_one_frame_at_a_time_is_refused_where_batch_norm_cannot_do_it(tiny_job: Build, fit: Any) -> None:
+def test_one_frame_at_a_time_is_refused_where_batch_norm_cannot_do_it(tiny_context: Build, fit: Any) -> None:
     stage = Supervised("train", TrainingSettings(steps=1, batch=2, accumulate=2))
     with pytest.raises(UserError, match="one frame at a time"):
-        fit(stage, tiny_job())
+        fit(stage, tiny_context())
 
 
 # The loss
 
 
-def test_the_loss_is_a_mean_over_the_batch(tiny_job: Build) -> None:
-    stage = line(tiny_job, {"batch": 4})
+def test_the_loss_is_a_mean_over_the_batch(tiny_context: Build) -> None:
+    stage = line(tiny_context, {"batch": 4})
     batch = stage.draw(Part(0, range(4), range(4)))
     total = stage.loss(batch)
     assert stage.training_step(batch, 0).item() == pytest.approx(total.loss.item() / 4)
     assert stage.last_loss.item() == pytest.approx(total.loss.item() / 4)
 
 
-def test_a_batch_without_any_pixel_has_no_loss_and_no_gradient(tiny_job: Build) -> None:
-    stage = line(tiny_job, {"batch": 4})
+def test_a_batch_without_any_pixel_has_no_loss_and_no_gradient(tiny_context: Build) -> None:
+    stage = line(tiny_context, {"batch": 4})
     weight = next(stage.segmenter.parameters())
     stage.loss = lambda batch: Total((weight * 0).sum(), torch.tensor(0))  # type: ignore[method-assign]
     stage.training_step(None, 0).backward()
@@ -130,15 +131,15 @@ def test_a_batch_without_any_pixel_has_no_loss_and_no_gradient(tiny_job: Build) 
     assert (weight.grad == 0).all()
 
 
-def test_processes_divide_by_the_global_weight(tiny_job: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_divide_by_the_global_weight(tiny_context: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradient that DDP averages over two processes is that of one process with the whole batch."""
-    whole = line(tiny_job, {"batch": 4})
+    whole = line(tiny_context, {"batch": 4})
     batch = whole.draw(Part(0, range(4), range(4)))
     whole.training_step(batch, 0).backward()
     expected = next(whole.segmenter.parameters()).grad
     state = whole.segmenter.state_dict()
 
-    stages = [line(tiny_job, {"batch": 4}, rank=rank, world=2) for rank in range(2)]
+    stages = [line(tiny_context, {"batch": 4}, rank=rank, world=2) for rank in range(2)]
     # Parts of unequal weight: one process has three of the four samples.
     parts = [Part(0, range(3), range(4)), Part(0, range(3, 4), range(4))]
     totals = []
@@ -160,16 +161,16 @@ def test_processes_divide_by_the_global_weight(tiny_job: Build, monkeypatch: pyt
 # Training
 
 
-def test_after_step_is_called_once_the_weights_have_moved(tiny_job: Build, fit: Any) -> None:
+def test_after_step_is_called_once_the_weights_have_moved(tiny_context: Build, fit: Any) -> None:
     stage = Line("line", TrainingSettings(steps=3, batch=4, accumulate=2))
-    fit(stage, tiny_job({"a": 2}, segmenter=Little()))
+    fit(stage, tiny_context({"a": 2}, segmenter=Little()))
     assert stage.moved == [1, 2, 3]
 
 
-def test_dropout_is_seeded_by_stage_step_and_part(tiny_job: Build, fit: Any) -> None:
+def test_dropout_is_seeded_by_stage_step_and_part(tiny_context: Build, fit: Any) -> None:
     def seeds(name: str = "line", **options: Any) -> list[int]:
         stage = Line(name, TrainingSettings(steps=3, batch=4, accumulate=2))
-        fit(stage, tiny_job({"a": 2}, segmenter=Little(), **options))
+        fit(stage, tiny_context({"a": 2}, segmenter=Little(), **options))
         return stage.seeds
 
     first = seeds()
@@ -180,47 +181,47 @@ def test_dropout_is_seeded_by_stage_step_and_part(tiny_job: Build, fit: Any) -> 
     assert not set(seeds(rank=1)) & set(first)
 
 
-def test_the_same_seed_gives_the_same_weights(tiny_job: Build, fit: Any) -> None:
+def test_the_same_seed_gives_the_same_weights(tiny_context: Build, fit: Any) -> None:
     def weights(seed: int) -> dict[str, torch.Tensor]:
-        job = tiny_job(seed=seed)
-        fit(Supervised("train", TrainingSettings(steps=2, batch=2, augment={"color": "strong"})), job)
-        return job.segmenter.state_dict()
+        context = tiny_context(seed=seed)
+        fit(Supervised("train", TrainingSettings(steps=2, batch=2, augment={"color": "strong"})), context)
+        return context.segmenter.state_dict()
 
     one, same, other = weights(0), weights(0), weights(1)
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_hands_on_the_average_of_the_weights_if_asked(tiny_job: Build, fit: Any) -> None:
+def test_hands_on_the_average_of_the_weights_if_asked(tiny_context: Build, fit: Any) -> None:
     seen: list[torch.Tensor] = []
 
     class Watch(L.Callback):
         def on_before_zero_grad(self, trainer: Any, stage: Any, optimizer: Any) -> None:
-            seen.append(stage.segmenter.backbone.weight.detach().clone())
+            seen.append(stage.segmenter.encoder.weight.detach().clone())
 
     stage = Line("line", TrainingSettings(steps=4, batch=4, ema=0.15, optimizer=OptimizerSettings(lr=0.1)))
-    trainer = fit(stage, tiny_job({"a": 2}, segmenter=Little()), Watch())
+    trainer = fit(stage, tiny_context({"a": 2}, segmenter=Little()), Watch())
     assert trainer.global_step == 4
-    last = stage.segmenter.backbone.weight.detach()
+    last = stage.segmenter.encoder.weight.detach()
     average, *moved = [*seen, last]  # the average begins as the weights do
     for step, weight in enumerate(moved, 1):
         momentum = min(1 - 10 / (step + 9), 0.15)
         average = momentum * average + (1 - momentum) * weight
     outcome = stage.outcome()
     assert outcome is not stage.segmenter
-    torch.testing.assert_close(outcome.backbone.weight, average)
+    torch.testing.assert_close(outcome.encoder.weight, average)
     assert not torch.allclose(average, last)
 
 
-def test_without_an_average_the_last_weights_are_handed_on(tiny_job: Build) -> None:
-    stage = line(tiny_job, {})
+def test_without_an_average_the_last_weights_are_handed_on(tiny_context: Build) -> None:
+    stage = line(tiny_context, {})
     assert stage.outcome() is stage.segmenter
 
 
-def test_a_stage_frees_what_the_one_before_froze(tiny_job: Build) -> None:
+def test_a_stage_frees_what_the_one_before_froze(tiny_context: Build) -> None:
     segmenter = Little().eval().requires_grad_(False)
     stage = Line("line", TrainingSettings())
-    stage.begin(tiny_job({"a": 2}, segmenter=segmenter))
+    stage.begin(tiny_context({"a": 2}, segmenter=segmenter))
     assert all(parameter.requires_grad for parameter in segmenter.parameters())
     assert segmenter.training
 
@@ -229,11 +230,13 @@ def test_a_stage_frees_what_the_one_before_froze(tiny_job: Build) -> None:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD), ("lars", Lars)])
-def test_optimisers_by_name_with_a_faster_head(tiny_job: Build, kind: str, expected: type) -> None:
-    stage = line(tiny_job, {"optimizer": {"kind": kind, "lr": 0.5, "head_factor": 3, "weight_decay": 0.2}})
+def test_optimizers_by_name_with_a_rate_for_each_part(tiny_context: Build, kind: str, expected: type) -> None:
+    settings = {"kind": kind, "lr": 0.5, "decoder_factor": 2, "head_factor": 3, "weight_decay": 0.2}
+    stage = line(tiny_context, {"optimizer": settings})
     optimizer = stage.configure_optimizers()["optimizer"]
     assert type(optimizer) is expected
-    assert {group["name"]: group["lr"] for group in optimizer.param_groups} == {"backbone": 0.5, "classifier": 1.5}
+    rates = {group["name"]: group["lr"] for group in optimizer.param_groups}
+    assert rates == {"encoder": 0.5, "decoder": 1.0, "head": 1.5}
     assert all(group["weight_decay"] == 0.2 for group in optimizer.param_groups)
 
 
@@ -242,11 +245,11 @@ def test_optimisers_by_name_with_a_faster_head(tiny_job: Build, kind: str, expec
     [(None, torch.bfloat16, True), (1.0, None, True), (1.0, torch.bfloat16, False), (1.0, torch.float16, False)],
 )
 def test_on_a_gpu_gradients_can_be_clipped(
-    tiny_job: Build, clip: float | None, autocast: torch.dtype | None, fused: bool
+    tiny_context: Build, clip: float | None, autocast: torch.dtype | None, fused: bool
 ) -> None:
     """Lightning refuses to where the optimiser is fused and the precision mixed, which both are the usual there."""
-    stage = line(tiny_job, {"optimizer": {"clip": clip}})
-    stage.job = replace(stage.job, device=torch.device("cuda"), autocast=autocast)
+    stage = line(tiny_context, {"optimizer": {"clip": clip}})
+    stage.context = replace(stage.context, device=torch.device("cuda"), autocast=autocast)
     optimizer = stage.configure_optimizers()["optimizer"]
     assert optimizer.defaults["fused"] == (fused or None), "where it is False, parameters take their steps one by one"
     mixed = MixedPrecision("bf16-mixed", "cpu") if autocast else Precision()
@@ -263,28 +266,28 @@ def rates(stage: Stage, steps: int) -> list[float]:
     return found
 
 
-def test_the_learning_rate_falls_over_the_whole_stage(tiny_job: Build) -> None:
-    poly = rates(line(tiny_job, {"steps": 10, "optimizer": {"lr": 1.0}}), 11)
+def test_the_learning_rate_falls_over_the_whole_stage(tiny_context: Build) -> None:
+    poly = rates(line(tiny_context, {"steps": 10, "optimizer": {"lr": 1.0}}), 11)
     assert poly == pytest.approx([(1 - step / 10) ** 0.9 for step in range(11)])
-    linear = rates(line(tiny_job, {"steps": 10, "optimizer": {"lr": 1.0, "power": 1}}), 11)
+    linear = rates(line(tiny_context, {"steps": 10, "optimizer": {"lr": 1.0, "power": 1}}), 11)
     assert linear == pytest.approx([1 - step / 10 for step in range(11)])
 
 
 @pytest.mark.parametrize(("said", "expected"), [({}, 1e-3), ({"trust": 0.02}, 0.02)])
-def test_lars_trusts_as_much_as_it_is_told(tiny_job: Build, said: dict[str, float], expected: float) -> None:
-    stage = line(tiny_job, {"optimizer": {"kind": "lars", "lr": 1.0, **said}})
+def test_lars_trusts_as_much_as_it_is_told(tiny_context: Build, said: dict[str, float], expected: float) -> None:
+    stage = line(tiny_context, {"optimizer": {"kind": "lars", "lr": 1.0, **said}})
     assert {group["trust"] for group in stage.configure_optimizers()["optimizer"].param_groups} == {expected}
 
 
-def test_a_cosine_warms_up_by_epochs(tiny_job: Build) -> None:
+def test_a_cosine_warms_up_by_epochs(tiny_context: Build) -> None:
     # An epoch is 10 frames, 5 steps: two of them are warm-up.
     optimizer = {"lr": 2.0, "schedule": "cosine", "warmup_epochs": 2}
-    cosine = rates(line(tiny_job, {"steps": None, "epochs": 8, "batch": 2, "optimizer": optimizer}), 41)
+    cosine = rates(line(tiny_context, {"steps": None, "epochs": 8, "batch": 2, "optimizer": optimizer}), 41)
     assert cosine[0] == pytest.approx(0.02)
     assert cosine[10] == max(cosine) == pytest.approx(2.0)
     assert cosine[25] == pytest.approx(1.0, rel=1e-3)
     assert cosine[40] == pytest.approx(1e-6)
-    short = rates(line(tiny_job, {"steps": 10, "batch": 2, "optimizer": optimizer}), 11)
+    short = rates(line(tiny_context, {"steps": 10, "batch": 2, "optimizer": optimizer}), 11)
     assert short[5] == max(short) == pytest.approx(2.0)  # at most half of the stage
 
 
@@ -330,12 +333,12 @@ def test_refuses_impossible_settings(wrong: dict) -> None:
     ],
 )
 def test_long_stages_are_compiled(
-    tiny_job: Build, monkeypatch: pytest.MonkeyPatch, device: str, steps: int, said: bool | None, compiled: bool
+    tiny_context: Build, monkeypatch: pytest.MonkeyPatch, device: str, steps: int, said: bool | None, compiled: bool
 ) -> None:
     monkeypatch.setattr("suture.methods.stage.can_compile", lambda: True)
-    job = replace(tiny_job(), device=torch.device(device), compile=said)
+    context = replace(tiny_context(), device=torch.device(device), compile=said)
     stage = Supervised("train", TrainingSettings(steps=steps, batch=4))
-    stage.begin(job)
+    stage.begin(context)
 
     def calls() -> set[bool]:
         return {block._compiled_call_impl is not None for block in blocks(stage)}

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
 from suture.methods import stitch
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Part, StageContext
 from suture.methods.stitch import Neighbours, Stitch, StitchSettings
 from suture.methods.strong import Strong, StrongSettings
 from suture.models.segmenter import set_dropout
@@ -24,9 +24,9 @@ class TestStitch(StageTester):
         return Stitch("train", StitchSettings(batch=4, confidence=0.5, **settings))
 
 
-def begun(job: Job, **settings: Any) -> Stitch:
+def begun(context: StageContext, **settings: Any) -> Stitch:
     stage = Stitch("train", StitchSettings(**{"steps": 10, "batch": 4} | settings))
-    stage.begin(job)
+    stage.begin(context)
     return stage
 
 
@@ -37,15 +37,15 @@ def still(stage: Stitch) -> Stitch:
     return stage
 
 
-def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
-    before = train_accuracy(job.segmenter, job)
-    job.segmenter.train()
+def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
+    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
+    before = train_accuracy(context.segmenter, context)
+    context.segmenter.train()
     settings = StitchSettings(steps=45, batch=4, optimizer=QUICK, augment=EASY, confidence=0.8, ema=0.8)
     stage = Stitch("train", settings)
-    fit(stage, job)
+    fit(stage, context)
     assert before < 0.8
-    assert train_accuracy(stage.outcome(), job) > 0.9
+    assert train_accuracy(stage.outcome(), context) > 0.9
     assert stage.outcome() is stage.average.module
     assert not stage.average.training
 
@@ -59,31 +59,31 @@ PARTS = [
 
 
 @pytest.mark.parametrize("off", PARTS, ids=lambda off: "-".join(off))
-def test_every_part_can_be_left_out(off: dict[str, Any], tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), **off)
+def test_every_part_can_be_left_out(off: dict[str, Any], tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context(), **off)
     loss = stage.step(stage.render(stage.draw(WHOLE)))[0]
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in stage.parameters() if p.requires_grad)
 
 
-def test_without_an_average_the_teacher_is_the_student(tiny_job: Callable[..., Job], fit: Any) -> None:
+def test_without_an_average_the_teacher_is_the_student(tiny_context: Callable[..., StageContext], fit: Any) -> None:
     stage = Stitch("train", StitchSettings(steps=2, batch=4, ema=0))
-    fit(stage, tiny_job())
+    fit(stage, tiny_context())
     for ours, its in zip(stage.outcome().state_dict().values(), stage.segmenter.state_dict().values(), strict=True):
         assert torch.equal(ours, its)
 
 
-def test_the_teacher_alone_needs_no_neighbours(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), propagate=0)
+def test_the_teacher_alone_needs_no_neighbours(tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context(), propagate=0)
     assert stage.draw(WHOLE).neighbours is None
     assert stage.step(stage.render(stage.draw(WHOLE)))[0].isfinite()
 
 
 @pytest.mark.parametrize("further", [{}, {"crop": (0.8, 1.5), "stretch": 2}])
-def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_job: Callable[..., Job]) -> None:
+def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_context: Callable[..., StageContext]) -> None:
     """What the student and its teacher see is the same but for colours and patches; nothing is learnt off the scene."""
     plain = {"crop": (0.6, 0.8), "tilt": 180, "color": "none"} | further
-    stage = still(begun(tiny_job(round_view=False), cutmix=0, restyle=0, strong=plain))
+    stage = still(begun(tiny_context(round_view=False), cutmix=0, restyle=0, strong=plain))
     drawn = stage.draw(WHOLE)
     assert drawn.neighbours is not None
     assert drawn.views.images.slants is not None
@@ -97,23 +97,23 @@ def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_job: Callable
     assert torch.equal(target != IGNORE, views.in_view)
 
 
-def test_without_the_unlabelled_frames_it_is_strong(tiny_job: Callable[..., Job]) -> None:
+def test_without_the_unlabelled_frames_it_is_strong(tiny_context: Callable[..., StageContext]) -> None:
     """With the same settings, the same views of the same frames and the same loss."""
     differs = [name for name, value in StrongSettings() if getattr(StitchSettings(), name) != value]
     assert differs == ["strong_labelled"]
-    job = tiny_job()
+    context = tiny_context()
     control = Strong("train", StrongSettings(steps=10, batch=4))
-    control.begin(job)
-    stage = still(begun(job, consistency=0, strong_labelled=0.5))
+    control.begin(context)
+    stage = still(begun(context, consistency=0, strong_labelled=0.5))
     batch, images = stage.render(stage.draw(WHOLE)), control.render(control.draw(WHOLE))
     assert all(map(torch.equal, batch[:2], images))
     torch.testing.assert_close(stage.step(batch)[1], control.step(images)[1])
 
 
-def test_loss_is_labels_and_consistency(tiny_job: Callable[..., Job]) -> None:
+def test_loss_is_labels_and_consistency(tiny_context: Callable[..., StageContext]) -> None:
     """Without the video, sample by sample and pixel by pixel."""
-    stage = begun(tiny_job(round_view=True), confidence=0.55, consistency=0.7, cutmix=1, propagate=0)
-    stage.average.module.classifier.head.weight.mul_(1000)  # a teacher that is sure of some pixels
+    stage = begun(tiny_context(round_view=True), confidence=0.55, consistency=0.7, cutmix=1, propagate=0)
+    stage.average.module.head.classifier.weight.mul_(1000)  # a teacher that is sure of some pixels
     batch = still(stage).render(stage.draw(WHOLE))
     with torch.no_grad():
         total = stage.loss(batch)
@@ -148,17 +148,19 @@ def moved(cells: int, nearness: float = 1.0) -> tuple[Tensor, Neighbours]:
 
 
 @pytest.mark.parametrize("cells", [0, 1, 2])
-def test_labels_follow_what_moved(cells: int, tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_follow_what_moved(
+    cells: int, tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stitch, "from_cells", lambda x, *_: x)  # as they are, before they are interpolated
-    stage = begun(tiny_job(), propagate=0.8, correspondence={"radius": 0.5, "top": 1, "cycle": 0})
+    stage = begun(tiny_context(), propagate=0.8, correspondence={"radius": 0.5, "top": 1, "cycle": 0})
     features, near = moved(cells, nearness=0.5)
     carried = stage.carried(features, near)[0, :, :, : 4 - cells]
     truth = near.labels[0, ::8, ::8][:, cells:]
     torch.testing.assert_close(carried, 0.8 * 0.5 * F.one_hot(truth, 3).permute(2, 0, 1).float())
 
 
-def test_carried_labels_join_the_teacher_s(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), propagate=0.6)
+def test_carried_labels_join_the_teacher_s(tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context(), propagate=0.6)
     batch = still(stage).render(stage.draw(WHOLE))
     carried = torch.zeros(4, 3, 32, 32)
     carried[:2, 2] = 0.6
@@ -172,11 +174,11 @@ def test_carried_labels_join_the_teacher_s(tiny_job: Callable[..., Job]) -> None
     torch.testing.assert_close(found[1], sure)
 
 
-def test_nothing_is_carried_across_a_cut(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job({"a": 6, "b": 6}, every=6)  # the second shot of each video has no label
-    stage = begun(job, batch=8)
+def test_nothing_is_carried_across_a_cut(tiny_context: Callable[..., StageContext]) -> None:
+    context = tiny_context({"a": 6, "b": 6}, every=6)  # the second shot of each video has no label
+    stage = begun(context, batch=8)
     near = stage.render(stage.draw(Part(0, range(8), range(8)))).neighbours
-    alone = torch.tensor([job.shots[number] % 2 == 1 for number in stage.unlabelled_numbers(0, range(8))])
+    alone = torch.tensor([context.shots[number] % 2 == 1 for number in stage.unlabelled_numbers(0, range(8))])
     assert 0 < alone.sum() < 8
     assert torch.equal(near.nearness[:, 0] == 0, alone)
     assert (near.labels[alone] == IGNORE).all()
@@ -186,18 +188,18 @@ def test_nothing_is_carried_across_a_cut(tiny_job: Callable[..., Job]) -> None:
     assert carried[~alone].flatten(1).any(1).all()
 
 
-def test_neighbours_are_cut_as_their_frames(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job()
-    for place in list(job.frames.pixels._frames):
-        job.frames.pixels._frames[place] = job.frames.pixels._frames[place[0], 0]  # a video that stands still
-    stage = begun(job, correspondence={"neighbours": 2})
+def test_neighbours_are_cut_as_their_frames(tiny_context: Callable[..., StageContext]) -> None:
+    context = tiny_context()
+    for place in list(context.frames.pixels._frames):
+        context.frames.pixels._frames[place] = context.frames.pixels._frames[place[0], 0]  # a video that stands still
+    stage = begun(context, correspondence={"neighbours": 2})
     batch = stage.render(stage.draw(WHOLE))
     assert len(batch.neighbours.images) == 8
     torch.testing.assert_close(batch.neighbours.images, batch.weak.repeat_interleave(2, 0))
 
 
-def test_two_neighbours_share_the_say(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), propagate=0.5, correspondence={"neighbours": 2, "top": 1})
+def test_two_neighbours_share_the_say(tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context(), propagate=0.5, correspondence={"neighbours": 2, "top": 1})
     features, near = moved(0)
     both = near._replace(labels=torch.cat([near.labels, (near.labels + 1) % 3]), nearness=torch.tensor([[1.0, 0.25]]))
     carried = stage.carried(torch.cat([features[:1], features[:1], features[1:]]), both)[0, :, ::31, ::31]
@@ -206,12 +208,12 @@ def test_two_neighbours_share_the_say(tiny_job: Callable[..., Job]) -> None:
     torch.testing.assert_close(carried.gather(0, (truth[None] + 1) % 3), torch.full((1, 2, 2), 0.5 * 0.2))
 
 
-def test_strong_views_share_the_geometry_of_the_weak_ones(tiny_job: Callable[..., Job]) -> None:
+def test_strong_views_share_the_geometry_of_the_weak_ones(tiny_context: Callable[..., StageContext]) -> None:
     plain = {"crop": (0.5, 1.0), "color": "none"}
-    stage = begun(tiny_job(), strong=plain, restyle=0, cutmix=0)
+    stage = begun(tiny_context(), strong=plain, restyle=0, cutmix=0)
     batch = stage.render(stage.draw(WHOLE))
     torch.testing.assert_close(batch.strong, batch.weak, atol=1e-5, rtol=0)
-    stage = begun(tiny_job(), strong=plain, restyle=1, cutmix=0)
+    stage = begun(tiny_context(), strong=plain, restyle=1, cutmix=0)
     styled = stage.render(stage.draw(WHOLE))
     assert torch.equal(styled.weak, batch.weak)
     assert ((styled.strong - batch.weak).abs().amax((1, 2, 3)) > 0.01).all()

@@ -9,7 +9,7 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 
 from suture.losses.hard_pixels import hard_pixels
 from suture.methods.method import find_method
-from suture.methods.stage import Job, Stage
+from suture.methods.stage import Stage, StageContext
 from suture.methods.supervised import OhemSettings, Twice, finetune
 
 
@@ -37,15 +37,15 @@ def test_fine_tuning_learns_from_hard_pixels_as_the_settings_say() -> None:
     assert stage.pixel_loss(logits, labels) != hard_pixels(logits, labels)
 
 
-def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job({"a": 2, "b": 2}, every=1, stored=(32, 32))
-    before = train_accuracy(job.segmenter, job)
+def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
+    context = tiny_context({"a": 2, "b": 2}, every=1, stored=(32, 32))
+    before = train_accuracy(context.segmenter, context)
     shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
     for stage in Twice(Twice.Settings(pretrain={"steps": 25, **shared}, finetune={"steps": 15, **shared})).stages():
-        fit(stage, job)
-        job.segmenter = stage.outcome()
+        fit(stage, context)
+        context.segmenter = stage.outcome()
     assert before < 0.8
-    assert train_accuracy(job.segmenter, job) > 0.9
+    assert train_accuracy(context.segmenter, context) > 0.9
 
 
 @pytest.mark.parametrize("wrong", [{"threshold": 1.0}, {"keep": 0.0}])

@@ -10,7 +10,7 @@ from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accur
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Part, StageContext
 from suture.methods.uamt import WITH_DROPOUT, UncertaintyAware, UncertaintyBatch, UncertaintySettings, ramp
 from suture.models.segmenter import ARCHITECTURES, build_segmenter, set_dropout
 
@@ -23,28 +23,28 @@ class TestUncertaintyAware(StageTester):
         return UncertaintyAware("train", UncertaintySettings(batch=4, noise=0, passes=2, consistency=500, **settings))
 
 
-def begun(job: Job, **settings: Any) -> UncertaintyAware:
+def begun(context: StageContext, **settings: Any) -> UncertaintyAware:
     stage = UncertaintyAware("train", UncertaintySettings(steps=10, batch=4, passes=2, **settings))
-    stage.begin(job)
+    stage.begin(context)
     return stage
 
 
-def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="deeplabv3plus")
-    before = train_accuracy(job.segmenter, job)
-    job.segmenter.train()
+def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
+    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="deeplabv3plus")
+    before = train_accuracy(context.segmenter, context)
+    context.segmenter.train()
     settings = UncertaintySettings(
         steps=40, batch=4, unlabelled_batch=2, passes=2, optimizer=QUICK, augment=EASY, consistency=1
     )
     stage = UncertaintyAware("train", settings)
-    fit(stage, job)
+    fit(stage, context)
     assert before < 0.8
-    assert train_accuracy(stage.outcome(), job) > 0.85
+    assert train_accuracy(stage.outcome(), context) > 0.85
 
 
-def test_loss_is_the_paper_s(tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch) -> None:
     """Cross entropy + λ(t) Σ mask (p_s − p_t)² / (C Σ mask), with mask = U < (0.75 + 0.25 r) ln C, at step 6 of 10."""
-    stage = begun(tiny_job(round_view=True), unlabelled_batch=8)
+    stage = begun(tiny_context(round_view=True), unlabelled_batch=8)
     set_dropout(stage, active=False)  # the student's prediction can then be had twice
     stage.segmenter.eval()
     stage.clock.fill_(6 / 10)
@@ -68,9 +68,9 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job], monkeypatch: pytest.M
 
 
 def test_a_teacher_that_is_certain_of_nothing_leaves_the_supervised_loss(
-    tiny_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = begun(tiny_job(), consistency=500)
+    stage = begun(tiny_context(), consistency=500)
     set_dropout(stage, active=False)
     monkeypatch.setattr(stage, "stochastic_pass", lambda images: torch.full((len(images), 3, 32, 32), 1 / 3))
     batch = stage.render(stage.draw(WHOLE))
@@ -81,8 +81,10 @@ def test_a_teacher_that_is_certain_of_nothing_leaves_the_supervised_loss(
     assert total.taught == 0
 
 
-def test_unlabelled_frames_do_not_change_how_labelled_ones_are_normalised(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), consistency=0)
+def test_unlabelled_frames_do_not_change_how_labelled_ones_are_normalised(
+    tiny_context: Callable[..., StageContext],
+) -> None:
+    stage = begun(tiny_context(), consistency=0)
     set_dropout(stage, active=False)
     labelled, (unlabelled, in_view) = stage.render(stage.draw(WHOLE))
     batches = (UncertaintyBatch(labelled, (other, in_view)) for other in (unlabelled, 1 - unlabelled))
@@ -90,8 +92,8 @@ def test_unlabelled_frames_do_not_change_how_labelled_ones_are_normalised(tiny_j
     torch.testing.assert_close(*found)
 
 
-def test_the_teacher_drops_units_and_sees_noise_but_no_gradient(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job())
+def test_the_teacher_drops_units_and_sees_noise_but_no_gradient(tiny_context: Callable[..., StageContext]) -> None:
+    stage = begun(tiny_context())
     images = torch.rand(2, 3, 32, 32)
     one, other = stage.stochastic_pass(images), stage.stochastic_pass(images)
     assert not torch.equal(one, other)
@@ -106,29 +108,31 @@ def test_the_teacher_drops_units_and_sees_noise_but_no_gradient(tiny_job: Callab
     assert noise.std().item() == pytest.approx(0.1, rel=0.1)
 
 
-def test_the_teacher_follows_the_student(tiny_job: Callable[..., Job], fit: Any) -> None:
+def test_the_teacher_follows_the_student(tiny_context: Callable[..., StageContext], fit: Any) -> None:
     """α = min(1 − 1/(step+1), 0.99): at first the plain mean of the student's weights after each step."""
     seen = []
 
     class Stage(UncertaintyAware):
         def after_step(self) -> None:
-            seen.append(self.segmenter.classifier.head.weight.detach().clone())
+            seen.append(self.segmenter.head.classifier.weight.detach().clone())
             super().after_step()
 
     stage = Stage("train", UncertaintySettings(steps=3, batch=4, passes=1))
-    fit(stage, tiny_job())
-    torch.testing.assert_close(stage.teacher.module.classifier.head.weight, torch.stack(seen).mean(0))
+    fit(stage, tiny_context())
+    torch.testing.assert_close(stage.teacher.module.head.classifier.weight, torch.stack(seen).mean(0))
     assert stage.outcome() is stage.segmenter
     assert stage.teacher.module.training
 
 
-def test_draws_labelled_frames_as_the_baseline_and_only_unlabelled_beside_them(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job(numbered=True)
-    stage = begun(job, unlabelled_batch=8, augment={"color": "none"})
+def test_draws_labelled_frames_as_the_baseline_and_only_unlabelled_beside_them(
+    tiny_context: Callable[..., StageContext],
+) -> None:
+    context = tiny_context(numbered=True)
+    stage = begun(context, unlabelled_batch=8, augment={"color": "none"})
     batch = stage.render(stage.draw(WHOLE))
     labelled, unlabelled = ((images.mean((1, 2, 3)) * 25.5).round().int().tolist() for images, _ in batch)
-    assert sorted(labelled) == job.frames.labelled.tolist()
-    assert sorted(unlabelled) == job.frames.unlabelled.tolist()
+    assert sorted(labelled) == context.frames.labelled.tolist()
+    assert sorted(unlabelled) == context.frames.unlabelled.tolist()
 
 
 def test_is_refused_without_dropout() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Part, StageContext
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
 from suture.models.segmenter import Segmenter, set_dropout
 
@@ -21,30 +21,30 @@ class TestWeakToStrong(StageTester):
         return WeakToStrong("train", UniMatchSettings(batch=4, confidence=0, **settings))
 
 
-def begun(job: Job, **settings: Any) -> WeakToStrong:
+def begun(context: StageContext, **settings: Any) -> WeakToStrong:
     stage = WeakToStrong("train", UniMatchSettings(**{"steps": 10, "batch": 4} | settings))
-    stage.begin(job)
+    stage.begin(context)
     return stage
 
 
-def test_overfits_a_few_frames(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
-    before = train_accuracy(job.segmenter, job)
-    job.segmenter.train()
+def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
+    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
+    before = train_accuracy(context.segmenter, context)
+    context.segmenter.train()
     settings = UniMatchSettings(
         steps=45, batch=4, unlabelled_batch=2, optimizer=QUICK, augment=EASY, confidence=0.8, ema=0.8
     )
     stage = WeakToStrong("train", settings)
-    fit(stage, job)
+    fit(stage, context)
     assert before < 0.8
-    assert train_accuracy(stage.outcome(), job) > 0.9
+    assert train_accuracy(stage.outcome(), context) > 0.9
     assert stage.outcome() is stage.teacher.module
 
 
-def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
+def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
     """(L_sup + (L_s1 + L_s2) / 2) / 2, sample by sample and pixel by pixel."""
-    stage = begun(tiny_job(round_view=True), confidence=0.55, cutmix=1.0)
-    stage.teacher.module.classifier.head.weight.mul_(1000)  # a teacher that is sure of some pixels
+    stage = begun(tiny_context(round_view=True), confidence=0.55, cutmix=1.0)
+    stage.teacher.module.head.classifier.weight.mul_(1000)  # a teacher that is sure of some pixels
     set_dropout(stage, active=False)
     stage.segmenter.eval()
     batch = stage.render(stage.draw(WHOLE))
@@ -74,8 +74,10 @@ def test_loss_is_the_paper_s(tiny_job: Callable[..., Job]) -> None:
     torch.testing.assert_close(total.loss / total.weight, (supervised + sum(terms) / 2) / 2, rtol=1e-4, atol=1e-5)
 
 
-def test_a_teacher_that_is_sure_of_nothing_leaves_half_of_the_supervised_loss(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job(), confidence=1)
+def test_a_teacher_that_is_sure_of_nothing_leaves_half_of_the_supervised_loss(
+    tiny_context: Callable[..., StageContext],
+) -> None:
+    stage = begun(tiny_context(), confidence=1)
     set_dropout(stage, active=False)
     batch = stage.render(stage.draw(WHOLE))
     total = stage.loss(batch)
@@ -87,20 +89,20 @@ def test_a_teacher_that_is_sure_of_nothing_leaves_half_of_the_supervised_loss(ti
 
 def dropped(segmenter: Segmenter, image: Tensor, factors: Tensor) -> Tensor:
     """The logits C H W of an image where every channel of every level of the encoder is multiplied, one by one."""
-    levels = segmenter.backbone.encoder((image[None] - segmenter.mean) / segmenter.std)
+    levels = segmenter.encoder((image[None] - segmenter.mean) / segmenter.std)
     flat = iter(factors.tolist())
     levels = [torch.stack([plane * next(flat) for plane in level[0]])[None] for level in levels]
     assert next(flat, None) is None
-    return segmenter.classify(segmenter.backbone.decoder(levels), image.shape[-2:])[0]
+    return segmenter.classify(segmenter.decoder(levels), image.shape[-2:])[0]
 
 
-def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_job: Callable[..., Job]) -> None:
+def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_context: Callable[..., StageContext]) -> None:
     plain = {"crop": (0.5, 1.0), "color": "none"}
-    stage = begun(tiny_job(), strong=plain)
+    stage = begun(tiny_context(), strong=plain)
     batch = stage.render(stage.draw(WHOLE))
     torch.testing.assert_close(batch.strong, batch.weak[0].expand(2, -1, -1, -1, -1))
 
-    stage = begun(tiny_job(), strong=plain | {"color": "strong"})
+    stage = begun(tiny_context(), strong=plain | {"color": "strong"})
     strong = stage.render(stage.draw(WHOLE))
     assert torch.equal(strong.weak[0], batch.weak[0])
     moved = (strong.strong - batch.weak[0]).abs().amax((2, 3, 4)) > 0.02
@@ -108,10 +110,12 @@ def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_job: Ca
     assert (strong.strong[0] - strong.strong[1]).abs().amax((1, 2, 3)).min() > 0.02
 
 
-def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(tiny_job: Callable[..., Job]) -> None:
-    stage = begun(tiny_job({"a": 12}), batch=2, unlabelled_batch=8)
+def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(
+    tiny_context: Callable[..., StageContext],
+) -> None:
+    stage = begun(tiny_context({"a": 12}), batch=2, unlabelled_batch=8)
     first, second = stage.draw(Part(0, range(2), range(2))).channels
-    assert first.shape == (8, sum(stage.segmenter.backbone.encoder.out_channels))
+    assert first.shape == (8, sum(stage.segmenter.encoder.out_channels))
     assert torch.equal(first + second, torch.full_like(first, 2.0))
     undropped = (first == 1).all(1)
     assert undropped.sum() == 4
@@ -119,22 +123,24 @@ def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(tiny_jo
     assert 0.4 < first[~undropped].mean() / 2 < 0.6
 
 
-def test_uses_only_unlabelled_frames_for_its_views(tiny_job: Callable[..., Job]) -> None:
-    job = tiny_job(numbered=True)
-    stage = begun(job, batch=2, unlabelled_batch=8)
+def test_uses_only_unlabelled_frames_for_its_views(tiny_context: Callable[..., StageContext]) -> None:
+    context = tiny_context(numbered=True)
+    stage = begun(context, batch=2, unlabelled_batch=8)
     batch = stage.render(stage.draw(Part(0, range(2), range(2))))
     numbers = (batch.weak[0].mean((1, 2, 3)) * 25.5).round().int().tolist()
-    assert sorted(numbers) == job.frames.unlabelled.tolist()
+    assert sorted(numbers) == context.frames.unlabelled.tolist()
 
 
-def test_the_teacher_is_an_average_that_predicts_as_in_inference(tiny_job: Callable[..., Job], fit: Any) -> None:
-    job = tiny_job()
+def test_the_teacher_is_an_average_that_predicts_as_in_inference(
+    tiny_context: Callable[..., StageContext], fit: Any
+) -> None:
+    context = tiny_context()
     stage = WeakToStrong("train", UniMatchSettings(steps=2, batch=4))
-    fit(stage, job)
+    fit(stage, context)
     assert not stage.teacher.training
     assert not any(module.training for module in stage.teacher.modules())
-    assert job.segmenter.training
-    norm, student = (module.classifier.bn.running_mean for module in (stage.teacher.module, job.segmenter))
+    assert context.segmenter.training
+    norm, student = (module.head.bn.running_mean for module in (stage.teacher.module, context.segmenter))
     assert not torch.equal(norm, student)  # buffers are averaged too
     assert norm.abs().sum() > 0
 

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from suture.core.errors import UserError
 from suture.models import segmenter as segmenter_module
+from suture.models.model import load_model, save_model
 from suture.models.segmenter import Segmenter, build_segmenter, set_dropout
-from suture.models.weights import load_model, save_model
 
 CLASSES = 3
 
@@ -42,8 +42,8 @@ class SegmenterTester:
         assert features.shape == (2, self.channels, 64 // self.stride, 64 // self.stride)
         assert logits.shape == (2, CLASSES, 64, 64)
         logits.square().mean().backward()
-        used = {name.split(".")[1] for name, p in segmenter.named_parameters() if p.grad is not None}
-        assert {"encoder", "decoder", "head"} <= used
+        used = {name.split(".")[0] for name, p in segmenter.named_parameters() if p.grad is not None}
+        assert used == {"encoder", "decoder", "head"}
 
     def test_takes_any_resolution(self, segmenter: Segmenter) -> None:
         segmenter.eval()
@@ -60,7 +60,7 @@ class SegmenterTester:
     def test_factors_are_of_what_the_encoder_hands_on(self, segmenter: Segmenter) -> None:
         segmenter.eval()
         images = torch.rand(2, 3, 128, 128)
-        factors = torch.stack([torch.ones(segmenter.backbone.channels), torch.zeros(segmenter.backbone.channels)])
+        factors = torch.stack([torch.ones(segmenter.encoder_channels), torch.zeros(segmenter.encoder_channels)])
         with torch.no_grad():
             plain, found = segmenter.features(images), segmenter.features(images, factors)
         torch.testing.assert_close(found[0], plain[0])
@@ -81,20 +81,20 @@ class SegmenterTester:
         options = {} if segmenter.output_stride is None else {"encoder_output_stride": segmenter.output_stride}
         plain = smp.create_model(self.architecture, self.encoder, None, classes=CLASSES, **options).eval()
         segmenter.eval()
-        plain.encoder.load_state_dict(dict(segmenter.backbone.encoder.state_dict()))
+        plain.encoder.load_state_dict(dict(segmenter.encoder.state_dict()))
         if self.architecture == "deeplabv3":
-            plain.decoder.aspp.load_state_dict(segmenter.get_submodule("backbone.decoder.aspp").state_dict())
-            plain.decoder.conv.load_state_dict(segmenter.get_submodule("classifier.conv").state_dict())
-            plain.decoder.bn.load_state_dict(segmenter.get_submodule("classifier.bn").state_dict())
+            plain.decoder.aspp.load_state_dict(segmenter.get_submodule("decoder.aspp").state_dict())
+            plain.decoder.conv.load_state_dict(segmenter.get_submodule("head.conv").state_dict())
+            plain.decoder.bn.load_state_dict(segmenter.get_submodule("head.bn").state_dict())
         else:
-            plain.decoder.load_state_dict(segmenter.backbone.decoder.state_dict())
-        plain.segmentation_head[0].load_state_dict(segmenter.get_submodule("classifier.head").state_dict())
+            plain.decoder.load_state_dict(segmenter.decoder.state_dict())
+        plain.segmentation_head[0].load_state_dict(segmenter.get_submodule("head.classifier").state_dict())
         images = torch.rand(2, 3, 64, 64)
         mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
         normalised = (images - mean.view(3, 1, 1)) / std.view(3, 1, 1)
         with torch.no_grad():
             low = plain.segmentation_head[0](plain.decoder(plain.encoder(normalised)))
-            torch.testing.assert_close(segmenter.classifier(segmenter.features(images)), low)
+            torch.testing.assert_close(segmenter.head(segmenter.features(images)), low)
             upsampled = F.interpolate(low, (64, 64), mode="bilinear", align_corners=False)
             torch.testing.assert_close(segmenter(images), upsampled)
             # and upsampled smp's way (align_corners=True) they are smp's own
@@ -135,9 +135,9 @@ class TestDeepLabV3(SegmenterTester):
     stride = 8
     channels = 256
 
-    def test_the_classifier_is_the_last_two_layers(self, segmenter: Segmenter) -> None:
-        assert [name for name, _ in segmenter.classifier.named_children()] == ["conv", "bn", "relu", "head"]
-        assert [name for name, _ in segmenter.backbone.decoder.named_children()] == ["aspp"]
+    def test_the_head_is_the_last_two_layers(self, segmenter: Segmenter) -> None:
+        assert [name for name, _ in segmenter.head.named_children()] == ["conv", "bn", "relu", "classifier"]
+        assert [name for name, _ in segmenter.decoder.named_children()] == ["aspp"]
 
 
 class TestDeepLabV3Plus(SegmenterTester):
@@ -201,7 +201,7 @@ def test_dpt_takes_any_resolution() -> None:
 def test_normalisation_is_inside() -> None:
     segmenter = build_segmenter("unet", "mobilenet_v2", classes=2).eval()
     seen: list[torch.Tensor] = []
-    segmenter.backbone.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    segmenter.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     with torch.no_grad():
         segmenter(torch.tensor([0.485, 0.456, 0.406 + 0.225]).view(1, 3, 1, 1).expand(1, 3, 32, 32))
     torch.testing.assert_close(seen[0][0, :, 0, 0], torch.tensor([0.0, 0.0, 1.0]), atol=1e-6, rtol=0)
@@ -237,11 +237,11 @@ def test_dropout_can_be_switched() -> None:
     set_dropout(segmenter, active=False)
     assert dropouts
     assert not any(module.training for module in dropouts)
-    assert segmenter.get_submodule("classifier.bn").training
+    assert segmenter.get_submodule("head.bn").training
     segmenter.eval()
     set_dropout(segmenter, active=True)
     assert all(module.training for module in dropouts)
-    assert not segmenter.get_submodule("classifier.bn").training
+    assert not segmenter.get_submodule("head.bn").training
     with torch.no_grad():
         images = torch.rand(1, 3, 32, 32)
         assert not torch.equal(segmenter(images), segmenter(images))
@@ -286,7 +286,7 @@ def test_stochastic_depth_is_switched_with_dropout_but_is_none(architecture: str
         ({"encoder": "resnet18", "classes": 0}, "at least 1"),
         ({"encoder": "resnet18", "weights": "imagnet"}, "only imagenet"),
         ({"encoder": "tu-resnet18", "weights": "swsl"}, "NAME.TAG"),
-        ({"encoder": "resnet18", "weights": "nowhere/resnet18.pth"}, "nowhere/resnet18.pth is not there"),
+        ({"encoder": "resnet18", "weights": "nowhere/resnet18.pth"}, "nowhere/resnet18.pth"),
     ],
 )
 def test_mistakes_are_named(settings: dict[str, Any], told: str) -> None:
@@ -296,7 +296,7 @@ def test_mistakes_are_named(settings: dict[str, Any], told: str) -> None:
 
 
 def test_a_description_that_lacks_something_is_refused() -> None:
-    with pytest.raises(UserError, match="layout"):
+    with pytest.raises(UserError, match="description of the segmenter"):
         Segmenter.from_description({"architecture": "unet", "encoder": "resnet18", "classes": 2, "output_stride": None})
 
 
@@ -334,11 +334,11 @@ def test_weights_by_name_go_through_smp(
     )
     segmenter = build_segmenter("unet", encoder, classes=2, weights=weights)
     assert hub.asked == [argument]
-    assert all((parameter == 0.5).all() for parameter in segmenter.backbone.encoder.parameters())
+    assert all((parameter == 0.5).all() for parameter in segmenter.encoder.parameters())
     assert segmenter.describe()["mean"] == ([0.5, 0.5, 0.5] if encoder == "resnet18" else [0.485, 0.456, 0.406])
 
 
 def test_without_network_a_file_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segmenter_module.smp, "create_model", Hub(reachable=False))
-    with pytest.raises(UserError, match=r"could not be had from the hub.*path of a weights file"):
+    with pytest.raises(UserError, match=r"cannot be had from the hub.*path of a weights file"):
         build_segmenter("unet", "resnet18", classes=2, weights="imagenet")

@@ -14,9 +14,9 @@ import cv2
 import numpy as np
 import torch
 
+from suture.models.model import Model
+from suture.models.model_files import TRAINED_ON
 from suture.models.segmenter import build_segmenter
-from suture.models.weight_files import TRAINED_ON
-from suture.models.weights import Model
 from suture.prediction.predictor import Predictor
 
 NAMES = ("tissue", "tool", "vessel")
@@ -28,7 +28,7 @@ def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "aut
     torch.manual_seed(3)
     segmenter = build_segmenter("deeplabv3", "tu-test_resnet", classes=len(NAMES)).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
-        segmenter.classifier.get_parameter("head.weight").mul_(30)
+        segmenter.head.get_parameter("classifier.weight").mul_(30)
     Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view} | noted)})
     return folder
 

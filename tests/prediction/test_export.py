@@ -22,8 +22,8 @@ from suture.data.view import View
 from suture.deployment import export
 from suture.deployment.export import BARS, OPSET, Deployed, Exported, Shape, export_run, to_onnx, write_card
 from suture.evaluation.scoring import predict_masks
+from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
-from suture.models.weights import Model
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "deploy.md"
 
@@ -41,7 +41,7 @@ def random_model(architecture: str, encoder: str, size: tuple[int, int]) -> Mode
     torch.manual_seed(0)
     segmenter = build_segmenter(architecture, encoder, 3).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
-        segmenter.classifier.get_parameter("head.weight").mul_(30)
+        segmenter.head.get_parameter("classifier.weight").mul_(30)
     return Model(segmenter, ("a", "b", "c"), ((0, 0, 0), (1, 1, 1), (2, 2, 2)), size)
 
 

@@ -20,7 +20,7 @@ from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.data.view import View
 from suture.deployment.export import Shape, to_onnx
-from suture.models.weights import Model
+from suture.models.model import Model
 from suture.prediction.networks import OnnxNetwork
 from suture.prediction.options import Settings
 from suture.prediction.outputs import read_written_mask

@@ -17,7 +17,7 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Frame, Video
 from suture.data.view import View
 from suture.evaluation.scoring import predict_masks
-from suture.models.weights import Model
+from suture.models.model import Model
 from suture.prediction.predictor import Predictor, _class_ids
 from suture.prediction.preprocess import to_class_ids
 from suture.prediction.sliding_window import by_windows, starts

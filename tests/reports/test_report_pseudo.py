@@ -20,7 +20,7 @@ from suture.data.labelling import Labelling, frame_name
 from suture.data.read_scenes import read_scene
 from suture.evaluation.scoring import protocol_of, scores
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
-from suture.models.weights import load_model
+from suture.models.model import load_model
 from suture.reports.context import Context
 from suture.reports.overlays import EVENLY, Gallery, Judge
 from suture.reports.pseudo_section import PseudoQuality, pseudo_labels, pseudo_pictures, pseudo_quality, pseudo_section

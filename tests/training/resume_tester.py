@@ -12,7 +12,7 @@ from commands import CONTEXT
 from rich.console import Console
 
 from suture.cli import main
-from suture.models.pretrained import read_tensors
+from suture.models.encoder_weights import read_tensors
 from suture.training.callbacks import Bar
 from suture.training.config import Config
 from suture.training.run_folder import read_curve

@@ -62,7 +62,7 @@ def test_weights_that_are_no_numbers_under_a_loss_that_is_one(
     """Between two checkpoints, and at the very end: neither a checkpoint nor an outcome is written."""
 
     def spoil(stage: Stage) -> None:
-        next(iter(stage.segmenter.classifier.parameters())).data.fill_(float("nan"))
+        next(iter(stage.segmenter.head.parameters())).data.fill_(float("nan"))
 
     broken(step, spoil)
     with pytest.raises(UserError, match=f"The weights of stage train are no numbers any more at step {step + 1}"):

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from suture.core.errors import UserError
 from suture.methods.pseudo_labels import PseudoLabels
-from suture.models.pretrained import read_tensors
+from suture.models.encoder_weights import read_tensors
 from suture.training import distributed as processes
 from suture.training.config import ComputeSettings, Config
 from suture.training.distributed import Processes, memory_limits

@@ -25,7 +25,7 @@ from rich.console import Console
 from suture.core.errors import UserError
 from suture.core.io import read_json, write_json
 from suture.methods.pseudo_labels import PseudoLabels
-from suture.models.weights import save_model
+from suture.models.model import save_model
 from suture.training.callbacks import Bar, Checkpoint
 from suture.training.config import Config
 from suture.training.run_folder import read_curve

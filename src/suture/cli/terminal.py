@@ -37,10 +37,10 @@ def waiting(what: str = "Loading PyTorch") -> AbstractContextManager[Any]:
 
 def print_scores(table: "Table", metrics: Sequence[dict[str, Any]]) -> None:
     """Print the score table of runs, and a caution where scores rest on few frames."""
-    from suture.evaluation.caution import few
+    from suture.evaluation.sample_size import sample_size_warnings
 
     out.print(table)
-    for sentence in few(metrics):
+    for sentence in sample_size_warnings(metrics):
         print_line(out, sentence)
 
 

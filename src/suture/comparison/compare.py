@@ -22,7 +22,7 @@ from suture.core.errors import UserError
 from suture.core.io import write_bytes, write_text
 from suture.core.progress import waiting
 from suture.core.text import listed, number
-from suture.evaluation.caution import few
+from suture.evaluation.sample_size import sample_size_warnings
 from suture.training.run_folder import Run
 
 FEW = 4
@@ -137,7 +137,7 @@ def print_scores(board: Board, console: Console) -> None:
     fitting = (one for one in tables if console.measure(terminal(one), options=unlimited).maximum <= console.width)
     table = next(fitting, tables[-1])
     console.print(terminal(table))
-    for note in (*table.notes, *few([run.metrics for run in board.runs])):
+    for note in (*table.notes, *sample_size_warnings([run.metrics for run in board.runs])):
         console.print(note, markup=False, highlight=False)
 
 

@@ -8,9 +8,9 @@ from suture.comparison.plan import Planned
 from suture.core.errors import UserError
 from suture.core.text import listed, number
 from suture.methods.stage import Stage
-from suture.models.pretrained import hub_argument
+from suture.models.encoder_weights import hub_argument
+from suture.models.model_files import is_weights_file
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.models.weight_files import is_file
 from suture.training.budget import stored_side
 from suture.training.config import Config, ModelSettings
 
@@ -73,13 +73,13 @@ def _paths(config: Config) -> Iterator[tuple[str, Path]]:
     yield "data.root", config.data.root
     if config.data.labelling.list is not None:
         yield "data.labelling.list", config.data.labelling.list
-    if config.model.weights is not None and is_file(config.model.weights):
+    if config.model.weights is not None and is_weights_file(config.model.weights):
         yield "model.weights", Path(config.model.weights)
 
 
 def _segmenter(model: ModelSettings) -> Segmenter:
     """The segmenter with random weights: how many classes it has does not matter here."""
     segmenter = build_segmenter(model.architecture, model.encoder, 2, model.output_stride, layout=model.layout)
-    if model.weights is not None and not is_file(model.weights):
+    if model.weights is not None and not is_weights_file(model.weights):
         hub_argument(model.encoder, model.weights)
     return segmenter

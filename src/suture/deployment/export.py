@@ -24,9 +24,9 @@ from suture.data.synthetic.render_video import render_video
 from suture.data.synthetic.scenario import SyntheticSettings, plan_videos
 from suture.data.view import View
 from suture.deployment.model_card import Papers, card_of
+from suture.models.model import Model
+from suture.models.model_files import WEIGHTS, fingerprint
 from suture.models.segmenter import Segmenter
-from suture.models.weight_files import WEIGHTS, fingerprint
-from suture.models.weights import Model
 from suture.prediction.networks import ONNX_FORMAT, noted_training
 from suture.prediction.options import require_new_or_same, validate_export_options
 from suture.prediction.preprocess import to_class_ids, to_network

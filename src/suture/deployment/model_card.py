@@ -20,7 +20,7 @@ from suture.core.schemas import (
 from suture.core.text import number
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
-from suture.models.weight_files import DESCRIPTION
+from suture.models.model_files import DESCRIPTION
 
 WEAK = 0.5
 """A class below this IoU is named among the limits."""

@@ -1,11 +1,10 @@
 """Scores of predicted masks against true ones, all from counts.
 
-The heart is the confusion matrix of a frame, (C+1)×(C+1): a row per true class and one for pixels whose truth is
-ignore, a column per predicted class and one for pixels without a prediction. Scores leave the last row out, so that
-ignored pixels take no part; a pixel of a true class without a prediction is an error. Pixels outside the view are not
-counted at all. Functions of matrices take any leading dimensions, so that a thousand frames are scored at once.
+The confusion matrix of a frame is (C+1)×(C+1): a row per true class and a last one for ignored pixels, a column per
+predicted class and a last one for pixels without a prediction. Scores leave out the last row. A pixel of a true class
+without a prediction is an error. Pixels outside the view are not counted. Functions take any leading dimensions.
 
-A score that has no meaning (the IoU of a class that is neither there nor predicted) is NaN, and means leave NaN out.
+An undefined score (the IoU of a class that is neither true nor predicted) is NaN, and means leave NaN out.
 """
 
 import math
@@ -21,9 +20,9 @@ from torch import Tensor
 from suture.data.classes import IGNORE
 
 FALSE_PRESENCE_AREA = 0.001
-"""A class is falsely present in a frame where it is predicted on more than this share of the view, and is not there."""
-_APART = 100_000
-"""Farther than any two pixels of a frame."""
+"""Smallest share of the view on which the prediction of an absent class counts as false presence."""
+CLASS_DISTANCE = 100_000
+"""Distance in pixels put between the boundaries of different classes; larger than any frame."""
 
 Mask = np.ndarray | Tensor
 """H W class ids, `IGNORE` where there is none."""
@@ -37,14 +36,14 @@ def confusion(prediction: Mask, truth: Mask, classes: int) -> np.ndarray:
     """
     if prediction.shape != truth.shape:
         raise ValueError(f"prediction of shape {tuple(prediction.shape)}, truth of {tuple(truth.shape)}")
-    # counting all 256 × 256 pairs and looking at ids afterwards is faster than masking pixels, and finds unknown ids
+    # Counting all 256 × 256 pairs is faster than masking pixels, and finds unknown ids.
     pairs = _bytes(truth).astype(np.uint16) << 8 | _bytes(prediction)
     counts = np.bincount(pairs.ravel(), minlength=65536).reshape(256, 256)
     kept = np.r_[:classes, IGNORE]
     matrix = counts[np.ix_(kept, kept)]
     if matrix.sum() != counts.sum():
-        found = sorted({int(i) for pair in np.argwhere(counts) for i in pair} - set(kept.tolist()))
-        raise ValueError(f"masks hold the ids {found}, expected 0 to {classes - 1} and {IGNORE}")
+        unknown = sorted({int(i) for pair in np.argwhere(counts) for i in pair} - set(kept.tolist()))
+        raise ValueError(f"masks hold the ids {unknown}, expected 0 to {classes - 1} and {IGNORE}")
     return matrix.astype(np.int64)
 
 
@@ -80,14 +79,14 @@ def pixel_accuracy(matrix: np.ndarray) -> np.ndarray:
 
 
 def present(matrix: np.ndarray) -> np.ndarray:
-    """Whether each class is in the truth."""
+    """True for each class in the truth."""
     return _counts(matrix)[1] > 0
 
 
 def falsely_present(matrix: np.ndarray) -> np.ndarray:
-    """1 where a class is predicted on more than 0.1 % of the view, else 0; NaN where the frame does have the class.
+    """1 where an absent class is predicted on more than 0.1 % of the view, else 0; NaN for classes in the truth.
 
-    Pixels whose truth is ignore belong to the view but are held against nobody.
+    Ignored pixels belong to the view but count as no prediction.
     """
     _, true, predicted = _counts(matrix)
     view = matrix.sum((-1, -2), keepdims=True)[..., 0]
@@ -95,14 +94,14 @@ def falsely_present(matrix: np.ndarray) -> np.ndarray:
 
 
 def mean(values: np.ndarray, axis: int | None = None) -> np.ndarray:
-    """Mean without the NaNs; NaN of nothing."""
+    """Mean of all but NaN; NaN of nothing."""
     values = np.asarray(values, np.float64)
     known = ~np.isnan(values)
     return _ratio(np.where(known, values, 0).sum(axis), known.sum(axis))
 
 
 def _counts(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per class: pixels hit, true pixels, predicted pixels (where the truth is not ignore)."""
+    """Correct, true and predicted pixels of each class, where the truth is not ignore."""
     matrix = matrix[..., :-1, :]
     square = matrix[..., :-1]
     return np.diagonal(square, axis1=-2, axis2=-1), matrix.sum(-1), square.sum(-2)
@@ -116,13 +115,13 @@ def boundary_counts(prediction: np.ndarray, truth: np.ndarray, classes: int, tol
     """Count each class's boundary pixels (C×4): near and all of the prediction's, near and all of the truth's.
 
     Near is within `tolerance` pixels (Euclidean) of the other mask's boundary of the same class. A boundary pixel has a
-    neighbour (of 4) of another class; the image's edge is no boundary. Boundary pixels take no part where an ignored
-    pixel is as close (in a square, and at least next to them): where the thing really ends is not known there.
+    neighbour (of 4) of another class; the image's edge is no boundary. Boundary pixels with an ignored pixel as close
+    (in a square, at least next to them) are left out: the true boundary is not known there.
     """
     reach = 2 * max(1, math.ceil(tolerance)) + 1
     decided = cv2.dilate((truth == IGNORE).astype(np.uint8), np.ones((reach, reach), np.uint8)) == 0
     predicted, true = _boundary(prediction, decided), _boundary(truth, decided)
-    predicted_class, true_class = predicted[:, 2] // _APART, true[:, 2] // _APART
+    predicted_class, true_class = predicted[:, 2] // CLASS_DISTANCE, true[:, 2] // CLASS_DISTANCE
     return np.stack(
         [
             np.bincount(predicted_class[_near(predicted, true, tolerance)], minlength=classes),
@@ -135,18 +134,18 @@ def boundary_counts(prediction: np.ndarray, truth: np.ndarray, classes: int, tol
 
 
 def _boundary(mask: np.ndarray, decided: np.ndarray) -> np.ndarray:
-    """The boundary pixels of all classes as points (y, x, class × far apart), so that only like classes are near."""
+    """Boundary pixels of all classes as points (y, x, class × `CLASS_DISTANCE`): only pixels of one class are near."""
     edge = np.zeros(mask.shape, bool)
     for one, next_one in ((np.s_[:-1], np.s_[1:]), (np.s_[:, :-1], np.s_[:, 1:])):
         differ = mask[one] != mask[next_one]
         edge[one] |= differ
         edge[next_one] |= differ
     y, x = np.nonzero(edge & decided & (mask != IGNORE))
-    return np.stack([y, x, mask[y, x].astype(np.int64) * _APART], axis=-1)
+    return np.stack([y, x, mask[y, x].astype(np.int64) * CLASS_DISTANCE], axis=-1)
 
 
 def _near(points: np.ndarray, others: np.ndarray, tolerance: float) -> np.ndarray:
-    """Which points are within the tolerance of one of the others; boundaries are thin, distance maps take longer."""
+    """True for points within the tolerance of one of the others."""
     if not len(points) or not len(others):
         return np.zeros(len(points), bool)
     tree = cKDTree(others, balanced_tree=False, compact_nodes=False)
@@ -160,16 +159,8 @@ def surface_dice(counts: np.ndarray) -> np.ndarray:
     return _ratio(near_p + near_t, all_p + all_t)
 
 
-def boundary_f(counts: np.ndarray) -> np.ndarray:
-    """Boundary F-score: harmonic mean of the predicted boundary's precision and the true boundary's recall."""
-    near_p, all_p, near_t, all_t = np.moveaxis(counts, -1, 0)
-    precision, recall = np.nan_to_num(_ratio(near_p, all_p)), np.nan_to_num(_ratio(near_t, all_t))
-    score = np.nan_to_num(_ratio(2 * precision * recall, precision + recall))
-    return np.where(all_p + all_t > 0, score, np.nan)
-
-
 def agreement(first: np.ndarray, second: np.ndarray, classes: int) -> float:
-    """Mean IoU of two masks, over the classes in either, where neither is ignore: how alike neighbours in time are."""
+    """Mean IoU of two masks over the classes in either, where neither is ignore."""
     first = np.where(second == IGNORE, IGNORE, first)
     second = np.where(first == IGNORE, IGNORE, second)
     return float(mean(iou(confusion(first, second, classes))))
@@ -177,20 +168,23 @@ def agreement(first: np.ndarray, second: np.ndarray, classes: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FrameScore:
-    """The counts of one frame, from which every score is made."""
+    """Counts of one frame, from which every score is computed."""
 
     matrix: np.ndarray
     boundary: np.ndarray
-    steadiness: tuple[float, float] | None
-    """Agreement with the previous frame of the prediction, and of the truth; None where that frame was not scored."""
+    consistency: tuple[float, float] | None
+    """Agreement with the previous frame of the prediction, and of the truth; None if that frame was not scored."""
 
 
 class Scorer:
-    """Counts of every frame scored so far; `suture.evaluation.protocols.score` makes scores of them.
+    """Counts of every frame scored so far, the input of `suture.evaluation.protocols.score`.
 
-    Frames of a video come in order, one video after the other (or the steadiness of some is not known). The true pixels
-    of a class that is `left_out` are ignored. Without a `boundary_tolerance` no boundary is looked at, which is most of
-    the work. Scorers of several processes are added with `+`; a frame that two of them scored counts once.
+    Add the frames of a video in order, one video after the other. `+` adds the scorers of several processes; a frame
+    that two of them scored counts once.
+
+    Args:
+        left_out: Classes whose true pixels are ignored.
+        boundary_tolerance: In pixels; None leaves out boundaries, which are most of the work.
 
     >>> scorer = Scorer(("tissue", "tool"))
     >>> mask = np.array([[0, 0, 1, 1]], np.uint8)
@@ -213,7 +207,7 @@ class Scorer:
     def add(
         self, video: str, index: int, prediction: np.ndarray, truth: np.ndarray, view: np.ndarray | None = None
     ) -> None:
-        """Score one frame, at the truth's resolution; only pixels where `view` (H W bool) is true are looked at."""
+        """Score one frame at the truth's resolution, inside `view` (H W bool)."""
         classes = len(self.names)
         truth = self.counted(truth)
         if view is None:
@@ -226,14 +220,14 @@ class Scorer:
             boundary = np.zeros((classes, 4), np.int64)
         else:
             boundary = boundary_counts(prediction, truth, classes, self.boundary_tolerance)
-        self.frames[video, index] = FrameScore(matrix, boundary, self._steadiness(video, index, prediction, truth))
+        self.frames[video, index] = FrameScore(matrix, boundary, self._consistency(video, index, prediction, truth))
         self._previous = video, index, prediction, truth
 
     def counted(self, truth: np.ndarray) -> np.ndarray:
-        """A true mask as it is scored: ignore where a class is left out."""
+        """Set the classes that are left out to ignore in a true mask."""
         return self._truth_ids[truth]
 
-    def _steadiness(
+    def _consistency(
         self, video: str, index: int, prediction: np.ndarray, truth: np.ndarray
     ) -> tuple[float, float] | None:
         if self._previous is None or self._previous[:2] != (video, index - 1):
@@ -255,15 +249,11 @@ class Scorer:
 
 
 def json_ready(value: Any) -> Any:
-    """The same with plain numbers, lists and dicts, and None for NaN."""
+    """Convert to plain numbers, lists and dicts, with None for NaN."""
     if isinstance(value, dict):
         return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list | tuple):
         return [json_ready(item) for item in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return json_ready(value.tolist())
-    if isinstance(value, np.generic):
-        return json_ready(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

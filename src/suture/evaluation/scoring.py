@@ -26,10 +26,10 @@ Frames = Mapping[str, Sequence[int]]
 def frames_to_score(
     dataset: Dataset, labelling: Labelling, splits: Sequence[str], completion: bool
 ) -> dict[str, Frames]:
-    """What is scored under which name: the frames with masks of the splits, and the *completion* of training videos.
+    """Collect the frames to score: those of the splits with masks, and *completion*.
 
     Completion is on the unlabelled frames of labelled training videos: how well the rest of a labelled video is filled
-    in. It says nothing about new videos, and scores on new videos say nothing about it; so both are always shown.
+    in. It is independent of the scores on new videos, so reports show both.
     """
     sets: dict[str, Frames] = {
         split: {video.id: video.with_mask for video in dataset.split(split) if video.with_mask}  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def predict_masks(
 
 
 def protocol_of(dataset: Dataset, include_background: bool, unlearnt: Sequence[str] = ()) -> Protocol:
-    """The rules by which a dataset is scored; `unlearnt` classes, that no training video shows, are left out too."""
+    """Protocol of a dataset; `unlearnt` classes, which no training video shows, are left out too."""
     protocol = replace(protocol_named(dataset.protocol), include_background=include_background)
     further = tuple(name for name in unlearnt if name not in protocol.left_out)
     if not further:
@@ -92,7 +92,12 @@ def score_frames(
     world: int = 1,
     **options: Any,
 ) -> Scorer:
-    """Score this process's share of the videos; `progress` is called with the number of frames done."""
+    """Score this process's share of the videos.
+
+    Args:
+        progress: Called with the number of frames done.
+        options: Passed to `predict_masks`.
+    """
     scorer = scorer_of(protocol, dataset.classes.names)
     segmenter.eval()
     for place, (name, indices) in enumerate(frames.items()):
@@ -111,5 +116,5 @@ def score_frames(
 
 
 def scores(dataset: Dataset, protocol: Protocol, scorer: Scorer) -> dict[str, Any]:
-    """The protocol's scores of what was scored."""
+    """Compute the protocol's scores of the frames in a scorer."""
     return score(protocol, scorer, {video.id: video.case for video in dataset})

@@ -1,4 +1,4 @@
-"""What scores, and the sets of frames that are scored, are called wherever people read them."""
+"""Titles of scores and of frame sets in reports, comparisons and the terminal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS
 
 @dataclass(frozen=True)
 class FrameSet:
-    """A set of frames that is scored."""
+    """A scored set of frames."""
 
     name: str
-    """Short, for the columns of tables."""
+    """Short name, for columns of tables."""
     title: str
-    """Where it stands alone."""
+    """Full name."""
     meaning: str
 
 
@@ -22,19 +22,19 @@ SETS = {
     "val": FrameSet("validation", f"{NEW_VIDEOS} (validation)", NEW_VIDEOS),
     COMPLETION: FrameSet(COMPLETION, COMPLETION, "the unlabelled frames of labelled training videos"),
 }
-"""By their names in `metrics.json`, in the order a report shows them."""
+"""Frame sets by their key in `metrics.json`, in the order of a report."""
 
 
 def set_meanings(sets: Iterable[str]) -> str:
-    """What these sets are, for a line below a table.
+    """Meanings of frame sets, for a line below a table.
 
     >>> set_meanings(["val", "test", "completion"])
     'validation, test: new videos; completion: the unlabelled frames of labelled training videos'
     """
     names: dict[str, list[str]] = {}
-    for which in sets:
-        names.setdefault(SETS[which].meaning, []).append(SETS[which].name)
-    return "; ".join(f"{', '.join(of)}: {meaning}" for meaning, of in names.items())
+    for key in sets:
+        names.setdefault(SETS[key].meaning, []).append(SETS[key].name)
+    return "; ".join(f"{', '.join(same)}: {meaning}" for meaning, same in names.items())
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ pixel whose class is in none of its key frames is left out of the mean. A key fr
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,9 +37,8 @@ class ClassSums(NamedTuple):
     """… C: number of pixels of each class (fp32)"""
 
 
-@dataclass(frozen=True)
-class Contrasts:
-    """What the pixels of each query frame are contrasted with; those of more key frames are added with `+`."""
+class Contrasts(NamedTuple):
+    """Positives and negatives of each query frame's pixels; `+` adds those of more key frames."""
 
     positive_sums: Tensor
     """B C D"""
@@ -48,16 +46,9 @@ class Contrasts:
     """B C"""
     negatives: Tensor
     """B C D: sum over key frames of the mean feature of all other classes"""
-    key_frames: Tensor
-    """B: number (or total weight) of key frames"""
 
-    def __add__(self, other: "Contrasts") -> "Contrasts":
-        return Contrasts(
-            self.positive_sums + other.positive_sums,
-            self.positive_counts + other.positive_counts,
-            self.negatives + other.negatives,
-            self.key_frames + other.key_frames,
-        )
+    def __add__(self, other: "Contrasts") -> "Contrasts":  # type: ignore[override]
+        return Contrasts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def class_sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
@@ -86,8 +77,7 @@ def contrasts(keys: ClassSums, weights: Tensor | None = None) -> Contrasts:
     with full_precision(sums):
         # A product with ones and zeros, not `total - own`: where one class fills the frame, that difference is noise.
         negatives = _mean(others @ sums, (counts @ others)[..., None])
-        sums, counts, negatives = (torch.einsum("bk,bk...->b...", weights, x) for x in (sums, counts, negatives))
-    return Contrasts(sums, counts, negatives, weights.sum(1))
+        return Contrasts(*(torch.einsum("bk,bk...->b...", weights, x) for x in (sums, counts, negatives)))
 
 
 def pixel_contrast(
@@ -97,19 +87,18 @@ def pixel_contrast(
     *,
     temperature: float | None = None,
     class_balanced: bool = False,
-    confidence: Tensor | None = None,
-    negatives: Literal["sum", "mean"] = "sum",
     all_sum: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Contrast the pixels of query frames (features B D h w of unit length, labels B h w) with their keys.
 
-    Returns the weighted sum of the pixels' losses and the sum of their weights; the loss is their quotient, where with
-    several processes the divisor is the sum over all of them. The weights sum to 0 where no pixel takes part.
+    Args:
+        temperature: Divisor of S⁺ and S⁻; not in the paper.
+        class_balanced: Give every class of the batch the same total weight; not in the paper.
+        all_sum: Sum of a tensor over all processes, for class weights over the global batch.
 
-    The options are not in the paper. `temperature` divides S⁺ and S⁻. `negatives="mean"` divides S⁻ by the number of
-    key frames. `confidence` (B h w) weighs the query pixels. With `class_balanced`, the weights of each class are then
-    divided by their sum over the batch, so that every class that takes part has a total of 1; `all_sum` adds a tensor
-    up over all processes, so that "the batch" is the global one.
+    Returns:
+        The weighted sum of the pixels' losses, and the sum of their weights (0 where no pixel takes part). The loss is
+        the quotient of both, summed over all processes.
 
     >>> query, key = torch.tensor([0.6, 0.8]).view(1, 2, 1, 1), torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
     >>> labels = torch.zeros(1, 1, 1, dtype=torch.long)
@@ -123,10 +112,7 @@ def pixel_contrast(
     valid = (labels >= 0) & (labels < classes)
     own = labels.where(valid, 0)
     with full_precision(query):
-        negative = against.negatives
-        if negatives == "mean":
-            negative = _mean(negative, against.key_frames[:, None, None])
-        direction = negative - _mean(against.positive_sums, against.positive_counts[..., None])
+        direction = against.negatives - _mean(against.positive_sums, against.positive_counts[..., None])
         if temperature is not None:
             direction = direction / temperature
         # S⁻ − S⁺ of every pixel as if of class c: B hw C. Pixels are the rows: features with channels last, as networks
@@ -136,8 +122,6 @@ def pixel_contrast(
 
         has_positives = (against.positive_counts > 0).gather(1, own)
         weights = (valid & has_positives).float()
-        if confidence is not None:
-            weights = weights * confidence.flatten(1)
         if class_balanced:
             totals = torch.einsum("bcp,bp->c", _members(labels, classes), weights)
             weights = _mean(weights, (totals if all_sum is None else all_sum(totals))[own])

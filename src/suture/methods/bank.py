@@ -55,12 +55,8 @@ class Bank(nn.Module):
     def _add(self, rows: Tensor, keys: ClassSums, weight: Tensor) -> None:
         each = contrasts(ClassSums(keys.sums[:, None], keys.counts[:, None]))
         owners = self.owners[rows]
-        for total, value in (
-            (self.positive_sums, each.positive_sums),
-            (self.positive_counts, each.positive_counts),
-            (self.negatives, each.negatives),
-            (self.frames, each.key_frames),
-        ):
+        self.frames.index_add_(0, owners, weight)
+        for total, value in zip((self.positive_sums, self.positive_counts, self.negatives), each, strict=True):
             total.index_add_(0, owners, value.double() * weight.reshape(-1, *[1] * (value.ndim - 1)))
 
     @torch.no_grad()
@@ -84,5 +80,4 @@ class Bank(nn.Module):
             (of_others(self.positive_sums) * share[:, None, None]).where(counts[..., None] > 0, 0).float(),
             (counts * share[:, None]).float(),
             (of_others(self.negatives) * share[:, None, None]).float(),
-            (frames * share).float(),
         )

@@ -61,15 +61,21 @@ class TwoBranches(Stage):
 
     def make_branches(self) -> None:
         """The branches, and the order in which all training frames take their turns."""
-        s, frames = self.settings, self.job.frames
-        self.order = Epochs(np.arange(len(frames)), self.job.seed, self.name)
-        self.segmenter.classifier.requires_grad_(False)
+        s, frames = self.settings, self.context.frames
+        self.order = Epochs(np.arange(len(frames)), self.context.seed, self.name)
+        self.segmenter.head.requires_grad_(False)
         self.online = Embedder(self.segmenter, Projector(self.segmenter.features_channels, s.hidden, s.channels))
         # Its weights follow the online ones; its batch statistics are its own.
         self.momentum = MomentumCopy(self.online, buffers="keep")
 
     def groups(self) -> list[dict[str, Any]]:
-        return [{"params": [p for p in self.online.parameters() if p.requires_grad]}]
+        s = self.settings.optimizer
+        projector = {
+            "name": "projector",
+            "params": list(self.online.projector.parameters()),
+            "lr": self.lr * s.head_factor,
+        }
+        return [*super().groups(), projector]
 
     def on_train_start(self) -> None:
         set_dropout(self, active=False)

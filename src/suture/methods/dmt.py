@@ -22,7 +22,7 @@ from suture.losses.cross_entropy import cross_entropy
 from suture.losses.dynamic_weights import dynamic_weights
 from suture.methods.method import Method, method
 from suture.methods.pseudo_labels import Progress, PseudoLabels, PseudoSettings
-from suture.methods.stage import START, Job, Part, Stage, Total, TrainingSettings, drawn_from
+from suture.methods.stage import START, Part, Stage, StageContext, Total, TrainingSettings, drawn_from
 from suture.methods.supervised import Supervised
 from suture.models.segmenter import Segmenter
 
@@ -77,10 +77,10 @@ class OtherStart(Supervised):
     """B's pre-training: from another random decoder and classifier, over the frames in another order."""
 
     def prepare(self) -> int:
-        with drawn_from(int(generator(self.job.seed, self.name, "weights").integers(2**62))):
+        with drawn_from(int(generator(self.context.seed, self.name, "weights").integers(2**62))):
             other = Segmenter.from_description(self.segmenter.describe())
-        self.segmenter.backbone.decoder.load_state_dict(other.backbone.decoder.state_dict())
-        self.segmenter.classifier.load_state_dict(other.classifier.state_dict())
+        self.segmenter.decoder.load_state_dict(other.decoder.state_dict())
+        self.segmenter.head.load_state_dict(other.head.state_dict())
         return super().prepare()
 
     def facts(self) -> dict[str, Any]:
@@ -94,13 +94,13 @@ class Teaching(PseudoLabels):
     them all on one level, and the surest could not be told from the rest.
     """
 
-    def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:
-        job.frames.pseudo = job.frames.confidence = {}
-        if job.rank == 0:
-            for learnt in (job.folder / "pseudo").glob("*"):
-                if learnt != self.folder(job.folder):
+    def run(self, context: StageContext, progress: Progress = lambda done, total: None) -> None:
+        context.frames.pseudo = context.frames.confidence = {}
+        if context.rank == 0:
+            for learnt in (context.folder / "pseudo").glob("*"):
+                if learnt != self.folder(context.folder):
                     shutil.rmtree(learnt, ignore_errors=True)
-        super().run(job, progress)
+        super().run(context, progress)
 
     def levels(self, sure: Tensor) -> Tensor:
         return (-(1 - sure).log2() * 255 / DOUBT).clamp(max=255).round()
@@ -133,7 +133,7 @@ class Learning(Stage):
         self.handed_on = handed_on
 
     def prepare(self) -> int:
-        frames, seed = self.job.frames, self.job.seed
+        frames, seed = self.context.frames, self.context.seed
         self.order = Epochs(frames.labelled, seed, self.name)
         self.unlabelled_order = Epochs(frames.unlabelled, seed, self.name, "unlabelled")
         thresholds = class_thresholds(level_counts(frames), self.rate)
@@ -146,7 +146,7 @@ class Learning(Stage):
     def draw(self, part: Part) -> Taught:
         numbers, true = zip(*(self.turn(part.step, place) for place in part.own), strict=True)
         draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
-        return Taught(self.job.frames.collate(numbers, draws, confidence=True), torch.tensor(true))
+        return Taught(self.context.frames.collate(numbers, draws, confidence=True), torch.tensor(true))
 
     def turn(self, step: int, place: int) -> tuple[int, bool]:
         """The frame at a place of the global batch, and whether it is truly labelled.
@@ -161,7 +161,7 @@ class Learning(Stage):
 
     def render(self, batch: Taught) -> Taught:
         patches: Patches = batch.views
-        size, true = self.job.size, batch.true[:, None, None]
+        size, true = self.context.size, batch.true[:, None, None]
         labels, levels = render_labels(patches, size), render_confidence(patches, size)
         assert levels is not None
         unsure = (levels * 255).round() < self.thresholds[labels]

@@ -5,7 +5,7 @@ give the factor by which the base learning rate is multiplied.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -102,19 +102,20 @@ def _half_cosine(step: int, total: int) -> float:
     return (1 + math.cos(math.pi * min(step / total, 1.0))) / 2 if total > 0 else 0.0
 
 
-def param_groups(segmenter: nn.Module, lr: float, head_factor: float, weight_decay: float) -> list[dict[str, Any]]:
-    """Optimiser groups of a segmenter: its `classifier` learns `head_factor` times as fast as the rest.
+def param_groups(
+    segmenter: nn.Module, lr: float, decoder_factor: float = 1.0, head_factor: float = 1.0
+) -> list[dict[str, Any]]:
+    """Optimizer groups of a segmenter's encoder, decoder and head, without frozen parameters and empty groups.
 
-    Frozen parameters are left out, and so is a group without parameters.
+    Args:
+        lr: Learning rate of the encoder.
+        decoder_factor: Learning rate of the decoder, as a multiple of `lr`.
+        head_factor: Learning rate of the head, as a multiple of `lr`.
     """
-    head = {id(p) for p in segmenter.get_submodule("classifier").parameters()}
-
-    def group(name: str, params: Iterable[nn.Parameter], lr: float) -> dict[str, Any]:
-        return {"name": name, "params": list(params), "lr": lr, "weight_decay": weight_decay}
-
-    learning = [p for p in segmenter.parameters() if p.requires_grad]
-    groups = [
-        group("backbone", (p for p in learning if id(p) not in head), lr),
-        group("classifier", (p for p in learning if id(p) in head), lr * head_factor),
-    ]
-    return [g for g in groups if g["params"]]
+    rates = {"encoder": lr, "decoder": lr * decoder_factor, "head": lr * head_factor}
+    groups = []
+    for name, rate in rates.items():
+        params = [p for p in segmenter.get_submodule(name).parameters() if p.requires_grad]
+        if params:
+            groups.append({"name": name, "params": params, "lr": rate})
+    return groups

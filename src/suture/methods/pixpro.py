@@ -50,7 +50,7 @@ class PixPro(Method):
         yield finetune(s.finetune)
 
 
-class Views(NamedTuple):
+class PairedViews(NamedTuple):
     """First views of all frames, then their second views: what stands half the length further on is the same frame."""
 
     images: Tensor
@@ -67,34 +67,34 @@ class Propagation(TwoBranches):
     settings: PropagationSettings
 
     def prepare(self) -> int:
-        job, channels = self.job, self.settings.channels
-        self.frames = UnlabelledFrames(job.frames)  # all of them, the labelled ones too: labels do not matter here
-        with drawn_from(job.seed):
+        context, channels = self.context, self.settings.channels
+        self.frames = UnlabelledFrames(context.frames)  # all of them, the labelled ones too: labels do not matter here
+        with drawn_from(context.seed):
             self.make_branches()
             # g of the propagation, which the online branch alone has: two equal branches would collapse.
             self.transform = nn.Conv2d(channels, channels, 1)
-        return len(job.frames)
+        return len(context.frames)
 
     def groups(self) -> list[dict[str, Any]]:
-        (group,) = super().groups()
-        return [{"params": [*group["params"], *self.transform.parameters()]}]
+        *groups, projector = super().groups()
+        return [*groups, projector | {"params": [*projector["params"], *self.transform.parameters()]}]
 
     def draw(self, part: Part) -> tuple[Patches, Tensor]:
-        numbers = [self.order[part.step * self.settings.batch + place] for place in part.own] * 2
+        numbers = self.numbers(self.order, part.step, part.own) * 2
         rngs = [self.rng(part.step, place) for place in part.own] * 2
         draws = [draw_view(rng, self.settings.augment) for rng in rngs]
         outlines = np.stack([self.frames.outline(*view) for view in zip(numbers, draws, strict=True)])
         return self.frames.collate(numbers, draws), torch.from_numpy(outlines.astype(np.float32))
 
-    def render(self, batch: tuple[Patches, Tensor]) -> Views:
-        (patches, outlines), size, stride = batch, self.job.size, self.segmenter.stride
-        return Views(
+    def render(self, batch: tuple[Patches, Tensor]) -> PairedViews:
+        (patches, outlines), size, stride = batch, self.context.size, self.segmenter.stride
+        return PairedViews(
             render_images(patches, size),
             cells(outlines, patches.flip, size, stride),
             render_labels(patches, size, stride).flatten(1) != IGNORE,
         )
 
-    def loss(self, batch: Views) -> Total:
+    def loss(self, batch: PairedViews) -> Total:
         """−cos(z_i, x'_j) over the pairs of each frame: the first view's z with the second's x', and the reverse."""
         s = self.settings
         # As in the authors' code: g is of the projections as they are, and its values too have unit length.
@@ -104,7 +104,7 @@ class Propagation(TwoBranches):
         loss, views = propagation_loss(propagated, keys, self.pairs(batch))
         return Total(loss, views / 2)  # per frame: its two directions are added
 
-    def pairs(self, batch: Views) -> Tensor:
+    def pairs(self, batch: PairedViews) -> Tensor:
         """2B N N: the cells of each view that show the same place of the scene as those of the frame's other view."""
         other = Cells(*map(_other_view, batch.cells))
         shown = batch.in_view[:, :, None] & _other_view(batch.in_view)[:, None, :]

@@ -14,7 +14,7 @@ from suture.core.settings import Settings
 from suture.data.classes import IGNORE
 from suture.data.read_scenes import resize_image
 from suture.data.sampling.frames import TrainingFrames
-from suture.methods.stage import Job
+from suture.methods.stage import StageContext
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter
 
@@ -56,22 +56,22 @@ class PseudoLabels:
         """The confidence that was written as levels."""
         return levels / 255
 
-    def run(self, job: Job, progress: Progress = lambda done, total: None) -> None:
+    def run(self, context: StageContext, progress: Progress = lambda done, total: None) -> None:
         """Label the frames of this process's videos."""
-        segmenter = job.segmenter.to(job.device).eval()
-        total, done = len(job.frames.unlabelled), 0
-        for place, (video, numbers) in enumerate(_by_video(job.frames).items()):
-            finished = all(file.exists() for file in _files(self.folder(job.folder), video))
+        segmenter = context.segmenter.to(context.device).eval()
+        total, done = len(context.frames.unlabelled), 0
+        for place, (video, numbers) in enumerate(_by_video(context.frames).items()):
+            finished = all(file.exists() for file in _files(self.folder(context.folder), video))
             # By the place among all videos: which of them are finished may look different to each process.
-            if place % job.world == job.rank and not finished:
-                self._label(job, segmenter, video, numbers)
+            if place % context.world == context.rank and not finished:
+                self._label(context, segmenter, video, numbers)
             done += len(numbers)
             progress(done, total)
 
-    def _label(self, job: Job, segmenter: Segmenter, video: str, numbers: np.ndarray) -> None:
-        inside = job.frames.pixels.inside(video).astype(np.uint8)
-        inside = cv2.resize(inside, job.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
-        labels_file, confidence_file = _files(self.folder(job.folder), video)
+    def _label(self, context: StageContext, segmenter: Segmenter, video: str, numbers: np.ndarray) -> None:
+        inside = context.frames.pixels.inside(video).astype(np.uint8)
+        inside = cv2.resize(inside, context.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
+        labels_file, confidence_file = _files(self.folder(context.folder), video)
         with (
             replacing(labels_file) as a,
             replacing(confidence_file) as b,
@@ -80,22 +80,22 @@ class PseudoLabels:
         ):
             # Written piece by piece, which fails cleanly on a full disk where a memory map would crash.
             for file in (labels, confidence):
-                shape = (len(numbers), *job.size)
+                shape = (len(numbers), *context.size)
                 write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for start in range(0, len(numbers), self.settings.batch):
                 part = numbers[start : start + self.settings.batch]
-                images = np.stack([resize_image(job.frames.image(number), job.size) for number in part])
-                batch = torch.from_numpy(images).to(job.device).permute(0, 3, 1, 2).float() / 255
+                images = np.stack([resize_image(context.frames.image(number), context.size) for number in part])
+                batch = torch.from_numpy(images).to(context.device).permute(0, 3, 1, 2).float() / 255
                 found = probabilities(
-                    segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=job.autocast
+                    segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=context.autocast
                 )
                 sure, ids = found.max(1)
                 labels.write(np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE)).tobytes())
                 confidence.write(np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0)).tobytes())
 
-    def load(self, job: Job) -> None:
+    def load(self, context: StageContext) -> None:
         """Give the labels to the training frames."""
-        load_pseudo_labels(self.folder(job.folder), job.frames)
+        load_pseudo_labels(self.folder(context.folder), context.frames)
 
 
 def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:

@@ -35,11 +35,11 @@ class SemiSupervised(Stage):
         return super().batches | {"unlabelled_batch": self.unlabelled_batch}
 
     def prepare(self) -> int:
-        job = self.job
-        self.order = Epochs(job.frames.labelled, job.seed, self.name)
-        self.unlabelled = UnlabelledFrames(job.frames)
-        self.unlabelled_order = Epochs(job.frames.unlabelled, job.seed, self.name, "unlabelled")
-        return len(job.frames.labelled)
+        context = self.context
+        self.order = Epochs(context.frames.labelled, context.seed, self.name)
+        self.unlabelled = UnlabelledFrames(context.frames)
+        self.unlabelled_order = Epochs(context.frames.unlabelled, context.seed, self.name, "unlabelled")
+        return len(context.frames.labelled)
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {"unlabelled_batch": self.unlabelled_batch}
@@ -65,4 +65,4 @@ class SemiSupervised(Stage):
         means = [weight * term.loss / all_sum(term.weight.float()).clamp(min=1e-12) for weight, term in terms]
         total = torch.stack(means).sum()
         pixels, seen = all_sum(torch.stack([(learnt & in_view).sum(), in_view.sum()]))
-        return Total(total, torch.full_like(total, 1 / self.job.world), pixels / seen.clamp(min=1))
+        return Total(total, torch.full_like(total, 1 / self.context.world), pixels / seen.clamp(min=1))

@@ -28,7 +28,7 @@ from suture.core.workers import start_worker
 from suture.data.sampling.augment import Augment, Patches, draw_view
 from suture.data.sampling.frames import Epochs, TrainingFrames, generator
 from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
-from suture.models.blocks import can_compile, compile_blocks, forget_compiled
+from suture.models.compile_blocks import can_compile, compile_blocks, forget_compiled
 from suture.models.cuda_graph import CapturedStep
 from suture.models.ema import MomentumCopy
 from suture.models.segmenter import Segmenter
@@ -40,8 +40,10 @@ class OptimizerSettings(Settings):
     kind: Literal["sgd", "adamw", "lars"] = "adamw"
     lr: float | None = Field(1e-4, gt=0)
     """None: what suits the encoder, with AdamW."""
+    decoder_factor: float = Field(1.0, gt=0)
+    """Learning rate of the decoder, as a multiple of `lr`, the encoder's."""
     head_factor: float = Field(5.0, gt=0)
-    """The classifier's learning rate over the backbone's."""
+    """Learning rate of the head, as a multiple of `lr`."""
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
     trust: float = Field(1e-3, gt=0)
@@ -121,7 +123,7 @@ class Total(NamedTuple):
 
 
 @dataclass
-class Job:
+class StageContext:
     """What a stage is given: the run's frames, seed and sizes, and the networks as the stage before left them."""
 
     frames: TrainingFrames
@@ -194,7 +196,7 @@ class Stage(L.LightningModule, ABC):
 
     @abstractmethod
     def prepare(self) -> int:
-        """Set up networks and pools from `self.job`; give the number of frames that make an epoch."""
+        """Set up networks and pools from `self.context`; give the number of frames that make an epoch."""
 
     @abstractmethod
     def draw(self, part: "Part") -> Any:
@@ -211,35 +213,35 @@ class Stage(L.LightningModule, ABC):
     def groups(self) -> list[dict[str, Any]]:
         """The parameters that learn, with their learning rates."""
         s = self.settings.optimizer
-        return param_groups(self.segmenter, self.lr, s.head_factor, s.weight_decay)
+        return param_groups(self.segmenter, self.lr, s.decoder_factor, s.head_factor)
 
     def after_step(self) -> None:
         """Called when the weights have moved: the place for momentum copies."""
 
     # What all of them share
 
-    def begin(self, job: Job) -> None:
+    def begin(self, context: StageContext) -> None:
         """Take over the networks."""
-        self.job = job
-        self.segmenter = job.segmenter
+        self.context = context
+        self.segmenter = context.segmenter
         self.segmenter.requires_grad_(True)
         self.segmenter.train()
         self.lr = self.settings.optimizer.rate(self.segmenter)
         self.epoch_frames = self.prepare()
         self.total_steps = self.settings.total_steps(self.epoch_frames)
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema is not None else None
-        if self._compiling_pays() if job.compile is None else job.compile:
-            compile_blocks(self, strict=job.compile is not None)
+        if self._compiling_pays() if context.compile is None else context.compile:
+            compile_blocks(self, strict=context.compile is not None)
         self.sending: torch.cuda.Stream | None = None
         self.before: torch.cuda.Event | None = None
         # Accumulated parts would each have gradients of their own in the graph.
         self.captured: CapturedStep | None = None
-        if job.capture and self.settings.accumulate == 1:
+        if context.capture and self.settings.accumulate == 1:
             self.captured = CapturedStep(self, self.step)
 
     def _compiling_pays(self) -> bool:
-        pixels = self.total_steps * self.settings.batch * self.job.size[0] * self.job.size[1]
-        return self.job.device.type == "cuda" and pixels > COMPILING_PAYS and can_compile()
+        pixels = self.total_steps * self.settings.batch * self.context.size[0] * self.context.size[1]
+        return self.context.device.type == "cuda" and pixels > COMPILING_PAYS and can_compile()
 
     def end(self) -> None:
         """Give back what was for training only."""
@@ -265,23 +267,27 @@ class Stage(L.LightningModule, ABC):
 
     def rng(self, step: int, place: int | str) -> Any:
         """The generator of one place in the global batch of a step."""
-        return generator(self.job.seed, self.name, step, place)
+        return generator(self.context.seed, self.name, step, place)
+
+    def numbers(self, order: Epochs, step: int, places: range) -> list[int]:
+        """Frame numbers at places of the global batch of a step."""
+        return [order[step * self.settings.batch + place] for place in places]
 
     def usual_views(self, order: Epochs, part: "Part") -> Patches:
-        """The frames whose turn it is in a part of a step, each cut, flipped and coloured as `augment` says."""
-        numbers = [order[part.step * self.settings.batch + place] for place in part.own]
+        """Augmented views of the frames at a process's places."""
+        numbers = self.numbers(order, part.step, part.own)
         draws = [draw_view(self.rng(part.step, place), self.settings.augment) for place in part.own]
-        return self.job.frames.collate(numbers, draws)
+        return self.context.frames.collate(numbers, draws)
 
     def loader(self, first: int) -> DataLoader[Any]:
         """Batches from step `first` on, prefetched by workers; the order does not depend on their number."""
         batches = Batches(self, first)
-        workers, parent = self.job.workers, os.getpid()
+        workers, parent = self.context.workers, os.getpid()
         return DataLoader(
             batches,
             batch_size=None,
             num_workers=workers,
-            pin_memory=self.job.device.type == "cuda",
+            pin_memory=self.context.device.type == "cuda",
             prefetch_factor=4 if workers else None,
             multiprocessing_context="fork" if workers else None,
             worker_init_fn=lambda _: start_worker(parent),
@@ -292,8 +298,8 @@ class Stage(L.LightningModule, ABC):
         optimizer: torch.optim.Optimizer
         if s.kind == "adamw":
             # Lightning clips no gradients of a fused optimiser in mixed precision, though only those of 16 are scaled.
-            clipped = s.clip is not None and self.job.autocast is not None
-            fused = self.job.device.type == "cuda" and not clipped
+            clipped = s.clip is not None and self.context.autocast is not None
+            fused = self.context.device.type == "cuda" and not clipped
             # Not False: then PyTorch would go through the parameters one by one.
             optimizer = torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused or None)
         elif s.kind == "sgd":
@@ -320,7 +326,7 @@ class Stage(L.LightningModule, ABC):
         # Dropout draws from the global generator: keyed like every other draw, it needs no state to be saved either.
         part = batch_idx % self.settings.accumulate
         torch.manual_seed(
-            int(generator(self.job.seed, self.name, self.global_step, part, self.job.rank).integers(2**62))
+            int(generator(self.context.seed, self.name, self.global_step, part, self.context.rank).integers(2**62))
         )
         self.clock.fill_(self.global_step / self.total_steps)
 
@@ -361,7 +367,7 @@ class Stage(L.LightningModule, ABC):
             raise one_frame_alone(self.key, self.segmenter.architecture) from error
         # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
         count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
-        loss, shown = total.loss * (self.job.world / count), all_sum(total.loss.detach()) / count
+        loss, shown = total.loss * (self.context.world / count), all_sum(total.loss.detach()) / count
         return (loss, shown) if total.taught is None else (loss, shown, total.taught)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
@@ -403,17 +409,22 @@ class Part(NamedTuple):
     all: range
     """The places all processes compute at the same time; more than these are only there with accumulation."""
 
+    @property
+    def rows(self) -> slice:
+        """Positions of the own places among all."""
+        return slice(self.own.start - self.all.start, self.own.stop - self.all.start)
+
 
 class Batches(IterableDataset[Any]):
     """The steps' batches in order, from `first` on, for one rank."""
 
     def __init__(self, stage: Stage, first: int) -> None:
         self.draw = stage.draw
-        s, job = stage.settings, stage.job
+        s, context = stage.settings, stage.context
         self.first, self.last, self.parts = first, stage.total_steps, s.accumulate
         self.together = s.batch // s.accumulate
-        self.share = self.together // job.world
-        self.rank = job.rank
+        self.share = self.together // context.world
+        self.rank = context.rank
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()

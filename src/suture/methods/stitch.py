@@ -25,7 +25,7 @@ from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
-from suture.methods.stage import Job, Part, Stage, Total
+from suture.methods.stage import Part, Stage, StageContext, Total
 from suture.methods.strong import (
     StrongBatch,
     StrongSettings,
@@ -148,18 +148,18 @@ class Stitch(SemiSupervised):
     def prepare(self) -> int:
         length = super().prepare()
         self.views = StrongViews(self, self.settings)
-        self.around = LabelledNeighbours(self.job.frames, self.job.shots)
-        self.cell = cell_side(self.job.size, self.segmenter.stride)
+        self.around = LabelledNeighbours(self.context.frames, self.context.shots)
+        self.cell = cell_side(self.context.size, self.segmenter.stride)
         return length
 
-    def begin(self, job: Job) -> None:
-        super().begin(job)
+    def begin(self, context: StageContext) -> None:
+        super().begin(context)
         self.average.eval()
 
     # Which frames, and what is seen of them
 
     def draw(self, part: Part) -> StitchBatch:
-        s, step, frames = self.settings, part.step, self.job.frames
+        s, step, frames = self.settings, part.step, self.context.frames
         own, everyone = self.unlabelled_places(part.own), self.unlabelled_places(part.all)
         cases = self.views.cases[self.unlabelled_numbers(step, everyone)]
         numbers = self.unlabelled_numbers(step, own)
@@ -184,7 +184,7 @@ class Stitch(SemiSupervised):
         )
 
     def render(self, batch: StitchBatch) -> StitchViews:
-        size, near = self.job.size, batch.neighbours
+        size, near = self.context.size, batch.neighbours
         weak, in_view = resample(batch.views, size), render_labels(batch.views, size) != IGNORE
         strong = strengthen(weak, in_view, batch.donors, batch.views.color)
         patched = in_boxes(batch.boxes, size)
@@ -192,7 +192,7 @@ class Stitch(SemiSupervised):
             *self.views.render(batch.labelled),
             weak,
             in_view,
-            cut_mix(strong, patched, self.job.rank),
+            cut_mix(strong, patched, self.context.rank),
             patched,
             None if near is None else Neighbours(resample(near, size), render_labels(near, size), batch.nearness),
         )
@@ -201,7 +201,7 @@ class Stitch(SemiSupervised):
 
     def loss(self, batch: StitchViews) -> Total:
         s = self.settings
-        target, sure = (cut_mix(x, batch.patched, self.job.rank) for x in self.teach(batch))
+        target, sure = (cut_mix(x, batch.patched, self.context.rank) for x in self.teach(batch))
         logits = self.segmenter(torch.cat([batch.images, batch.strong]))
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         learnt = sure >= s.confidence

@@ -84,10 +84,10 @@ class StrongViews:
     """The labelled frames of a step: whose turn it is, and how they are cut, coloured and mixed."""
 
     def __init__(self, stage: Stage, settings: StrongSettings) -> None:
-        self.stage, self.settings, self.frames = stage, settings, stage.job.frames
+        self.stage, self.settings, self.frames = stage, settings, stage.context.frames
         self.cases = self.frames.cases
         self.frames.in_view(0)  # found here, and not once more in each of the loader's workers
-        self.order = Epochs(self.frames.labelled, stage.job.seed, stage.name)
+        self.order = Epochs(self.frames.labelled, stage.context.seed, stage.name)
         self.showing = self._by_class() if settings.rare else {}
 
     def _by_class(self) -> dict[int, list[int]]:
@@ -134,7 +134,7 @@ class StrongViews:
 
     def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
         """Images and labels."""
-        size, rank = self.stage.job.size, self.stage.job.rank
+        size, rank = self.stage.context.size, self.stage.context.rank
         inside = nearest(batch.in_view, batch.views.flip, size) != IGNORE
         images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
         labels, patched = render_labels(batch.views, size), in_boxes(batch.boxes, size)
@@ -149,7 +149,7 @@ class Strong(Stage):
 
     def prepare(self) -> int:
         self.views = StrongViews(self, self.settings)
-        return len(self.job.frames.labelled)
+        return len(self.context.frames.labelled)
 
     def draw(self, part: Part) -> StrongBatch:
         return self.views.draw(part)

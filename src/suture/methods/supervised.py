@@ -41,16 +41,16 @@ class Supervised(Stage):
         self.labels_alone = on == "labelled"
 
     def prepare(self) -> int:
-        frames = self.job.frames
+        frames = self.context.frames
         numbers = frames.labelled if self.on == "labelled" else np.arange(len(frames))
-        self.order = Epochs(numbers, self.job.seed, self.name)
+        self.order = Epochs(numbers, self.context.seed, self.name)
         return len(numbers)
 
     def draw(self, part: Part) -> Patches:
         return self.usual_views(self.order, part)
 
     def render(self, batch: Patches) -> tuple[Tensor, Tensor]:
-        return render_images(batch, self.job.size), render_labels(batch, self.job.size)
+        return render_images(batch, self.context.size), render_labels(batch, self.context.size)
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Total:
         images, labels = batch

@@ -89,7 +89,7 @@ class UncertaintyAware(SemiSupervised):
         return UncertaintyBatch(self.usual_views(self.order, part), self.unlabelled.collate(numbers, draws))
 
     def render(self, batch: UncertaintyBatch) -> UncertaintyBatch:
-        size = self.job.size
+        size = self.context.size
         return UncertaintyBatch(*((render_images(views, size), render_labels(views, size)) for views in batch))
 
     def loss(self, batch: UncertaintyBatch) -> Total:

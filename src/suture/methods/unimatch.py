@@ -28,7 +28,7 @@ from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method, method
 from suture.methods.semi import SemiSettings, SemiSupervised
-from suture.methods.stage import Job, Part, Stage, Total
+from suture.methods.stage import Part, Stage, StageContext, Total
 from suture.models.ema import MomentumCopy
 
 STRONG = ColorJitter(brightness=0.5, contrast=0.5, saturation=0.5, hue=0.25, jitter=0.8, grey=0.2, blur=0.5)
@@ -87,8 +87,8 @@ class WeakToStrong(SemiSupervised):
         teacher ← m · teacher + (1 − m) · student with m = min(1 − 1/i, ema)."""
         return self.average
 
-    def begin(self, job: Job) -> None:
-        super().begin(job)
+    def begin(self, context: StageContext) -> None:
+        super().begin(context)
         self.teacher.eval()
 
     def draw(self, part: Part) -> WeakToStrongBatch:
@@ -102,7 +102,7 @@ class WeakToStrong(SemiSupervised):
         boxes = [[draw_patch(rng, s.cutmix) for rng in rngs] for _ in range(2)]
 
         # m and 2 − m: what the one view drops, the other keeps. Half of the samples, of all processes', drop nothing.
-        kept = np.stack([2 * rng.integers(2, size=self.segmenter.backbone.channels) for rng in rngs])
+        kept = np.stack([2 * rng.integers(2, size=self.segmenter.encoder_channels) for rng in rngs])
         undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
         kept[np.isin(own, undropped)] = 1
         return WeakToStrongBatch(
@@ -114,7 +114,7 @@ class WeakToStrong(SemiSupervised):
         )
 
     def render(self, batch: WeakToStrongBatch) -> WeakToStrongBatch:
-        size = self.job.size
+        size = self.context.size
         labelled, weak = ((render_images(x, size), render_labels(x, size)) for x in (batch.labelled, batch.weak))
         strong = torch.stack([recolor(weak[0], color) for color in batch.strong])
         return batch._replace(labelled=labelled, weak=weak, strong=strong)
@@ -141,4 +141,4 @@ class WeakToStrong(SemiSupervised):
 
     def cut_mix(self, x: Tensor, boxes: Tensor) -> Tensor:
         """Put the patches of other samples into images or what belongs to them."""
-        return cut_mix(x, in_boxes(boxes, x.shape[-2:]), self.job.rank)
+        return cut_mix(x, in_boxes(boxes, x.shape[-2:]), self.context.rank)

@@ -18,7 +18,7 @@ from suture.core.io import check_format, suffix_of
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import VideosBy
 from suture.data.view import View
-from suture.models.weight_files import DESCRIPTION, TRAINED_ON, WEIGHTS, fingerprint
+from suture.models.model_files import DESCRIPTION, TRAINED_ON, WEIGHTS, fingerprint
 from suture.prediction.inputs import ClipView, read_training_view
 
 ONNX_FORMAT = 1
@@ -69,8 +69,8 @@ def open_network(path: Path, device: str = "auto") -> Network:
             "or an ONNX file."
         )
     # Not before: an ONNX file needs none of the libraries of networks, which take seconds to load.
-    from suture.models.folded import fold_batch_norms
-    from suture.models.weights import Model
+    from suture.models.fold_batch_norms import fold_batch_norms
+    from suture.models.model import Model
 
     model = Model.load(path)
     where = _torch_device(device)

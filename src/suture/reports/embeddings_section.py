@@ -23,8 +23,8 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, WrongMask
 from suture.data.read_scenes import read_scene
 from suture.methods.branches import TwoBranches
+from suture.models.model import load_model
 from suture.models.segmenter import Segmenter
-from suture.models.weights import load_model
 from suture.reports.charts import scatter
 from suture.reports.context import Context
 from suture.reports.inference_cache import FinishedModel, Place

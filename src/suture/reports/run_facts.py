@@ -22,7 +22,7 @@ from suture.core.schemas import (
 from suture.core.text import number
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.semi import SemiSupervised
-from suture.models.weight_files import is_file
+from suture.models.model_files import is_weights_file
 from suture.training.budget import effort
 from suture.training.config import Config, differences
 from suture.training.run_folder import Run, read_curve
@@ -124,7 +124,7 @@ class RunFacts:
         data["options"] = {key: value for key, value in data["options"].items() if os.sep not in str(value)}
         if data["labelling"]["list"]:
             data["labelling"]["list"] = "a list of frames"
-        if model["weights"] and is_file(model["weights"]):
+        if model["weights"] and is_weights_file(model["weights"]):
             model["weights"] = "a file"
         if compute["logger"]:
             del compute["logger"]["arguments"]

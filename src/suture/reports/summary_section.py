@@ -6,7 +6,7 @@ from typing import Any
 
 from suture.core.schemas import taking_part, videos_since
 from suture.core.text import listed
-from suture.evaluation.caution import few
+from suture.evaluation.sample_size import sample_size_warnings
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
 from suture.reports.context import Context
@@ -28,7 +28,7 @@ def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
 
 def cautions(runs: Sequence[RunFacts]) -> list[str]:
     """What speaks against taking the scores at their face value."""
-    said = few([run.metrics for run in runs])
+    said = sample_size_warnings([run.metrics for run in runs])
     first = runs[0]
     if sum(bool(run.metrics) for run in runs) > 1:
         said.append(

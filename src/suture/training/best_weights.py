@@ -11,8 +11,8 @@ from lightning.pytorch.callbacks import Callback
 from suture.core.errors import UserError
 from suture.core.io import write_json
 from suture.core.schemas import BestRecord, read_record
+from suture.models.model import load_model, save_model
 from suture.models.segmenter import Segmenter
-from suture.models.weights import load_model, save_model
 
 
 class Best(Callback):

@@ -7,7 +7,7 @@ from typing import Any
 
 from suture.core.text import listed, number
 from suture.data.store import storage_size
-from suture.models.output_strides import OUTPUT_STRIDES
+from suture.models import OUTPUT_STRIDES
 
 UNSUPERVISED = ("contrast", "propagation")
 """Stages that learn from no label, in runs made before their `done.json` said so itself."""

@@ -18,7 +18,7 @@ from suture.core.text import listed, reason
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
 from suture.data.dataset_file import nearest
 from suture.data.labelling import LabellingSettings
-from suture.models.weight_files import is_file
+from suture.models.model_files import is_weights_file
 from suture.training.overrides import set_value
 from suture.training.presets import preset_text, presets
 
@@ -343,7 +343,7 @@ def without_folders(config: dict[str, Any]) -> dict[str, Any]:
     for *sections, last in PATHS:
         section = _below(config, sections)
         path = section.get(last)
-        if path and (last != "weights" or is_file(path)):
+        if path and (last != "weights" or is_weights_file(path)):
             section[last] = PurePath(path).name
     return config
 
@@ -364,7 +364,7 @@ def relocated(said: Mapping[str, Any], before: Path, after: Path | None) -> dict
             section = section[name]
         else:
             path = section.get(last)
-            if isinstance(path, str) and (last != "weights" or is_file(path)):
+            if isinstance(path, str) and (last != "weights" or is_weights_file(path)):
                 section[last] = _seen_from(path, before, after)
     return moved
 

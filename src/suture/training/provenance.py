@@ -17,7 +17,7 @@ from suture.core.text import NAMED, listed
 from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
-from suture.models.weight_files import fingerprint, is_file
+from suture.models.model_files import fingerprint, is_weights_file
 from suture.training.config import Config, ModelSettings
 
 if TYPE_CHECKING:
@@ -168,10 +168,10 @@ def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:
     if model.weights is None:
         return None
     stated = {"origin": model.origin, "licence": model.licence}
-    if is_file(model.weights):
+    if is_weights_file(model.weights):
         return fingerprint(Path(model.weights)) | stated
     digest = hashlib.sha256()
-    for name, tensor in sorted(start.backbone.encoder.state_dict().items()):
+    for name, tensor in sorted(start.encoder.state_dict().items()):
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return {"hub": model.weights, "sha256": digest.hexdigest()} | stated
 

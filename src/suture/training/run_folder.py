@@ -39,13 +39,13 @@ from suture.core.text import number
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset, training_view
 from suture.data.listing import holds_files
-from suture.models.weight_files import DESCRIPTION, TRAINED_ON, WEIGHTS
+from suture.models.model_files import DESCRIPTION, TRAINED_ON, WEIGHTS
 from suture.training.budget import effort
 from suture.training.config import Config, differences, parse_config, relocated
 
 if TYPE_CHECKING:  # imports torch, which a folder's small files do without
+    from suture.models.model import Model
     from suture.models.segmenter import Segmenter
-    from suture.models.weights import Model
 
 
 CURVE_COLUMNS = ("step", "loss", "lr", "images_per_second", "taught")
@@ -193,7 +193,7 @@ class Run:
 
     def model(self) -> "Model":
         """Load the finished model, with its class table and size."""
-        from suture.models.weights import Model
+        from suture.models.model import Model
 
         return Model.load(self.folder)
 
@@ -394,7 +394,7 @@ class Run:
 
     def write_model(self, segmenter: "Segmenter", dataset: Dataset, size: tuple[int, int]) -> None:
         """Write the finished model, and all that a predictor needs to use it."""
-        from suture.models.weights import Model
+        from suture.models.model import Model
 
         classes = dataset.classes
         view = training_view(dataset.split("train"))

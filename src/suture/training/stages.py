@@ -31,9 +31,9 @@ from suture.data.shots import stored_shots
 from suture.data.store import FrameStore, storage_size
 from suture.evaluation.scoring import frames_to_score
 from suture.methods.pseudo_labels import PseudoLabels
-from suture.methods.stage import START, Job, Stage
+from suture.methods.stage import START, Stage, StageContext
+from suture.models.model import load_model, save_model
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.models.weights import load_model, save_model
 from suture.training.best_weights import Best
 from suture.training.callbacks import LATE, Bar, Checkpoint, Curve, bar, memory_peak, require_finite
 from suture.training.config import Config, LoggerSettings
@@ -59,14 +59,14 @@ def starting_segmenter(config: Config, classes: int, processes: Processes) -> Se
     return segmenter.to(memory_format=torch.channels_last)  # the layout whose convolutions are the fast ones
 
 
-def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter) -> Job:
+def make_job(session: Session, stages: Sequence[AnyStage], segmenter: Segmenter) -> StageContext:
     """What all stages are given: the frames at storage size, their shots, the segmenter."""
     config, processes = session.config, session.processes
     frames = processes.first_then_all(lambda: _frames(session, stages))
     workers = config.compute.workers
     if workers is None:
         workers = min(8, cores(processes.local_world)) if processes.device.type == "cuda" else 0
-    return Job(
+    return StageContext(
         frames=frames,
         segmenter=segmenter,
         size=config.data.height_width,
@@ -142,7 +142,7 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
     return shot_of
 
 
-def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
+def run_stages(session: Session, job: StageContext, stages: Sequence[AnyStage]) -> None:
     """Do the stages, or what is left of them; the job's segmenter is in the end the one that the last of them left."""
     weights: dict[str, Path] = {}
     start = {name: tensor.clone() for name, tensor in job.segmenter.state_dict().items()}
@@ -178,7 +178,7 @@ def run_stages(session: Session, job: Job, stages: Sequence[AnyStage]) -> None:
     take(latest)
 
 
-def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title: str) -> None:
+def _label(session: Session, job: StageContext, stage: PseudoLabels, folder: Path, title: str) -> None:
     began, first = time.perf_counter(), session.processes.first
     # What led up to the last finished video, in earlier starts too: those videos are the checkpoints of this stage.
     clock = folder / "clock.json"
@@ -202,7 +202,7 @@ def _label(session: Session, job: Job, stage: PseudoLabels, folder: Path, title:
     session.processes.wait()
 
 
-def _train(session: Session, job: Job, stage: Stage, folder: Path, title: str) -> None:
+def _train(session: Session, job: StageContext, stage: Stage, folder: Path, title: str) -> None:
     """Train a stage to its end with Lightning, from its last checkpoint if there is one."""
     processes, compute = session.processes, session.config.compute
     checkpoint = folder / "last.ckpt"

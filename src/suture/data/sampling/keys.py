@@ -69,6 +69,17 @@ class KeyPlan:
     others: np.ndarray
     """B × N_v: other-video keys, as positions in own.ravel() followed by extra; empty in bank mode."""
 
+    def share(self, rows: slice) -> "KeyPlan":
+        """Plan of one process: the queries at `rows` with their own and extra keys.
+
+        `others` are positions in the own keys of all processes, followed by the extra keys of this one.
+        """
+        mine = (self.extra_of >= rows.start) & (self.extra_of < rows.stop)
+        skipped = int((self.extra_of < rows.start).sum())
+        others = self.others[rows] - (self.others[rows] >= self.own.size) * skipped
+        extra_of = self.extra_of[mine] - rows.start
+        return KeyPlan(self.own[rows].copy(), self.recalled[rows].copy(), self.extra[mine], extra_of, others)
+
 
 class KeyPool:
     """Draws keys from frames numbered 0…n−1, of which each has an owner and a shot.

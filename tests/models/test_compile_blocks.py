@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from suture.models.blocks import blocks, compile_blocks, forget_compiled
+from suture.models.compile_blocks import blocks, compile_blocks, forget_compiled
 from suture.models.segmenter import build_segmenter, set_dropout
 
 

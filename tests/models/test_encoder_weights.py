@@ -1,4 +1,4 @@
-import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -6,13 +6,14 @@ import pytest
 import segmentation_models_pytorch as smp
 import timm
 import torch
+from huggingface_hub import constants
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from suture.core.errors import UserError
-from suture.models.pretrained import load_encoder_weights, read_tensors, use_caffe_layout
+from suture.models.encoder_weights import hub_access, load_encoder_weights, read_tensors, use_caffe_layout
+from suture.models.model_files import is_weights_file
 from suture.models.segmenter import build_segmenter
-from suture.models.weight_files import is_file
 
 
 def encoder(name: str = "resnet18", output_stride: int = 32) -> nn.Module:
@@ -107,11 +108,9 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         assert "weights_only` set to `False`" not in str(caught.value)  # PyTorch's advice to run what is in the file
 
 
-def test_files_and_names_are_told_apart() -> None:
-    for name in ("imagenet", "imagenet+5k", "noisy-student"):
-        assert not is_file(name)
-    for file in ("resnet50.pth", "weights/resnet50", Path("resnet50"), "r.safetensors", "R.PTH"):
-        assert is_file(file)
+def test_files_and_names_of_the_hub_are_distinguished() -> None:
+    assert not any(map(is_weights_file, ("imagenet", "imagenet+5k", "noisy-student")))
+    assert all(map(is_weights_file, ("resnet50.pth", "weights/resnet50", Path("resnet50"), "r.safetensors", "R.PTH")))
 
 
 @pytest.mark.parametrize("name", ["convnext_atto", "mobilenetv3_small_100", "resnet18"])
@@ -171,8 +170,8 @@ def test_shared_resnet50(weights: Path) -> None:
     for layout in ("caffe", "torchvision"):
         segmenter = build_segmenter("deeplabv3", "resnet50", 2, output_stride=16, weights=path, layout=layout).eval()
         with torch.no_grad():
-            features.append(segmenter.backbone.encoder((images - segmenter.mean) / segmenter.std)[-1])
-    assert segmenter.backbone.encoder.state_dict()["layer4.2.conv3.weight"].dtype == torch.float32
+            features.append(segmenter.encoder((images - segmenter.mean) / segmenter.std)[-1])
+    assert segmenter.encoder.state_dict()["layer4.2.conv3.weight"].dtype == torch.float32
     cosine = nn.functional.cosine_similarity(*features).mean()
     assert 0.7 < cosine < 0.87
 
@@ -183,7 +182,7 @@ def test_shared_hiera(weights: Path) -> None:
     segmenter = build_segmenter("upernet", "tu-sam2_hiera_tiny", classes=2, weights=str(path))
     assert segmenter(torch.rand(2, 3, 70, 50)).shape == (2, 2, 70, 50)
     segmenter(torch.rand(2, 3, 64, 64)).mean().backward()
-    parameters = dict(segmenter.backbone.encoder.named_parameters())
+    parameters = dict(segmenter.encoder.named_parameters())
     assert all(parameter.grad is not None for parameter in parameters.values())
     assert (segmenter.stride, segmenter.features_channels) == (4, 256)
 
@@ -198,10 +197,32 @@ def smooth_images(side: int) -> Tensor:
     return (picture - picture.amin()) / (picture.amax() - picture.amin())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.safetensors"
-    save_file({"a": torch.zeros(1)}, path)
-    path.chmod(0)
-    with pytest.raises(UserError, match=r"a\.safetensors cannot be read \(permission denied\): make it"):
-        read_tensors(path)
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("offline")
+def test_an_unreachable_hub_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with hub_access():
+        assert constants.HF_HUB_OFFLINE
+    with pytest.raises(UserError, match=r"huggingface\.co cannot be reached") as caught:
+        build_segmenter("deeplabv3", "resnet18", 2, weights="imagenet")
+    assert caught.value.__suppress_context__
+    assert not constants.HF_HUB_OFFLINE
+    build_segmenter("deeplabv3", "resnet18", 2)  # needs no hub
+
+
+@pytest.mark.usefixtures("offline")
+def test_behind_a_proxy_the_hub_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    with hub_access():
+        assert not constants.HF_HUB_OFFLINE

@@ -10,9 +10,9 @@ from timm.layers import StdConv2d
 from torch import Tensor, nn
 
 from suture.data.classes import default_colors
-from suture.models.folded import fold_batch_norms
+from suture.models.fold_batch_norms import fold_batch_norms
+from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
-from suture.models.weights import Model
 from suture.prediction.predictor import Predictor
 
 SIZE = 128, 128

@@ -16,10 +16,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from suture.models.atrous import Atrous
-from suture.models.depthwise import FastDepthwise
+from suture.models.convolutions import AtrousConv, DepthwiseConv
 
-CONVOLUTIONS = (nn.Conv2d, Conv2dSame, Atrous, FastDepthwise)
+CONVOLUTIONS = (nn.Conv2d, Conv2dSame, AtrousConv, DepthwiseConv)
 """Those that take their weights as they are; others may standardise them first, and a scale would be lost."""
 NORMS = (nn.BatchNorm2d, BatchNormAct2d)
 
