@@ -6,8 +6,8 @@ from typing import Any
 
 from suture.core.schemas import taking_part, videos_since
 from suture.core.text import listed
-from suture.evaluation.sample_size import sample_size_warnings
 from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.sample_size import sample_size_warnings
 from suture.evaluation.titles import SETS, TITLES
 from suture.reports.context import Context
 from suture.reports.run_facts import RunFacts
