@@ -32,7 +32,7 @@ def shots_section(context: Context) -> list[dict[str, Any]]:
             if dataset is not None and len(dataset[name].usable) <= left:
                 video = dataset[name]
                 left -= len(video.usable)
-                found = find_shots(video)
+                found = find_shots(video, run.config.data.shots)
                 curve = found.frames[1:], found.curve, found.threshold, video.torn(found.frames)
                 cuts = _cuts(video, starts) if context.frames else []
             labelled = run.labelled(name)

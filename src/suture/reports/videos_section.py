@@ -62,7 +62,8 @@ def watch_footage(context: Context) -> Footage | None:
     shots = {}
     with bar("find shots", sum(len(video.usable) for video in short.values()), context.console) as (progress, task):
         for name, video in short.items():
-            shots[name] = find_shots(video, progress=lambda done: progress.advance(task, done)).starts
+            found = find_shots(video, context.first.config.data.shots, lambda done: progress.advance(task, done))
+            shots[name] = found.starts
     confidence = {
         (name, index): float(np.mean([of_run[number].confidence[place] for number in of_run]))
         for name, of_run in watched.items()
