@@ -80,9 +80,7 @@ def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
 
 
 @pytest.mark.parametrize("tilt", [0, 60])
-def test_cells_lie_where_their_pixels_come_from(
-    tilt: float, tiny_context: Callable[..., StageContext]
-) -> None:
+def test_cells_lie_where_their_pixels_come_from(tilt: float, tiny_context: Callable[..., StageContext]) -> None:
     """In frames that show coordinates as colours, a cell's mean colour is its place in the frame."""
     context = tiny_context(size=(64, 64), stored=(120, 200))
     x, y = torch.meshgrid(torch.arange(200), torch.arange(120), indexing="xy")
