@@ -2,9 +2,11 @@
 
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Set before torch and huggingface_hub are imported, and inherited by xdist's workers and by the processes tests start:
 # as many processes as cores run at once, and results on one thread are the same on every machine.
@@ -14,6 +16,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import cv2
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 cv2.setNumThreads(1)
 # A shell that puts the tests into the background has them, and all that they start, ignore Ctrl-C, which some test.
@@ -50,3 +55,43 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("needs the real data in ../shared, which is not here")
     return folder
+
+
+CHROMIUM_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator["Browser"]:
+    """Headless Chromium; per module, as Playwright's event loop would disturb other tests of the process."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: "Browser") -> Iterator["Page"]:
+    """New tab of 1280 pixels; errors, warnings, failed requests and requests to other hosts fail the test."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    page, problems = context.new_page(), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("requestfailed", lambda request: problems.append(request.url))
+    local = ("file:", "data:", "http://127.0.0.1", "http://localhost")
+    page.on("request", lambda request: None if request.url.startswith(local) else problems.append(request.url))
+    yield page
+    context.close()
+    assert problems == []

@@ -606,15 +606,15 @@ def test_a_video_of_one_frame(root: Path) -> None:
 @pytest.mark.parametrize(
     ("view", "found"),
     [
-        ([70, 0, 20, 20], "lies outside its frames of 64×48 pixels"),
-        ({"rect": [0, 0, 200, 48], "circle": [150, 24, 40]}, "lies outside its frames of 64×48 pixels"),
+        ([70, 0, 20, 20], "the view [70, 0, 20, 20] lies outside its frames of 64×48 pixels"),
+        ({"rect": [0, 0, 200, 48], "circle": [150, 24, 40]}, "the circle [150, 24, 40] shows next to nothing of the"),
     ],
 )
 def test_a_view_that_shows_nothing_of_the_frames(view: Any, found: str, root: Path) -> None:
     describe(root, view={"bob": view})
     problem = find(run(root), "view")
     assert (problem.severity, problem.count) == ("fatal", 1)
-    assert found in problem.places[0]
+    assert problem.places[0].startswith(f"bob: {found}")
 
 
 def test_frames_that_change_size_within_a_video(root: Path) -> None:
@@ -739,7 +739,7 @@ def test_video_files_and_one_that_cannot_be_read(root: Path) -> None:
     (root / "videos/fay.mp4").write_bytes((root / "videos/eva.mp4").read_bytes()[:300])
     write(root / "masks/eva__frame_000003.png", ids(0))
     report = run(root)
-    reason = "is not a video that can be read (Invalid data found when processing input)"
+    reason = "is not a video that can be read (Invalid data found when processing input): it is cut off, damaged"
     assert find(report, "bad-video").first.startswith(f"videos/fay.mp4 {reason}")
     assert report.fatal
     assert [v.labelled for v in report.summary.videos if v.id == "eva"] == [1]

@@ -2,15 +2,17 @@
 
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 from sklearn.manifold import TSNE
 from tiny_runs import Runs
 
+from suture.core.io import read_json, write_json
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.training.config import load_config
@@ -19,29 +21,21 @@ from suture.training.train import train
 EVERY = 6
 _COMMON = ("data.size=32", f"data.labelling.every={EVERY}", "model.encoder=tu-test_resnet", "compute.log_every=1")
 _SUPERVISED = ("method=supervised", "method.train.steps=3", "method.train.batch=2")
-_PGVCL = (
-    "method=pgvcl",
-    *(
-        f"method.{stage}.{setting}"
-        for stage in ("pretrain", "contrast", "finetune")
-        for setting in ("steps=2", "batch=2")
-    ),
-)
+_PGVCL = ("method=pgvcl", *(f"method.{stage}={{steps: 2, batch: 2}}" for stage in ("pretrain", "contrast", "finetune")))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick() -> Iterator[None]:
-    """t-SNE as large and long as a person wants to see takes seconds, and so does printing quality."""
+    """Shorten t-SNE and the drawing of figures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("suture.reports.embeddings_section._POINTS", 50)
+        patch.setattr("suture.reports.embeddings_section.MAX_PIXELS", 50)
         patch.setattr("sklearn.manifold.TSNE", partial(TSNE, max_iter=250))
-        patch.setattr("suture.reports.figures._DPI", 40)
+        patch.setattr("suture.reports.paper_figures.DPI", 40)
         yield
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Finished runs; tests that change one take a copy."""
     root = tmp_path_factory.mktemp("patient-doe")  # a name that must not appear in any report
     data, unmasked = root / "data", root / "unmasked"
     write_synthetic(data, SyntheticSettings(cases=4, frames=14, shots=2, width=64, height=64), progress=False)
@@ -49,25 +43,36 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     for mask in (unmasked / "masks").iterdir():
         if int(mask.stem[-6:]) % EVERY or mask.name.startswith(("case03", "case04")):
             mask.unlink()
-    runs = Runs(*(root / "runs" / name for name in ("supervised", "pgvcl", "unmasked")))
-    for folder, of, settings in (
-        (runs.supervised, data, _SUPERVISED),
-        (runs.pgvcl, data, _PGVCL),
-        (runs.unmasked, unmasked, _PGVCL),
-    ):
+    folders = [root / "runs" / name for name in ("supervised", "pgvcl", "unmasked")]
+    for folder, of, settings in zip(folders, (data, data, unmasked), (_SUPERVISED, _PGVCL, _PGVCL), strict=True):
         train(load_config(of, "demo", [*_COMMON, *settings]), folder, Console(file=io.StringIO()))
-    return runs
+    return Runs(*folders, data)
 
 
 @pytest.fixture(scope="session")
 def footage(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a video that no dataset knows, named as one that a dataset has."""
+    """Folder with a video of no dataset, named as one that a dataset has."""
     folder = tmp_path_factory.mktemp("doe-new")
-    shutil.copy(runs.supervised.parents[1] / "data" / "videos" / "case04.mp4", folder / "case04.mp4")
+    shutil.copy(runs.data / "videos" / "case04.mp4", folder / "case04.mp4")
     return folder
 
 
 @pytest.fixture
 def console() -> Console:
-    """What a report prints goes here."""
-    return Console(file=io.StringIO(), width=200)
+    """Console that records what a report prints."""
+    return Console(file=io.StringIO(), record=True, width=400)
+
+
+@pytest.fixture
+def copy_run(tmp_path: Path) -> Callable[..., Path]:
+    """Function that copies a run and changes its JSON files."""
+
+    def copy(run: Path, name: str, **changes: Callable[[dict[str, Any]], None]) -> Path:
+        folder = shutil.copytree(run, tmp_path / name)
+        for file, change in changes.items():
+            content = read_json(folder / f"{file}.json")
+            change(content)
+            write_json(folder / f"{file}.json", content)
+        return folder
+
+    return copy

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from suture.reports.charts import Series, area_chart, line_chart, scatter, timeline
+from suture.reports.charts import Series, area_chart, line_chart, scatter
 
 
 def numbers(path: str) -> list[tuple[float, float]]:
@@ -29,13 +29,13 @@ def test_areas_fill_the_chart(count: int) -> None:
     shares = np.random.default_rng(0).dirichlet(np.ones(3), count)
     shares[:, 1] = 0
     shares /= shares.sum(1, keepdims=True)
-    chart = ElementTree.fromstring(area_chart("a <b>", range(count), shares, ["x", "y", "z & co"], "frame", height=200))
+    chart = ElementTree.fromstring(area_chart("a <b>", range(count), shares, ["x", "y", "z & co"], x_range=(0, count)))
     areas = [part for part in chart if part.get("class") == "area"]
     assert len(areas) == 2, "what covers nothing is not drawn"
     heights = [y for _, y in numbers(areas[-1].get("d", ""))]
     assert min(heights) == pytest.approx(10), "all shares together are one"
     assert "100" in [text.text for text in chart.iter("text")], "in percent, as all scores of the page"
-    assert max(y for _, y in numbers(areas[0].get("d", ""))) == pytest.approx(200 - 34)
+    assert max(y for _, y in numbers(areas[0].get("d", ""))) == pytest.approx(190 - 34)
 
 
 def test_points_stay_inside() -> None:
@@ -47,17 +47,3 @@ def test_points_stay_inside() -> None:
     assert all(0 < value < 400 for place in places for value in place)
     same = scatter("title", np.zeros((3, 2)), np.zeros(3, int))
     assert "nan" not in same
-
-
-def test_timeline_marks_everything() -> None:
-    chart = ElementTree.fromstring(timeline("a&b", 10, [0, 4], [1, 5, 9], [7, 8]))
-    kinds = [part.get("class") for part in chart]
-    assert [kinds.count(kind) for kind in ("shot0", "shot1", "cut", "labelled", "excluded")] == [1, 1, 1, 3, 2]
-
-
-def test_curves_of_a_timeline_stop_at_excluded_frames() -> None:
-    torn = np.array([False, False, False, True, False])
-    curve = ([1, 2, 4, 8, 10], np.array([0.1, 0.1, 0.2, 0.9, 0.1]), np.full(5, 0.5), torn)
-    chart = ElementTree.fromstring(timeline("a", 11, [0, 8], [], [5, 6, 7], curve))
-    drawn = [part.get("d", "") for part in chart if part.get("class") in ("change", "threshold")]
-    assert ["".join(filter(str.isalpha, path)) for path in drawn] == ["MLLML"] * 2

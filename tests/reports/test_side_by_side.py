@@ -4,27 +4,29 @@ import io
 
 import av
 import numpy as np
+import pytest
 from rich.console import Console
 from tiny_runs import Runs
 
-from suture.data.classes import IGNORE
-from suture.reports.context import Context
-from suture.reports.run_facts import read_runs
-from suture.reports.side_by_side import _SIDE, Sheet, encode, painted, side_by_side_video, text
+from suture.data.classes import ClassTable
+from suture.reports.report_context import ReportContext
+from suture.reports.reported_run import read_runs
+from suture.reports.side_by_side import PANEL_SIDE, Sheet, draw_text, encode, side_by_side_video
 
-COLORS = np.array([[200, 0, 0], [0, 0, 200]], np.uint8)
+CLASSES = ClassTable(("tissue", "tool"), ((200, 0, 0), (0, 0, 200)), {})
 
 
 def test_video_of_two_runs(runs: Runs, console: Console) -> None:
-    context = Context(read_runs([runs.supervised, runs.pgvcl]), frames=True, console=console)
-    found = side_by_side_video(context)
-    assert found is not None
-    assert (found.video, found.frames, found.panels) == ("case04", 14, ["frame", "truth", "supervised", "pgvcl"])
-    with av.open(io.BytesIO(found.content), "r") as container:
+    context = ReportContext(read_runs([runs.supervised, runs.pgvcl]), frames=True, console=console)
+    video = side_by_side_video(context)
+    assert video is not None
+    assert (video.video, video.first, video.last) == ("case04", 0, 13)
+    assert video.panels == ["frame", "truth", "supervised", "pgvcl"]
+    with av.open(io.BytesIO(video.content), "r") as container:
         stream = container.streams.video[0]
         assert stream.codec_context.name == "h264"
-        assert (stream.width, stream.height) == found.size
-        assert stream.width > 4 * _SIDE, "names find room above frames that are small themselves"
+        assert (stream.width, stream.height) == video.size
+        assert stream.width > 4 * PANEL_SIDE, "small frames are enlarged, so that titles fit above them"
         assert stream.average_rate == 14 / 4, "four seconds at least"
         pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
     assert len(pictures) == 14
@@ -38,51 +40,22 @@ def test_frames_survive_the_encoding() -> None:
     np.testing.assert_allclose(levels, [20 * level for level in range(6)], atol=4)
 
 
-def test_many_runs_go_below_each_other() -> None:
-    titles = ["frame", "truth", *(f"a-method-with-a-very-long-name-{number}" for number in range(7))]
-    sheet = Sheet(titles, (41, 33), ["tissue", "tool"], COLORS)
-    panels = [np.full((41, 33, 3), 10 * number + 60, np.uint8) for number in range(len(titles))]
+@pytest.mark.parametrize(("count", "size"), [(9, (41, 33)), (5, (240, 320))])
+def test_sheet_shows_every_panel_and_class(count: int, size: tuple[int, int]) -> None:
+    titles = ["frame", "truth", *(f"a-method-with-a-very-long-name-{number}" for number in range(count - 2))]
+    sheet = Sheet(titles, size, CLASSES)
+    panels = [np.full((*size, 3), 10 * number + 60, np.uint8) for number in range(count)]
     page = sheet.page(panels, "case01, frame 3")
-    assert page.shape == (sheet.height, sheet.width, 3)
-    assert sheet.height % 2 == 0
-    assert sheet.width % 2 == 0
-    for number in range(len(titles)):
-        assert (page == 10 * number + 60).all(2).sum() >= 41 * 33, "no panel covers another"
+    assert not page.shape[0] % 2
+    assert not page.shape[1] % 2
+    for number in range(count):
+        assert (page == 10 * number + 60).all(2).sum() >= size[0] * size[1], "no panel covers another"
+    assert all((page == color).all(2).any() for color in CLASSES.colors)
     changed = (page != sheet.page(panels, "case02, frame 8")).any((1, 2))
     assert changed.any()
-    assert not changed[30:].any(), "the caption is at the top, where no player has its controls"
+    assert not changed[30:].any(), "the caption is at the top, above a player's controls"
 
 
-def test_the_legend_fills_the_cells_that_are_left_over() -> None:
-    five, six = ([f"panel {number}" for number in range(count)] for count in (5, 6))
-    beside, below = (Sheet(titles, (240, 320), ["tissue", "tool"], COLORS) for titles in (five, six))
-    assert (beside.columns, beside.width) == (below.columns, below.width)
-    assert beside.height < below.height
-    page = beside.page([np.full((240, 320, 3), 90, np.uint8)] * 5, "case01, frame 3")
-    cell = page[page.shape[0] // 2 :, -320:]
-    assert all((cell == color).all(2).any() for color in COLORS), "both classes stand there"
-    many = [f"a class with a long name {number}" for number in range(40)]
-    colors = np.full((40, 3), 100, np.uint8)
-    assert Sheet(five, (240, 320), many, colors).height > beside.height, "too many for a cell go below"
-
-
-def test_a_black_class_hides_nothing() -> None:
-    photo = np.full((5, 5, 3), 100, np.uint8)
-    ids = np.zeros((5, 5), np.uint8)
-    ids[1:4, 1:4] = 1
-    over = painted(photo, ids, np.array([[0, 0, 0], [0, 0, 200]], np.uint8))
-    assert (over[ids == 0] == 100).all()
-    assert over[2, 2].tolist() == [50, 50, 150]
-    over[2, 2] = (0, 0, 200)
-    assert (over[ids == 1] == (0, 0, 200)).all(), "the outline is whole"
-
-
-def test_paint_and_text() -> None:
-    photo = np.full((4, 6, 3), 100, np.uint8)
-    ids = np.array([[0, 0, 1, 1, 1, IGNORE]] * 4, np.uint8)
-    over = painted(photo, ids, COLORS)
-    assert (over[:, 5] == 100).all(), "nothing is said there"
-    assert (over[:, 1] == COLORS[0]).all(), "the outline"
-    assert over[0, 3].tolist() == [50, 50, 150]
-    assert text("", 30, 20).shape == (20, 30, 3)
-    assert text("wide " * 50, 60, 20).shape == (20, 60, 3)
+def test_text_is_cut_off_at_the_width() -> None:
+    assert draw_text("", 30).shape[1] == 30
+    assert draw_text("wide " * 50, 60).shape[1] == 60

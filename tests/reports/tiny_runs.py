@@ -1,4 +1,4 @@
-"""The runs that `conftest.py` makes."""
+"""Folders of the runs that `conftest.py` makes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Runs:
-    """Their folders."""
+    """Run folders; tests that change one take a copy."""
 
     supervised: Path
     pgvcl: Path
     unmasked: Path
-    """Masks only on labelled frames: nothing can be scored."""
+    """Masks only on labelled frames, so nothing can be scored."""
+    data: Path

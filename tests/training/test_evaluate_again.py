@@ -21,7 +21,7 @@ from suture.data.dataset import Dataset
 from suture.data.datasets import load_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.deployment.model_card import Papers
-from suture.reports.run_facts import read_runs
+from suture.reports.reported_run import read_runs
 from suture.reports.summary_section import cautions
 from suture.training import run_folder as folder
 from suture.training.config import Config

@@ -325,9 +325,9 @@ def _labelled_cases(cases: Mapping[str, list[str]], labelled: Counter[str]) -> l
 def _refuse_known(root: Path) -> None:
     if not root.is_dir():
         raise UserError(f"{root} is not a folder: a dataset.yaml stands in the folder of the videos.")
-    for name, known in sources().items():
-        if name != "folder" and known.matches(root):
-            raise UserError(f"{root} is {name}, which needs no {FILE_NAME}: classes and splits are built in.")
+    for known in sources().values():
+        if known.name != "folder" and known.matches(root):
+            raise UserError(f"{root} is {known.name}, which needs no {FILE_NAME}: classes and splits are built in.")
 
 
 def _mask_places(root: Path) -> list[Path]:

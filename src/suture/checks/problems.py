@@ -16,10 +16,10 @@ from suture.data import messages as mends
 from suture.data.classes import ClassTable, Raw, alike_but_for_capitals, nearest_color
 from suture.data.dataset import SPLITS, Boxes, Dataset, Split, Video, splits_by_name
 from suture.data.dataset_file import FILE_NAME, DatasetFile, Place, asked_of_videos, unanswered
-from suture.data.datasets import protocol_named
 from suture.data.datasets.folder import guess
 from suture.data.images import low_depth_divisor
 from suture.data.listing import holds_files, mask_suffixes
+from suture.data.scoring_rules import protocol_named
 from suture.data.view import View
 
 Severity = Literal["fatal", "warning", "note"]

@@ -33,7 +33,7 @@ def report(
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave out every picture of a patient.")] = False,
 ) -> None:
     """Write one HTML page about runs, and print their scores."""
-    from suture.reports.place import report_path
+    from suture.reports.report_path import report_path
 
     report_path(runs, output)  # validates it before slow imports
     if figures is not None:

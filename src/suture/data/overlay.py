@@ -70,13 +70,14 @@ class Overlay:
         return painted if self.legend is None else np.concatenate([painted, self.legend])
 
 
-def draw_legend(classes: ClassTable, width: int, height: int) -> np.ndarray:
+def draw_legend(classes: ClassTable, width: int, height: int, font_size: int | None = None) -> np.ndarray:
     """Draw a strip with a patch of colour and a name for each class, in as many rows as needed.
 
     The strip and a frame of `height` have a total height divisible by 4, which video encoders take without a copy.
+    The font's size follows from the width by default.
     """
-    size = int(np.clip(width / 45, 9, 28))
-    font = _font(size)
+    size = font_size or int(np.clip(width / 45, 9, 28))
+    font = load_font(size)
     gap, row = size, round(1.7 * size)
     places = []
     x, y = gap // 2, 0
@@ -97,8 +98,8 @@ def draw_legend(classes: ClassTable, width: int, height: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Load matplotlib's font: class names are in any language."""
+def load_font(size: int) -> ImageFont.FreeTypeFont:
+    """Load the font that matplotlib brings, which has more than ASCII: class names are in any language."""
     import matplotlib  # here, because it is slow to import and every writer process imports this module
 
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size)

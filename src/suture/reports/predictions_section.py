@@ -1,44 +1,45 @@
-"""Frames of new videos that have masks: where the runs are worst and best, and where they differ."""
+"""Pictures of new videos with masks: frames on which the runs are worst and best, and on which they differ."""
 
 from collections.abc import Mapping
 
 from suture.data.dataset import Video
-from suture.reports.context import Context
-from suture.reports.inference_cache import Place
-from suture.reports.overlays import Frames, Gallery, Judge, Panel, by_video, pick, sample
-from suture.training.callbacks import bar
+from suture.evaluation.scoring import Frames
+from suture.reports.frame_choice import FrameKey, by_video, pick, sample
+from suture.reports.gallery import Gallery, Panel
+from suture.reports.judge import Judge
+from suture.reports.report_context import ReportContext
 
-JUDGED = 60
-"""Frames among which the worst and best are sought."""
-_EVENLY = 4
+MAX_JUDGED_FRAMES = 60
+"""Frames among which the worst and best are chosen."""
+EVENLY_CHOSEN_FRAMES = 4
 
 
-def judged_frames(context: Context) -> Gallery | None:
-    """The chosen frames; None where there is nothing to judge."""
+def prediction_pictures(context: ReportContext) -> Gallery | None:
+    """Return the chosen frames; None without models or masks."""
     if not context.models or (judge := context.judge) is None:
         return None
     videos = {video.id: video for video in context.judged_videos}
-    frames = sample({name: video.with_mask for name, video in videos.items()}, JUDGED)
-    chosen = pick(frame_scores(context, judge, videos, frames), spread=_EVENLY)
+    frames = sample({name: video.with_mask for name, video in videos.items()}, MAX_JUDGED_FRAMES)
+    chosen = pick(frame_scores(context, judge, videos, frames), spread=EVENLY_CHOSEN_FRAMES)
     if not chosen:
         return None
     truths = judge.truths(chosen)
     panels = [Panel("truth", "truth", truths)]
     for model in context.models.values():
-        # Once more: all masks at native resolution would be too much to keep.
-        panels.append(judge.panel(model.run.name, dict(model.masks(videos, by_video(sorted(chosen)))), truths))
-    return Gallery(videos, chosen, panels, among=sum(map(len, frames.values())))
+        # Predicted again: the masks of all judged frames at native resolution would need too much memory.
+        masks = dict(model.masks(videos, by_video(sorted(chosen))))
+        panels.append(Panel.of_predictions(model.run.title, masks, truths, judge))
+    return Gallery(videos, chosen, panels, candidates=sum(map(len, frames.values())))
 
 
 def frame_scores(
-    context: Context, judge: Judge, videos: Mapping[str, Video], frames: Frames
-) -> dict[Place, list[float]]:
-    """The IoU of frames in every finished run; without those that have nothing that counts."""
-    scores: dict[Place, list[float]] = {}
-    count = sum(map(len, frames.values()))
+    context: ReportContext, judge: Judge, videos: Mapping[str, Video], frames: Frames
+) -> dict[FrameKey, list[float]]:
+    """Return the IoU of frames in every finished run, without frames that have nothing that counts."""
+    scores: dict[FrameKey, list[float]] = {}
     for model in context.models.values():
-        with bar(f"predict with {model.run.name}", count, context.console) as (progress, task):
-            for place, ids in model.masks(videos, frames, lambda done: progress.advance(task, done)):
-                if (score := judge.iou(place, ids, judge.truth(place))) is not None:
-                    scores.setdefault(place, []).append(score)
+        with context.progress(f"predict with {model.run.title}", sum(map(len, frames.values()))) as progress:
+            for key, ids in model.masks(videos, frames, progress):
+                if (score := judge.iou(key, ids, judge.truth(key))) is not None:
+                    scores.setdefault(key, []).append(score)
     return scores

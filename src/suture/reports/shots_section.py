@@ -1,57 +1,66 @@
-"""The training videos as timelines: shots, the curve their cuts are from, and the labelled frames."""
+"""Timelines of the training videos: shots, the curve of their cuts, and labelled frames."""
 
 from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+
 from suture.data.dataset import Video
 from suture.data.shots import find_shots
-from suture.reports.charts import timeline
-from suture.reports.context import Context
-from suture.reports.overlays import data_uri, evenly, scene
-from suture.training.callbacks import bar
+from suture.reports.charts import WIDE, Series, line_chart
+from suture.reports.frame_choice import evenly
+from suture.reports.gallery import data_uri, view_photo
+from suture.reports.report_context import ReportContext
 
-_CURVE_FRAMES = 600
-"""Frames that are read for the curves of cuts; the shots themselves are known from the run."""
-_CUTS = 5
+MAX_CURVE_FRAMES = 600
+"""Frames that are read for shot curves, over all videos."""
+MAX_SHOWN_CUTS = 5
 """Cuts of a video whose frames are shown."""
-_SIDE = 112
+PHOTO_SIDE = 112
 
 
-def shots_section(context: Context) -> list[dict[str, Any]]:
-    """Every training video of the first run; the first of them with the curve their cuts are from."""
+def shots_section(context: ReportContext) -> list[dict[str, Any]]:
+    """Return the training videos of the first run, the first of them with their shot curves."""
     run, dataset = context.first, context.dataset
-    videos = run.videos("train")
-    drawn = []
-    left = _CURVE_FRAMES
-    with bar("draw the shots", len(videos), context.console) as (progress, task):
-        for name, facts in videos.items():
-            progress.advance(task)
-            starts = run.shots.get(name)
-            if not starts:
-                continue
-            curve, cuts = None, []
+    videos = {name: video for name, video in run.videos("train").items() if run.shots.get(name)}
+    rows = []
+    left = MAX_CURVE_FRAMES
+    with context.progress("draw the shots", len(videos)) as progress:
+        for name, record in videos.items():
+            starts, length = run.shots[name], record["frames"]
+            row = {
+                "video": name,
+                "case": record["case"],
+                "frames": length,
+                "shots": list(zip(starts, [*starts[1:], length], strict=True)),
+                "labelled": run.labelled[name],
+                "excluded": record["excluded"],
+                "curve": "",
+                "cuts": [],
+            }
             if dataset is not None and len(dataset[name].usable) <= left:
-                video = dataset[name]
-                left -= len(video.usable)
-                found = find_shots(video, run.config.data.shots)
-                curve = found.frames[1:], found.curve, found.threshold, video.torn(found.frames)
-                cuts = _cuts(video, starts) if context.frames else []
-            labelled = run.labelled(name)
-            drawn.append(
-                {
-                    "video": name,
-                    "case": facts["case"],
-                    "frames": facts["frames"],
-                    "shots": len(starts),
-                    "labelled": len(labelled),
-                    "timeline": timeline(name, facts["frames"], starts, labelled, facts["excluded"], curve),
-                    "cuts": cuts,
-                }
-            )
-    return drawn
+                left -= len(dataset[name].usable)
+                row["curve"] = _curve(dataset[name])
+                row["cuts"] = _cuts(dataset[name], starts) if context.frames else []
+            rows.append(row)
+            progress(1)
+    return rows
+
+
+def _curve(video: Video) -> Markup:
+    """Draw the change between frames and the threshold for a cut, with gaps at excluded frames."""
+    shots = find_shots(video)
+    indices = np.array(shots.frames[1:], float)
+    gaps = np.flatnonzero(video.torn(shots.frames))
+    series = []
+    for number, (name, values) in enumerate({"change": shots.curve, "threshold": shots.threshold}.items()):
+        x, y = np.insert(indices, gaps, indices[gaps]), np.insert(values.astype(float), gaps, np.nan)
+        series.append(Series(name, number, x, y))
+    return line_chart(video.id, series, "frame", "change", x_range=(0, len(video)), size=(WIDE, 110))
 
 
 def _cuts(video: Video, starts: list[int]) -> list[list[tuple[int, str]]]:
-    """Pictures of the frames before and after some cuts."""
-    shown = [starts[1:][i] for i in evenly(len(starts) - 1, _CUTS)]
-    before = {cut: max(index for index in video.usable if index < cut) for cut in shown}
-    return [[(index, data_uri(scene(video, index, _SIDE))) for index in (before[cut], cut)] for cut in shown]
+    """Return pictures of the frames before and after some cuts."""
+    shown = [starts[1:][i] for i in evenly(len(starts) - 1, MAX_SHOWN_CUTS)]
+    pairs = [(max(index for index in video.usable if index < cut), cut) for cut in shown]
+    return [[(index, data_uri(view_photo(video, index, PHOTO_SIDE))) for index in pair] for pair in pairs]

@@ -1,181 +1,175 @@
-"""The top of the page: what was run, what came out, and what a reader has to know before comparing."""
+"""Top of the page: the runs, their primary scores, and cautions about comparing them."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from suture.core.schemas import taking_part, videos_since
+from suture.core.schemas import videos_since
 from suture.core.text import listed
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.sample_size import sample_size_warnings
 from suture.evaluation.titles import SETS, TITLES
-from suture.reports.context import Context
-from suture.reports.run_facts import RunFacts
+from suture.reports.reported_run import ReportedRun
 from suture.reports.scores_section import overall
 from suture.training.budget import differing, scored_on
 
+MAX_NAMED_RUNS = 4
+"""Runs that the title names."""
 
-def findings(context: Context, scored: Sequence[str]) -> list[dict[str, Any]]:
-    """The primary score of every run on every set."""
-    found = []
+
+def primary_scores(runs: Sequence[ReportedRun], scored: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the primary score of every run on every set."""
+    metrics = [run.metrics for run in runs]
+    rows = []
     for which in scored:
-        primary = next(run.metrics[which]["primary"]["score"] for run in context.runs if which in run.metrics)
-        place = list(TITLES).index(primary)
-        cells = [row[place] for row in overall(context.runs, which)]
-        found.append({"title": SETS[which].title, "score": TITLES[primary], "cells": cells})
-    return found
+        primary = next(one[which]["primary"]["score"] for one in metrics if which in one)
+        cells = [row[list(TITLES).index(primary)] for row in overall(metrics, which)]
+        rows.append({"title": SETS[which].title, "score": TITLES[primary], "cells": cells})
+    return rows
 
 
-def cautions(runs: Sequence[RunFacts]) -> list[str]:
-    """What speaks against taking the scores at their face value."""
-    said = sample_size_warnings([run.metrics for run in runs])
+def cautions(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return what a reader must know before trusting or comparing the scores."""
     first = runs[0]
+    sentences = sample_size_warnings([run.metrics for run in runs])
     if sum(bool(run.metrics) for run in runs) > 1:
-        said.append(
+        sentences.append(
             "Every run is one training with one seed: a difference between runs may be chance. To tell which method is "
             "better takes three seeds or more of each (suture compare)."
         )
-    if waiting := unfinished(runs):
-        said.append(waiting)
-    said += scored_otherwise(runs)
+    sentences += terminal_cautions(runs)
     for run in runs:
-        if run.finished and not run.metrics:
-            said.append(f"{run.name} is not evaluated, or nothing it could be scored on has masks.")
-        if _unlike_videos(run, first):
-            said.append(f"{run.name} was tested on other videos than {first.name}.")
+        if run.is_trained and not run.metrics:
+            sentences.append(f"{run.title} is not evaluated, or nothing it could be scored on has masks.")
+        if _test_videos(run, first) != _test_videos(first, run):
+            sentences.append(f"{run.title} was tested on other videos than {first.title}.")
         if since := videos_since(run.data, run.metrics):
-            said.append(f"{run.name} is also scored on {listed(since)}: put into the splits after its training.")
-        of_first = first.data["videos"]
-        names = [n for n, one in run.data["videos"].items() if of_first.get(n, one)["sha256"] != one["sha256"]]
+            sentences.append(f"{run.title} is also scored on {listed(since)}: put into the splits after its training.")
+        known = first.data["videos"]
+        names = [name for name, one in run.data["videos"].items() if known.get(name, one)["sha256"] != one["sha256"]]
         if names:
-            said.append(f"The files of {', '.join(names)} are others in {run.name} than in {first.name}.")
+            sentences.append(f"The files of {', '.join(names)} differ between {run.title} and {first.title}.")
         if run.data["labelled"] != first.data["labelled"]:
-            said.append(f"{run.name} learnt from other labelled frames than {first.name}.")
-        if run.finished and first.finished and (unequal := differing(run.effort, first.effort)):
-            said.append(f"{run.name} was trained otherwise than {first.name}: {listed(unequal)}.")
-    known: dict[tuple[str, ...], list[str]] = {}
+            sentences.append(f"{run.title} was trained on other labelled frames than {first.title}.")
+        if run.is_trained and first.is_trained and (unequal := differing(run.effort, first.effort)):
+            sentences.append(f"{run.title} was trained differently from {first.title}: {listed(unequal)}.")
+    shared: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
-        learnt = {video["case"] for video in run.videos("train").values()}
+        trained = {video["case"] for video in run.videos("train").values()}
         tested = {*run.metrics.get("test", {}).get("cases", ()), *(one["case"] for one in run.videos("test").values())}
-        if shared := sorted(tested & learnt):
-            known.setdefault(tuple(shared), []).append(run.name)
-    for cases, names in known.items():
-        said.append(
-            f"{', '.join(names)}: trained and tested on videos of {', '.join(cases)}, "
+        if cases := tuple(sorted(tested & trained)):
+            shared.setdefault(cases, []).append(run.title)
+    for cases, titles in shared.items():
+        sentences.append(
+            f"{', '.join(titles)}: trained and tested on videos of {', '.join(cases)}, "
             "so the scores say nothing about new patients."
         )
-    return said
+    return sentences
 
 
-def scored_otherwise(runs: Sequence[RunFacts]) -> list[str]:
-    """Which runs are scored on other frames or by other masks than the first: as after masks were added since."""
-    first, said = runs[0], []
+def terminal_cautions(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the cautions that the terminal prints too: unfinished runs, and scores on other frames or masks."""
+    first = runs[0]
+    waiting = _untrained(runs)
+    sentences = [f"Not finished: {listed(waiting)}. What is not done yet is left out."] if waiting else []
     for run in runs[1:]:
-        # Other labels leave other frames, and other videos have theirs: both are told already.
-        known = {COMPLETION: run.data["labelled"] != first.data["labelled"], "test": _unlike_videos(run, first)}
-        both = [which for which in first.metrics if which in run.metrics and not known.get(which)]
+        # These sets differ anyway, and another sentence says so.
+        expected = {
+            COMPLETION: run.data["labelled"] != first.data["labelled"],
+            "test": _test_videos(run, first) != _test_videos(first, run),
+        }
+        both = [which for which in first.metrics if which in run.metrics and not expected.get(which)]
         ours, theirs = (
             {f"{SETS[which].name} on": scored_on(one.metrics[which], one.classes) for which in both}
             for one in (run, first)
         )
-        if told := differing(ours, theirs):
-            said.append(
-                f"{run.name} is not scored on what {first.name} is: {listed(told)}. `suture evaluate RUN` scores a run "
-                "anew, on the masks that are there now."
+        if unequal := differing(ours, theirs):
+            sentences.append(
+                f"{run.title} is not scored on the same masks as {first.title}: {listed(unequal)}. "
+                "`suture evaluate RUN` scores a run again, on the masks of today."
             )
-    return said
+    return sentences
 
 
-def _unlike_videos(run: RunFacts, first: RunFacts) -> bool:
-    return _tested(run, first) != _tested(first, run)
-
-
-def _tested(run: RunFacts, beside: RunFacts) -> set[str]:
-    """The videos that a run was tested on; where one of the two is not scored yet, those meant for it."""
-    scored = "test" in run.metrics and "test" in beside.metrics
-    return set(run.metrics["test"]["videos"] if scored else run.videos("test"))
-
-
-def unfinished(runs: Sequence[RunFacts]) -> str:
-    """Which runs are not finished; nothing where all are."""
-    waiting = [run.name for run in runs if not run.finished]
-    return f"Not finished: {listed(waiting)}. What is not done yet is left out." if waiting else ""
-
-
-def unmeasured(runs: Sequence[RunFacts], scored: Sequence[str], has_footage: bool) -> list[str]:
-    """Why a kind of score is missing."""
-    said = []
-    waiting = [run.name for run in runs if not run.finished]
-    if waiting and len(scored) < len(SETS):
+def unmeasured(runs: Sequence[ReportedRun], scored: Sequence[str], has_footage: bool) -> list[str]:
+    """Return why kinds of scores are missing."""
+    if len(scored) < len(SETS) and (waiting := _untrained(runs)):
         return [f"{listed(waiting)} cannot be scored yet, as training is not finished."]
-    if not any(which != COMPLETION for which in scored):
-        if any(run.config.evaluation.splits for run in runs):
-            kept = any(run.videos(split) for run in runs for split in ("test", "val"))
-            why = "No new video has masks" if kept else "The split keeps no video for validation or test"
-            below = "; what can be said without truth is below" if has_footage else ""
-            said.append(f"{why}: how good the masks of new videos are was not measured{below}.")
+    sentences = []
+    if not set(scored) - {COMPLETION}:
+        if not any(run.config.evaluation.splits for run in runs):
+            sentences.append("New videos were not scored: evaluation.splits names none.")
         else:
-            said.append("New videos were not scored: evaluation.splits names none.")
+            has_new = any(run.videos(split) for run in runs for split in ("test", "val"))
+            reason = "No new video has masks" if has_new else "The split keeps no video for validation or test"
+            hint = "; statistics without truth are below" if has_footage else ""
+            sentences.append(f"{reason}: how good the masks of new videos are was not measured{hint}.")
     elif "test" not in scored:
-        said.append(
-            "No test video was scored. What was chosen by looking at validation videos, such as settings, makes scores "
-            "on them too good."
+        sentences.append(
+            "No test video was scored. Settings that were chosen on validation videos make scores on them too good."
         )
     if COMPLETION not in scored:
-        switched_off = not any(run.config.evaluation.completion for run in runs)
-        why = "evaluation.completion is off" if switched_off else "no unlabelled frame of a labelled video has a mask"
-        said.append(f"Completion was not measured: {why}.")
-    return said
+        is_off = not any(run.config.evaluation.completion for run in runs)
+        reason = "evaluation.completion is off" if is_off else "no unlabelled frame of a labelled video has a mask"
+        sentences.append(f"Completion was not measured: {reason}.")
+    return sentences
 
 
-def title(runs: Sequence[RunFacts]) -> str:
-    """What the page is about."""
-    named = listed([run.name for run in runs]) if len(runs) < 5 else f"{len(runs)} runs"
-    return f"{runs[0].data['dataset']}: {named}"
+def page_title(runs: Sequence[ReportedRun]) -> str:
+    """Return the dataset and the runs."""
+    titles = listed([run.title for run in runs]) if len(runs) <= MAX_NAMED_RUNS else f"{len(runs)} runs"
+    return f"{runs[0].dataset_name}: {titles}"
 
 
-def facts_of(runs: Sequence[RunFacts]) -> list[dict[str, str]]:
-    """Each run in a few lines; with its folder where the page has another name for it."""
-    folders = [os.path.basename(os.path.abspath(run.run.folder)) for run in runs]  # one may be given as .
-    renamed = any(folder not in run.name for folder, run in zip(folders, runs, strict=True))
-    return [({"folder": folder} if renamed else {}) | _facts(run) for folder, run in zip(folders, runs, strict=True)]
+def run_facts(runs: Sequence[ReportedRun]) -> list[dict[str, str]]:
+    """Return the main facts of each run, with its folder where the page uses another title."""
+    is_renamed = any(run.name not in run.title for run in runs)
+    return [({"folder": run.name} if is_renamed else {}) | _facts(run) for run in runs]
 
 
-def _facts(run: RunFacts) -> dict[str, str]:
-    config, environment = run.config, run.environment
+def _facts(run: ReportedRun) -> dict[str, str]:
+    config, environment, weights = run.config, run.environment, run.data["weights"]
     train = run.videos("train")
-    usable = sum(taking_part(video) for video in train.values())
-    labelled = len(run.data["labelled"])
-    weights = run.data["weights"]
-    size = config.data.height_width
-    # Of a finished run, the folder of a stage may have been removed since: it is large.
-    taken: list[Any] = [
-        stage.done["seconds"] if stage.done else None for stage in run.stages if stage.done or run.finished
+    height, width = config.data.height_width
+    # A stage's folder may have been removed from a finished run, as it is large.
+    times: list[Any] = [
+        folder.record["seconds"] if folder.record else None
+        for _, folder in run.method_stages
+        if folder.is_done or run.is_trained
     ]
+    time = "not known" if None in times else duration(sum(times)) + " in finished stages" * (not run.is_trained)
     changed = " with changes" if (environment["commit"] or "").endswith("+") else ""
+    start = (weights.get("hub") or f"a file, {weights['sha256'][:12]}") if weights else "random weights"
     return {
-        "method": config.method["name"],
-        "stages": " → ".join(stage.name for stage in run.stages),
-        "seed": str(config.seed),
-        "labelled frames": f"{labelled} of {usable} ({labelled / max(1, usable):.1%})",
+        "method": run.method_name,
+        "stages": " → ".join(folder.name for _, folder in run.method_stages),
+        "seed": str(run.seed),
+        "labelled frames": f"{len(run.data['labelled'])} of {run.training_frames} ({run.labelled_share:.1%})",
         "training data": f"{len(train)} videos of {len({video['case'] for video in train.values()})} cases",
-        "segmenter": f"{config.model.architecture}, {config.model.encoder}, {size[0]} × {size[1]} pixels",
-        "started from": "random weights"
-        if weights is None
-        else weights.get("hub") or f"a file, {weights['sha256'][:12]}",
+        "segmenter": f"{config.model.architecture}, {config.model.encoder}, {height} × {width} pixels",
+        "started from": start,
         "device": f"{environment['device']}, precision {environment['precision']}",
         "code": f"Suture {environment['suture']}, commit {(environment['commit'] or 'unknown')[:10]}{changed}",
-        "time": "not known" if None in taken else seconds(sum(taken)) + " in finished stages" * (not run.finished),
+        "time": time,
     }
 
 
-def seconds(duration: float) -> str:
-    """A duration for people.
+def duration(seconds: float) -> str:
+    """Write a duration.
 
-    >>> seconds(7.25), seconds(125), seconds(7320)
+    >>> duration(7.25), duration(125), duration(7320)
     ('7.2 s', '2 min 5 s', '2 h 2 min')
     """
-    if duration < 60:
-        return f"{duration:.1f} s"
-    minutes, rest = divmod(round(duration), 60)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _untrained(runs: Sequence[ReportedRun]) -> list[str]:
+    return [run.title for run in runs if not run.is_trained]
+
+
+def _test_videos(run: ReportedRun, other: ReportedRun) -> set[str]:
+    """Return the videos that a run was tested on; if one of the two has no test scores, those of its split."""
+    is_scored = "test" in run.metrics and "test" in other.metrics
+    return set(run.metrics["test"]["videos"] if is_scored else run.videos("test"))

@@ -1,37 +1,70 @@
-"""The stages of the runs: their curves, and what they cost."""
+"""Training of the runs: curves and cost of their stages."""
 
 from typing import Any
 
 from markupsafe import Markup
 
-from suture.reports.charts import Series, line_chart
-from suture.reports.context import Context
+from suture.reports.charts import Series, line_chart, run_label
+from suture.reports.report_context import ReportContext
+from suture.reports.summary_section import duration
+from suture.training.budget import images_of_a_step
+from suture.training.run_folder import RunStage
+from suture.web.table import Table, TableCell
 
-_CURVES = {
+CURVES = {
     "loss": "loss",
     "taught": "share of unlabelled pixels learnt from",
     "lr": "learning rate",
     "images_per_second": "images per second",
 }
-"""What a stage writes down at every few steps."""
+"""Titles of the columns of `metrics.csv` that are drawn."""
+COLUMNS = ("run", "stage", "steps", "images per step", "last loss", "time", "images per second", "peak GPU memory")
 
 
-def training_section(context: Context) -> dict[str, Any]:
-    """The curves of every stage, and whether any stage says how much memory it took."""
-    curves = [(key, title, _charts(context, key, title)) for key, title in _CURVES.items()]
-    done = [stage.done for run in context.runs for stage in run.stages if stage.done]
+def training_section(context: ReportContext) -> dict[str, Any]:
+    """Return the curves of every stage, and a table of what the stages cost."""
+    curves = [(key, title, _charts(context, key, title)) for key, title in CURVES.items()]
+    groups = [
+        [
+            _stage_row(run_label(run.title, number) if place == 0 else "", stage)
+            for place, (_, stage) in enumerate(stages)
+        ]
+        for number, run in enumerate(context.runs)
+        if (stages := run.method_stages)
+    ]
     return {
         "curves": [one for one in curves if one[2]],
-        "has_memory": any(one.get("peak_memory") for one in done),
+        "table": Table(COLUMNS, groups),
+        "has_memory": any(run.peak_memory for run in context.runs),
     }
 
 
-def _charts(context: Context, key: str, title: str) -> list[tuple[str, Markup]]:
-    """A chart per stage, with the curve of every run that has it."""
+def _stage_row(label: str, stage: RunStage) -> list[TableCell]:
+    record, curve = stage.record, stage.curve
+    if record is None:
+        progress = f"at step {curve[-1]['step']:.0f}, not done yet" if curve else "not done yet"
+        values = [progress, *[""] * (len(COLUMNS) - 3)]
+    else:
+        seconds, memory, best = record["seconds"], record.get("peak_memory"), record.get("best")
+        images = images_of_a_step(record) if "steps" in record else None
+        total = record["steps"] * images if images else record["frames"]
+        values = [
+            f"{record.get('steps', '–')}" + (f" (best at {best['step']})" if best else ""),
+            str(images or "–"),
+            f"{record['loss']:.3f}" if "loss" in record else "–",
+            "–" if seconds is None else duration(seconds),
+            f"{total / seconds:.1f}" if seconds else "–",
+            f"{memory / 2**30:.2f} GiB" if memory else "–",
+        ]
+    return [TableCell(text) for text in (label, stage.name, *values)]
+
+
+def _charts(context: ReportContext, key: str, title: str) -> list[tuple[str, Markup]]:
+    """Draw one chart per stage, with the curve of every run that has it."""
     charts: dict[str, list[Series]] = {}
     for number, run in enumerate(context.runs):
         for stage in run.stages:
             if rows := [row for row in stage.curve if key in row]:
-                series = Series(run.name, number, [row["step"] for row in rows], [row[key] for row in rows])
+                series = Series(run.title, number, [row["step"] for row in rows], [row[key] for row in rows])
                 charts.setdefault(stage.name, []).append(series)
     return [(name, line_chart(name, series, "step", title)) for name, series in charts.items()]

@@ -1,81 +1,76 @@
-"""Videos without truth: what the runs see in them, how sure they are, how steady, and what to label next."""
+"""Videos without truth: predicted areas, confidence, entropy and consistency, and frames to label next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from suture.data.dataset import Video
 from suture.data.shots import find_shots
-from suture.reports.charts import WIDE, Series, area_chart, line_chart
-from suture.reports.context import Context
-from suture.reports.inference_cache import Place, Watched
-from suture.reports.overlays import EVENLY, NEXT, Gallery, Panel, by_video, evenly, far_apart
+from suture.reports.charts import WIDE, Series, area_chart, line_chart, run_label
+from suture.reports.finished_model import FrameStatistics
+from suture.reports.frame_choice import EVENLY, NEXT, FrameKey, by_video, evenly, far_apart
+from suture.reports.gallery import Gallery, Panel
+from suture.reports.report_context import ReportContext
 from suture.reports.scores_section import percent
-from suture.training.callbacks import bar
+from suture.web.table import Table, TableCell
 
-_WATCHED = 900
-"""Frames that each run looks at, over all videos."""
-_LEAST = 40
-"""Frames of every video at least."""
-_SHOT_FRAMES = 3000
-"""Shots are looked for in videos up to this length: every frame has to be read."""
-_NEXT = 8
-"""Frames that are suggested for labelling."""
-_SAMPLES = 6
-_CURVES = (
-    ("confidence", "confidence: the probability of the predicted class, mean over the view"),
-    ("entropy", "entropy of the class probabilities: 100 is as unsure as can be"),
-    ("consistency", "consistency: mean IoU of neighbouring frames' predictions"),
-)
+MAX_PREDICTED_FRAMES = 900
+"""Frames that each run predicts, over all videos."""
+MIN_PREDICTED_FRAMES = 40
+"""Frames of each video at least."""
+MAX_SHOT_FRAMES = 3000
+"""Longest video in which shots are detected, as every frame has to be read."""
+SUGGESTED_FRAMES = 8
+EVENLY_SHOWN_FRAMES = 6
+CURVES = {
+    "confidence": "confidence: the probability of the predicted class, mean over the view",
+    "entropy": "entropy of the class probabilities: 100 is as unsure as can be",
+    "consistency": "consistency: mean IoU of neighbouring frames' predictions",
+}
 
 
 @dataclass(frozen=True)
 class Footage:
-    """What the runs say of the videos."""
+    """Videos without truth, with statistics of each run's predictions."""
 
     videos: dict[str, Video]
-    watched: dict[str, dict[int, Watched]]
+    statistics: dict[str, dict[int, FrameStatistics]]
     """By video and number of the run."""
     shots: dict[str, tuple[int, ...]]
-    """First frames of the shots, of videos in which they were looked for."""
-    next: dict[Place, float]
-    """Frames to label next, and how confident the runs are in them; the least confident first."""
+    """First frames of the shots, of videos that are not too long."""
+    suggested: dict[FrameKey, float]
+    """Frames to label next with their mean confidence, the least confident first."""
 
 
-def watch_footage(context: Context) -> Footage | None:
-    """Let every finished run look at the videos; None where there are none."""
+def predict_footage(context: ReportContext) -> Footage | None:
+    """Predict the videos by every finished run; None without videos or models."""
     if not context.footage or not context.models:
         return None
     videos = {video.id: video for video in context.footage}
-    most = max(_LEAST, _WATCHED // len(videos))
-    indices = {name: looked_at(video.usable, most) for name, video in videos.items()}
-    watched: dict[str, dict[int, Watched]] = {name: {} for name in videos}
-    total = sum(map(len, indices.values()))
+    most = max(MIN_PREDICTED_FRAMES, MAX_PREDICTED_FRAMES // len(videos))
+    indices = {name: frames_in_pairs(video.usable, most) for name, video in videos.items()}
+    statistics: dict[str, dict[int, FrameStatistics]] = {name: {} for name in videos}
     for number, model in context.models.items():
-        with bar(f"watch with {model.run.name}", total, context.console) as (progress, task):
+        with context.progress(f"predict with {model.run.title}", sum(map(len, indices.values()))) as progress:
             for name, video in videos.items():
-                watched[name][number] = model.watch(video, indices[name], lambda done: progress.advance(task, done))
-    short = {name: video for name, video in videos.items() if len(video.usable) <= _SHOT_FRAMES}
-    shots = {}
-    with bar("find shots", sum(len(video.usable) for video in short.values()), context.console) as (progress, task):
-        for name, video in short.items():
-            found = find_shots(video, context.first.config.data.shots, lambda done: progress.advance(task, done))
-            shots[name] = found.starts
+                statistics[name][number] = model.statistics(video, indices[name], progress)
+    short = {name: video for name, video in videos.items() if len(video.usable) <= MAX_SHOT_FRAMES}
+    with context.progress("find shots", sum(len(video.usable) for video in short.values())) as progress:
+        shots = {name: find_shots(video, progress=progress).starts for name, video in short.items()}
     confidence = {
-        (name, index): float(np.mean([of_run[number].confidence[place] for number in of_run]))
-        for name, of_run in watched.items()
+        (name, index): float(np.mean([one.confidence[place] for one in statistics[name].values()]))
+        for name in videos
         for place, index in enumerate(indices[name])
     }
-    return Footage(videos, watched, shots, least_confident(confidence, {n: len(v) for n, v in videos.items()}, _NEXT))
+    return Footage(videos, statistics, shots, suggest_frames(confidence, {n: len(v) for n, v in videos.items()}))
 
 
-def looked_at(usable: Sequence[int], most: int) -> list[int]:
-    """All frames, or pairs of neighbours evenly over the video: steadiness needs two frames that follow each other.
+def frames_in_pairs(usable: Sequence[int], most: int) -> list[int]:
+    """Choose all frames, or pairs of neighbours spread evenly, as consistency needs two frames in a row.
 
-    >>> looked_at(range(10), 4)
+    >>> frames_in_pairs(range(10), 4)
     [0, 1, 5, 6]
     """
     if len(usable) <= most:
@@ -83,101 +78,94 @@ def looked_at(usable: Sequence[int], most: int) -> list[int]:
     return [index for start in evenly(len(usable), most // 2) for index in usable[start : start + 2]]
 
 
-def least_confident(confidence: Mapping[Place, float], lengths: Mapping[str, int], count: int) -> dict[Place, float]:
-    """The frames with the least confidence, none beside another: a neighbour teaches hardly anything new.
+def suggest_frames(
+    confidence: Mapping[FrameKey, float], lengths: Mapping[str, int], count: int = SUGGESTED_FRAMES
+) -> dict[FrameKey, float]:
+    """Choose the frames with the least confidence that lie far apart.
 
-    >>> least_confident({("a", 0): 0.9, ("a", 1): 0.5, ("a", 2): 0.6, ("a", 30): 0.7}, {"a": 31}, 2)
+    >>> suggest_frames({("a", 0): 0.9, ("a", 1): 0.5, ("a", 2): 0.6, ("a", 30): 0.7}, {"a": 31}, 2)
     {('a', 1): 0.5, ('a', 30): 0.7}
     """
-    order = sorted(confidence, key=lambda place: (confidence[place], place))
-    least = {name: max(5, length // 25) for name, length in lengths.items()}
-    return {place: confidence[place] for place in far_apart(order, least, count)}
+    order = sorted(confidence, key=lambda key: (confidence[key], key))
+    distance = {name: max(5, length // 25) for name, length in lengths.items()}
+    return {key: confidence[key] for key in far_apart(order, distance, count)}
 
 
-def footage_section(context: Context, found: Footage | None) -> dict[str, Any] | None:
-    """The numbers and charts of the page's section."""
-    if found is None:
+def footage_section(context: ReportContext, footage: Footage | None) -> dict[str, Any] | None:
+    """Return numbers, charts and suggestions for the template."""
+    if footage is None:
         return None
+    titles = [run.title for run in context.runs]
+    groups = []
+    for name, statistics in footage.statistics.items():
+        facts = [
+            len(footage.videos[name]),
+            len(next(iter(statistics.values())).indices),
+            len(footage.shots.get(name, ())) or "–",
+        ]
+        rows = [
+            [name, run_label(titles[number], number), *map(str, facts), *(percent(one.mean(key)) for key in CURVES)]
+            for number, one in statistics.items()
+        ]
+        groups.append([[TableCell(text) for text in row] for row in rows])
+    suggested = [
+        [name, str(index), _time(footage.videos[name], index), percent(confidence)]
+        for (name, index), confidence in footage.suggested.items()
+    ]
     return {
-        "videos": [_video(context, found, name) for name in found.videos],
-        "next": [
-            {"video": name, "index": index, "time": _time(found.videos[name], index), "confidence": sure}
-            for (name, index), sure in found.next.items()
-        ],
+        "table": Table(["video", "run", "frames", "predicted", "shots", *CURVES], groups),
+        "videos": [_video(context, footage, name) for name in footage.videos],
+        "suggested": Table.of_text(["video", "frame", "time", "confidence"], suggested),
     }
 
 
-def footage_pictures(context: Context, found: Footage | None) -> Gallery | None:
-    """The least confident frames, and some evenly from everywhere."""
-    if found is None:
+def footage_pictures(context: ReportContext, footage: Footage | None) -> Gallery | None:
+    """Return the suggested frames, and some evenly from all videos."""
+    if footage is None:
         return None
-    everywhere = [
-        (name, video.usable[i])
-        for name, video in found.videos.items()
-        for i in evenly(len(video.usable), max(1, _SAMPLES // len(found.videos)))
-    ][: 2 * _SAMPLES]
-    chosen: dict[Place, list[str]] = {place: [NEXT] for place in found.next}
-    for place in everywhere:
-        chosen.setdefault(place, []).append(EVENLY)
-    frames = by_video(sorted(chosen))
+    chosen: dict[FrameKey, list[str]] = {key: [NEXT] for key in footage.suggested}
+    each = max(1, EVENLY_SHOWN_FRAMES // len(footage.videos))
+    for name, video in list(footage.videos.items())[: 2 * EVENLY_SHOWN_FRAMES]:
+        for place in evenly(len(video.usable), each):
+            chosen.setdefault((name, video.usable[place]), []).append(EVENLY)
     panels = []
-    with bar("paint videos without truth", len(chosen) * len(context.models), context.console) as (progress, task):
+    with context.progress("paint videos without truth", len(chosen) * len(context.models)) as progress:
         for model in context.models.values():
-            masks = dict(model.masks(found.videos, frames, lambda done: progress.advance(task, done)))
-            panels.append(Panel(model.run.name, "prediction", masks))
-    notes = {place: f"mean confidence {percent(sure)} %" for place, sure in found.next.items()}
-    return Gallery(found.videos, chosen, panels, notes)
+            masks = dict(model.masks(footage.videos, by_video(sorted(chosen)), progress))
+            panels.append(Panel(model.run.title, "prediction", masks))
+    notes = {key: f"mean confidence {percent(confidence)} %" for key, confidence in footage.suggested.items()}
+    return Gallery(footage.videos, chosen, panels, notes)
 
 
-def _video(context: Context, found: Footage, name: str) -> dict[str, Any]:
-    video, watched, starts = found.videos[name], found.watched[name], found.shots.get(name, ())
-    first = next(iter(watched.values()))
-    cuts = starts[1:]
+def _video(context: ReportContext, footage: Footage, name: str) -> dict[str, Any]:
+    video, statistics, starts = footage.videos[name], footage.statistics[name], footage.shots.get(name, ())
+    titles = [run.title for run in context.runs]
+    options: dict[str, Any] = {"x_range": (0, len(video) - 1), "cuts": starts[1:]}
+    runs = []
+    for number, one in statistics.items():
+        areas = area_chart(f"{name}, {titles[number]}", one.indices, one.areas, context.classes, **options)
+        runs.append((number, areas))
+    curves = []
+    for key, title in CURVES.items():
+        series = []
+        for number, one in statistics.items():
+            values = 100 * getattr(one, key)
+            known = np.flatnonzero(np.isfinite(values))
+            series.append(Series(titles[number], number, [one.indices[i] for i in known], values[known]))
+        chart = line_chart("without truth", series, "frame", key, (0, 100), size=(WIDE, 130), **options)
+        curves += [(title, chart)] if chart else []
     return {
         "name": name,
-        "frames": len(video),
-        "watched": len(first.indices),
-        "shots": len(starts) or None,
-        "classes": np.flatnonzero(sum(of_run.areas.sum(0) for of_run in watched.values())).tolist(),
-        "runs": [
-            {
-                "number": number,
-                "confidence": float(of_run.confidence.mean()),
-                "entropy": float(of_run.entropy.mean()),
-                "consistency": None if np.isnan(of_run.consistency).all() else float(np.nanmean(of_run.consistency)),
-                "areas": area_chart(
-                    f"{name}, {context.runs[number].name}",
-                    of_run.indices,
-                    of_run.areas,
-                    context.classes,
-                    "frame",
-                    x_range=(0, len(video) - 1),
-                    height=190,
-                    cuts=cuts,
-                ),
-            }
-            for number, of_run in watched.items()
-        ],
-        "curves": [
-            (title, chart) for key, title in _CURVES if (chart := _curve(context, watched, key, len(video), cuts))
-        ],
+        "has_shots": bool(starts),
+        "classes": np.flatnonzero(sum(one.areas.sum(0) for one in statistics.values())).tolist(),
+        "runs": runs,
+        "curves": curves,
     }
 
 
-def _curve(context: Context, watched: Mapping[int, Watched], key: str, length: int, cuts: Sequence[int]) -> Markup:
-    series = []
-    for number, of_run in watched.items():
-        values = 100 * getattr(of_run, key)
-        known = np.flatnonzero(np.isfinite(values))
-        series.append(Series(context.runs[number].name, number, [of_run.indices[i] for i in known], values[known]))
-    return line_chart(
-        "without truth", series, "frame", key, (0, 100), x_range=(0, length - 1), width=WIDE, height=130, cuts=cuts
-    )
-
-
-def _time(video: Video, index: int) -> str | None:
-    """When a frame is shown, where the video has a clock."""
+def _time(video: Video, index: int) -> str:
+    """Return the time of a frame in a video file."""
     if video.file is None:
-        return None
+        return "–"
     minutes, rest = divmod(float(video.file.times[index]), 60)
     return f"{int(minutes)}:{rest:04.1f}"

@@ -134,7 +134,6 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
             shots = stored_shots(
                 frames.videos,
                 cast(FrameStore, frames.pixels),  # as `_frames` has opened it
-                session.config.data.shots,
                 progress=lambda done: progress.advance(task, done),
                 waiting=lambda: session.console.print(another, highlight=False),
             )

@@ -59,7 +59,7 @@ class TableCell:
 class Table:
     """Columns, groups of rows with rules between them, and notes below.
 
-    >>> print(Table.of(["run", "mIoU"], [["a", "61.2"], ["b", "58.0"]]).to_markdown())
+    >>> print(Table.of_text(["run", "mIoU"], [["a", "61.2"], ["b", "58.0"]]).to_markdown())
     | run | mIoU |
     | --- | ---: |
     | a | 61.2 |
@@ -76,15 +76,16 @@ class Table:
     notes: Sequence[str] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> "Table":
+    def of_text(cls, columns: Sequence[str], *groups: Sequence[Sequence[str]], title: str = "") -> "Table":
         """Make a table of plain text."""
-        return cls(columns, [[[TableCell(text) for text in row] for row in rows]], title)
+        return cls(columns, [[[TableCell(text) for text in row] for row in rows] for rows in groups], title)
 
     @cached_property
     def is_number(self) -> list[bool]:
-        """Columns with numbers, which are aligned to the right."""
-        rows = [row for group in self.groups for row in group]
-        return [any(re.match(r"[+−]?\d", row[place].text) for row in rows) for place in range(len(self.columns))]
+        """Columns with numbers, or with dashes only, which are aligned to the right."""
+        rows = [[cell.text for cell in row] for group in self.groups for row in group]
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        return [any(re.match(r"[+−]?\d", text) for text in column) or set(column) == {"–"} for column in columns]
 
     @property
     def full_columns(self) -> list[tuple[str, str]]:

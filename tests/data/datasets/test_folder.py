@@ -739,12 +739,19 @@ def test_one_name_for_two_videos(tmp_path: Path) -> None:
         load_dataset(tmp_path)
 
 
-def test_a_zip_without_labels_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("held", "mend"),
+    [
+        ("readme.txt", r"or LabelMe \(no \.json\): export it again\."),
+        ("masks/1.png", r"but holds 1 image: if they are masks, put them into a folder in its place"),
+    ],
+)
+def test_a_zip_of_something_else(tmp_path: Path, held: str, mend: str) -> None:
     write_frames(tmp_path / "videos" / "a", "1")
     with zipfile.ZipFile(tmp_path / "masks.zip", "w") as archive:
-        archive.writestr("masks/1.png", "hello")
+        archive.writestr(held, "hello")
     write_file(tmp_path, videos="videos", masks="masks.zip", classes=CLASSES)
-    with pytest.raises(UserError, match=r"masks\.zip is neither a CVAT export"):
+    with pytest.raises(UserError, match=rf"masks\.zip is neither a CVAT export.*{mend}"):
         load_dataset(tmp_path)
 
 

@@ -1,7 +1,8 @@
-"""Datasets: one module each, with its layout on disk, classes, split and protocols. `SOURCES` lists the modules."""
+"""Sources: one file per dataset. Each registers itself by name; nothing else knows how a dataset lies on disk."""
 
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,61 +10,45 @@ from typing import Any
 
 from suture.core.errors import UserError
 from suture.data.dataset import Dataset
-from suture.data.dataset_file import FILE_NAME, nearest
-from suture.data.scoring_rules import Protocol
+from suture.data.dataset_file import FILE_NAME
 
-SOURCES = (
-    "folder",  # first: a dataset.yaml goes before any guess
-    "cadis",
-    "endovis18",
-    "vocalfolds",
-)
+Loader = Callable[..., Dataset]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Reader of one dataset, the `SOURCE` of its module.
+    """How one dataset is recognised and read. The loader's keyword arguments are the source's options."""
 
-    Args:
-        matches: Recognises the dataset by its layout, cheaply.
-        load: `load(root, **options) -> Dataset`; its keyword arguments are the source's options.
-        protocols: Scoring rules of the dataset's papers.
+    name: str
+    matches: Callable[[Path], bool]
+    load: Loader
+
+
+_sources: dict[str, Source] = {}
+
+
+def source(name: str, matches: Callable[[Path], bool]) -> Callable[[Loader], Loader]:
+    """Register a loader `(root, **options) -> Dataset` under a name.
+
+    `matches` looks at a folder's layout, cheaply, to say whether it is this dataset.
     """
 
-    matches: Callable[[Path], bool]
-    load: Callable[..., Dataset]
-    protocols: tuple[Protocol, ...] = ()
+    def register(load: Loader) -> Loader:
+        _sources[name] = Source(name, matches, load)
+        return load
+
+    return register
 
 
 def sources() -> dict[str, Source]:
-    """Return every source by name."""
-    return {name: importlib.import_module(f"{__name__}.{name}").SOURCE for name in SOURCES}
-
-
-def protocols() -> dict[str, Protocol]:
-    """Return every protocol by name: the default one, and those of the datasets."""
-    listed = [Protocol("default"), *(protocol for source in sources().values() for protocol in source.protocols)]
-    return {protocol.name: protocol for protocol in listed}
-
-
-def protocol_named(name: str) -> Protocol:
-    """Return the protocol of that name."""
-    known = protocols()
-    if name not in known:
-        raise UserError(
-            f"The protocol in dataset.yaml is {name!r}, expected one of {', '.join(known)}{nearest(name, known)}: name "
-            "one of them, or remove the line for the default one."
-        )
-    return known[name]
+    """Every known source by name."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return dict(_sources)
 
 
 def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> Dataset:
-    """Open the dataset in a folder.
-
-    Args:
-        root: The folder, or its `dataset.yaml`.
-        source: Name of a source; `auto` recognises known layouts and takes any other for the user's own.
-        options: Options of the source.
+    """Open the dataset in a folder; `auto` recognises the known layouts and takes anything else for the user's own.
 
     >>> load_dataset("vocalfolds", protocol="patients")  # doctest: +SKIP
     """
@@ -74,13 +59,15 @@ def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> D
         root = root.parent
     known = sources()
     if source == "auto":
-        source = next((name for name, candidate in known.items() if candidate.matches(root)), "folder")
-    elif source not in known:
+        # What the user has written down goes before any guess.
+        candidates = [known["folder"], *known.values()]
+        chosen = next((candidate for candidate in candidates if candidate.matches(root)), known["folder"])
+    elif source in known:
+        chosen = known[source]
+    else:
         raise UserError(f"There is no source {source!r}; the sources are {', '.join(sorted(known))}.")
-    load = known[source].load
-    accepted = [name for name in inspect.signature(load).parameters if name != "root"]
+    accepted = [name for name in inspect.signature(chosen.load).parameters if name != "root"]
     if unknown := sorted(set(options) - set(accepted)):
-        raise UserError(
-            f"The source {source} has no option {unknown[0]!r}; its options: {', '.join(accepted) or 'none'}."
-        )
-    return load(root, **options)
+        takes = f"takes {', '.join(accepted)}" if accepted else "takes no options"
+        raise UserError(f"The source {chosen.name} has no option {unknown[0]!r}: it {takes}.")
+    return chosen.load(root, **options)

@@ -15,7 +15,7 @@ from suture.data import messages as mends
 from suture.data.classes import ClassTable, Raw
 from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
-from suture.data.datasets import Source
+from suture.data.datasets import source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.formats.labelme import LabelMeFile, labelme_export
 from suture.data.images import MaskFile, has_channels
@@ -30,6 +30,7 @@ _SOME = 3
 """Frames that are named of those that a mask fits."""
 
 
+@source("folder", matches=lambda root: (root / FILE_NAME).is_file())
 def load(root: Path) -> Dataset:
     """Read the videos below the root, and find the frame of each mask by its name.
 
@@ -490,6 +491,3 @@ def _excluded(file: DatasetFile, path: Path, clips: VideoIndex) -> dict[str, set
             )
         excluded.setdefault(clip.id, set()).update(range(first, last + 1))
     return excluded
-
-
-SOURCE = Source(lambda root: (root / FILE_NAME).is_file(), load)

@@ -1,25 +1,26 @@
-"""Readers of annotation tools' exports, which give masks by the names of their frames."""
+"""Readers of annotation tools' exports: each gives the masks that a tool has written, by the name of their frame."""
 
-import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
+from suture.core.text import number
 from suture.data.classes import Raw
 from suture.data.dataset import Boxes, Mask
 from suture.data.formats.archive import Archive
 from suture.data.formats.coco import read_coco
 from suture.data.formats.cvat import LABEL_MAP, CvatExport
 from suture.data.formats.labelme import LabelMeFile, is_labelme, labelme_export, read_labelme
+from suture.data.images import IMAGE_SUFFIXES
 
 JSON = ".json"
 EXPORT_SUFFIXES = (".zip", JSON)
 
 
 class Export(Protocol):
-    """Labels, and frames with masks, as a tool exported them."""
+    """What a tool has written: labels, and frames with masks."""
 
     @property
     def path(self) -> Path:
@@ -27,59 +28,62 @@ class Export(Protocol):
 
     @property
     def labels(self) -> Mapping[str, Raw]:
-        """The tool's labels, each with the tool's own colour or id."""
+        """The tool's labels, each with the tool's own colour or id for it."""
 
     @property
     def frames(self) -> list[str]:
-        """Names of the frames with a mask: paths with slashes, without suffix."""
+        """The names of the frames that have a mask: paths with slashes, without suffix."""
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the user."""
+        """What the user should know of it."""
 
     @property
     def boxes(self) -> list[Boxes]:
-        """Files with annotations that are left out because they have no shape."""
+        """Its files of which annotations are left out because they have no shape."""
 
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> Mask:
-        """Return the mask of a frame; `label_ids` are the class table's ids of the labels."""
+        """The mask of a frame; `label_ids` are the class table's ids of the labels."""
 
 
 def is_export(path: Path) -> bool:
-    """Test by name and label map whether a file or a folder is an export."""
+    """Whether a file or a folder is an export by its looks."""
     return path.name.lower().endswith(EXPORT_SUFFIXES) or (path / LABEL_MAP).is_file()
 
 
 def open_export(path: Path) -> Export:
     """Read an export: CVAT's as zip or folder, COCO's and LabelMe's as JSON file or zip."""
-    export = open_file(path)
-    return labelme_export(path, {path.stem: export}) if isinstance(export, LabelMeFile) else export
+    found = open_file(path)
+    return labelme_export(path, {path.stem: found}) if isinstance(found, LabelMeFile) else found
 
 
 def open_file(path: Path) -> Export | LabelMeFile:
     """Read an export, or a LabelMe file, which is of one frame: those of a folder are one export."""
     if suffix_of(path) == JSON:
         content = _read(path)
-        return read_labelme(str(path), content) if is_labelme(content) else read_coco(path, [(str(path), content)])
+        name = str(path)
+        return read_labelme(name, content) if is_labelme(content) else read_coco(path, [(name, content)])
     archive = Archive(path)
     names = archive.names()
-    if any(posixpath.basename(name) == LABEL_MAP for name in names):
+    if any(name.rpartition("/")[2] == LABEL_MAP for name in names):
         return CvatExport.read(path, names)
-    annotations = [name for name in names if name.lower().endswith(JSON)]
-    if not annotations:
+    if annotations := [name for name in names if name.lower().endswith(JSON)]:
+        contents = ((f"{path}: {name}", archive.read(name)) for name in annotations)
+        if not is_labelme(archive.read(annotations[0])):
+            return read_coco(path, contents)
+        frames = (name[: -len(JSON)] for name in annotations)
+        return labelme_export(path, {frame: read_labelme(*file) for frame, file in zip(frames, contents, strict=True)})
+    neither = f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json)"
+    if images := sum(suffix_of(name) in IMAGE_SUFFIXES for name in names):
         raise UserError(
-            f"{path} is neither a CVAT export (no {LABEL_MAP}) nor one of COCO or LabelMe (no .json): export it again, "
-            "or unzip it if it holds masks as images."
+            f"{neither}, but holds {number(images, 'image')}: if they are masks, put them into a folder in its place, "
+            "and where dataset.yaml names the zip, name the folder; else export it again."
         )
-    contents = ((f"{path}: {name}", archive.read(name)) for name in annotations)
-    if not is_labelme(archive.read(annotations[0])):
-        return read_coco(path, contents)
-    frames = (name[: -len(JSON)] for name in annotations)
-    return labelme_export(path, {frame: read_labelme(*file) for frame, file in zip(frames, contents, strict=True)})
+    raise UserError(f"{neither}: export it again.")
 
 
 def holds_labelme(path: Path) -> bool:
-    """Test whether a file is LabelMe's, of one frame."""
+    """Whether a file is LabelMe's, of one frame."""
     return suffix_of(path) == JSON and is_labelme(_read(path))
 
 

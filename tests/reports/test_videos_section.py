@@ -1,4 +1,4 @@
-"""Videos without truth: what is looked at, what is measured, what is suggested."""
+"""Videos without truth: predicted frames, their statistics, and suggestions."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -11,14 +11,14 @@ from rich.console import Console
 from tiny_runs import Runs
 
 from suture.data.read_scenes import read_scene
-from suture.reports.context import Context, read_footage, with_own_names
-from suture.reports.run_facts import read_runs
-from suture.reports.videos_section import least_confident, looked_at, watch_footage
+from suture.reports.report_context import ReportContext, read_footage, rename_duplicates
+from suture.reports.reported_run import read_runs
+from suture.reports.videos_section import frames_in_pairs, predict_footage, suggest_frames
 
 
 @given(st.integers(1, 400), st.integers(2, 100))
 def test_pairs_over_the_whole_video(length: int, most: int) -> None:
-    chosen = looked_at(range(length), most)
+    chosen = frames_in_pairs(range(length), most)
     assert len(chosen) <= most
     assert chosen == sorted(set(chosen))
     if length <= most:
@@ -30,9 +30,9 @@ def test_pairs_over_the_whole_video(length: int, most: int) -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(1, 8))
-def test_suggestions_are_apart_and_least_confident(values: list[float], count: int) -> None:
+def test_suggestions_are_apart_and_suggest_frames(values: list[float], count: int) -> None:
     confidence = {("a", index): value for index, value in enumerate(values)}
-    chosen = least_confident(confidence, {"a": len(values)}, count)
+    chosen = suggest_frames(confidence, {"a": len(values)}, count)
     assert 1 <= len(chosen) <= count
     assert min(values) in chosen.values()
     assert list(chosen.values()) == sorted(chosen.values())
@@ -41,16 +41,18 @@ def test_suggestions_are_apart_and_least_confident(values: list[float], count: i
 
 
 def test_numbers_are_those_of_the_probabilities(runs: Runs, footage: Path, console: Console) -> None:
-    context = Context(read_runs([runs.pgvcl]), frames=True, console=console, further=read_footage([footage]))
-    found = watch_footage(context)
+    context = ReportContext(
+        read_runs([runs.pgvcl]), frames=True, console=console, further_videos=read_footage([footage])
+    )
+    found = predict_footage(context)
     assert found is not None
-    ((name, by_run),) = found.watched.items()
-    watched = by_run[0]
+    ((name, by_run),) = found.statistics.items()
+    statistics = by_run[0]
     video = found.videos[name]
-    assert watched.indices == video.usable
-    np.testing.assert_allclose(watched.areas.sum(1), 1, rtol=1e-5)
+    assert statistics.indices == video.usable
+    np.testing.assert_allclose(statistics.areas.sum(1), 1, rtol=1e-5)
     model = context.models[0]
-    index = watched.indices[3]
+    index = statistics.indices[3]
     image = torch.from_numpy(read_scene(video, index, model.size)).permute(2, 0, 1)[None].float() / 255
     with torch.no_grad():
         shares = model.segmenter(image)[0].softmax(0)
@@ -65,12 +67,12 @@ def test_numbers_are_those_of_the_probabilities(runs: Runs, footage: Path, conso
             ]
         )
     )
-    assert abs(float(shares.max(0).values[inside].mean()) - watched.confidence[3]) < 1e-4
+    assert abs(float(shares.max(0).values[inside].mean()) - statistics.confidence[3]) < 1e-4
     entropy = -(shares * shares.log()).sum(0)[inside].mean() / np.log(len(shares))
-    assert abs(float(entropy) - watched.entropy[3]) < 1e-4
-    assert np.isnan(watched.consistency[0])
-    assert np.isfinite(watched.consistency[1:]).all()
-    assert {index for _, index in found.next} <= set(video.usable)
+    assert abs(float(entropy) - statistics.entropy[3]) < 1e-4
+    assert np.isnan(statistics.consistency[0])
+    assert np.isfinite(statistics.consistency[1:]).all()
+    assert {index for _, index in found.suggested} <= set(video.usable)
 
 
 def _centres(first: int, length: int, count: int) -> np.ndarray:
@@ -79,5 +81,5 @@ def _centres(first: int, length: int, count: int) -> np.ndarray:
 
 def test_names_stay_apart(footage: Path) -> None:
     video = read_footage([footage])[0]
-    names = [one.id for one in with_own_names([video, video, video], {"case04"})]
+    names = [one.id for one in rename_duplicates([video, video, video], {"case04"})]
     assert names == ["case04 (2)", "case04 (3)", "case04 (4)"]

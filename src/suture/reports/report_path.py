@@ -1,4 +1,4 @@
-"""Where a report goes: a slip is told here, before the report imports PyTorch."""
+"""Path of a report, validated before PyTorch is imported."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,11 @@ from suture.data.datasets.folder import require_outside_dataset
 
 
 def report_path(runs: Sequence[Path], out: Path | None = None) -> Path:
-    """`out`; else `report.html`, for one run in its folder, for several in the folder above the first."""
+    """Return `out`, or `report.html` in the run folder, or for several runs in the folder above the first.
+
+    Raises:
+        UserError: The path is a folder, or lies among the files of a dataset.
+    """
     folder = Path(runs[0])
     path = out or (folder if len(runs) == 1 else folder.parent) / "report.html"
     if path.is_dir():

@@ -1,0 +1,91 @@
+"""Figures for a paper as files: comparison grids, pseudo labels, embeddings and the side-by-side video."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from suture.core.io import replacing, write_bytes
+from suture.data.overlay import paint_mask
+from suture.reports.embeddings_section import Embeddings, RunEmbeddings
+from suture.reports.frame_choice import FrameKey
+from suture.reports.gallery import Gallery, view_photo
+from suture.reports.report_context import ReportContext
+from suture.reports.side_by_side import OPACITY, SideBySide
+
+DPI = 200
+CELL_INCHES = 1.7
+CELL_PIXELS = 640
+"""Longer side of a photo."""
+MAX_TITLE_LINE = 24
+"""Characters that fit above a cell."""
+
+
+def write_figures(
+    folder: Path,
+    context: ReportContext,
+    predictions: Gallery | None,
+    pseudo: Gallery | None,
+    embeddings: Embeddings | None,
+    video: SideBySide | None,
+) -> None:
+    """Write every figure that has content into a new folder."""
+    figures: dict[str, Figure] = {}
+    if predictions is not None:
+        for group, keys in predictions.groups.items():
+            figures[f"comparison-{group}".replace(" ", "-")] = _grid(context, predictions, keys)
+    if pseudo is not None:
+        figures["pseudo-labels"] = _grid(context, pseudo, list(pseudo.chosen))
+    if embeddings is not None:
+        for one in embeddings.runs:
+            name = re.sub(r"[^\w.,+=-]+", "-", context.runs[one.number].title)
+            figures[f"embeddings-{name}"] = _scatter(context, one, embeddings.pixels.classes)
+    for name, figure in figures.items():
+        with replacing(folder / f"{name}.png") as temporary:
+            figure.savefig(temporary, dpi=DPI)
+    if video is not None:
+        write_bytes(folder / "side-by-side.mp4", video.content)
+
+
+def _grid(context: ReportContext, gallery: Gallery, keys: Sequence[FrameKey]) -> Figure:
+    """Draw a row per frame: photo, truth and every run, with the classes below."""
+    columns = 1 + len(gallery.panels)
+    figure = Figure(figsize=(columns * CELL_INCHES, len(keys) * CELL_INCHES + 0.8), layout="constrained")
+    cells = figure.subplots(len(keys), columns, squeeze=False)
+    for row, key in zip(cells, keys, strict=True):
+        photo = view_photo(gallery.videos[key[0]], key[1], CELL_PIXELS)
+        row[0].imshow(photo)
+        for axes, panel in zip(row[1:], gallery.panels, strict=True):
+            ids = gallery.mask(panel, key, photo)
+            axes.imshow(photo if ids is None else paint_mask(photo, ids, context.colors, opacity=OPACITY))
+        for axes in row:
+            axes.set(xticks=[], yticks=[])
+        row[0].set_ylabel(f"{key[0]}, {key[1]}", fontsize=6)
+    for axes, title in zip(cells[0], ["frame", *(panel.title for panel in gallery.panels)], strict=True):
+        axes.set_title(fill(title, MAX_TITLE_LINE), fontsize=8)
+    _add_legend(figure, context, range(len(context.classes)))
+    return figure
+
+
+def _scatter(context: ReportContext, one: RunEmbeddings, classes: np.ndarray) -> Figure:
+    colors = context.colors / 255
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    for axes, side in zip(figure.subplots(1, 2), (one.before, one.after), strict=True):
+        axes.scatter(*side.points.T, c=colors[classes], s=7, linewidths=0.15, edgecolors="0.3")
+        axes.set(xticks=[], yticks=[], box_aspect=1)
+        axes.set_aspect("equal", adjustable="datalim")
+        separation = "" if side.separation is None else f"\nseparation of the classes {side.separation:.2f}"
+        axes.set_title(side.title + separation, fontsize=8)
+    figure.suptitle(context.runs[one.number].title, fontsize=9)
+    _add_legend(figure, context, np.unique(classes).tolist())
+    return figure
+
+
+def _add_legend(figure: Figure, context: ReportContext, shown: Sequence[int]) -> None:
+    colors = context.colors / 255
+    patches = [Patch(facecolor=colors[n], edgecolor="0.3", linewidth=0.4, label=context.classes[n]) for n in shown]
+    figure.legend(handles=patches, loc="outside lower center", ncols=min(5, len(patches)), fontsize=6, frameon=False)

@@ -1,0 +1,166 @@
+"""ReportContext: runs, data and models that the sections of a report share."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, count
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from suture.core.errors import UserError
+from suture.core.progress import ProgressBar
+from suture.data.classes import ClassTable, renamed
+from suture.data.dataset import Dataset, Video
+from suture.data.datasets import load_dataset
+from suture.evaluation.scoring import protocol_of
+from suture.reports.finished_model import FinishedModel
+from suture.reports.judge import Judge
+from suture.reports.reported_run import ReportedRun
+from suture.training.train import open_data_of
+
+
+@dataclass
+class ReportContext:
+    """The runs side by side, with their datasets and models, opened when needed."""
+
+    runs: list[ReportedRun]
+    frames: bool
+    """True if the page may hold pictures of frames."""
+    console: Console
+    further_videos: Sequence[Video] = ()
+    """Videos without truth beside those of the dataset."""
+    remarks: list[str] = field(default_factory=list)
+    _opened: dict[Path, Dataset | None] = field(default_factory=dict)
+
+    @property
+    def first(self) -> ReportedRun:
+        return self.runs[0]
+
+    @cached_property
+    def class_table(self) -> ClassTable:
+        """Names and colours of the classes."""
+        classes = self.first.data["classes"]
+        return ClassTable(tuple(one["name"] for one in classes), tuple(tuple(one["color"]) for one in classes), {})
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.class_table.names
+
+    @property
+    def colors(self) -> np.ndarray:
+        """Colours of the classes, N × RGB."""
+        return np.array(self.class_table.colors, np.uint8)
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """Data of the first run."""
+        return self.dataset_of(self.first)
+
+    def dataset_of(self, run: ReportedRun) -> Dataset | None:
+        """Open a run's dataset; None, with a remark, if it is gone or has changed."""
+        if run.folder not in self._opened:
+            dataset = None
+            try:
+                dataset = open_data_of(run.data, run.config).dataset
+                _require_unchanged(run, dataset)
+            except UserError as error:
+                dataset = None
+                self.warn(
+                    f"The data of {run.title} is left out",
+                    error,
+                    f"The data of {run.title} could not be read when this report was written, or had changed since "
+                    "the training: what needs it is left out.",
+                )
+            self._opened[run.folder] = dataset
+        return self._opened[run.folder]
+
+    def warn(self, consequence: str, error: UserError, remark: str) -> None:
+        """Print an error, which may name paths, and add a remark without them to the page."""
+        text = f"[yellow]{escape(consequence)}:[/yellow] {escape(str(error))}"
+        self.console.print(text, highlight=False, soft_wrap=True)
+        self.remarks.append(remark)
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show a progress bar; yields a function that counts finished steps."""
+        with ProgressBar(self.console) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda done: bar.advance(task, done)
+
+    @cached_property
+    def models(self) -> dict[int, FinishedModel]:
+        """Models of the finished runs, by the runs' numbers."""
+        return {number: FinishedModel(run) for number, run in enumerate(self.runs) if run.is_trained}
+
+    @cached_property
+    def new_videos(self) -> list[Video]:
+        """Videos of the dataset that no run was trained on."""
+        trained = {name for run in self.runs for name in run.videos("train")}
+        return [video for video in self.dataset or () if video.id not in trained]
+
+    @cached_property
+    def judged_videos(self) -> list[Video]:
+        """New videos with masks: those for the test if there are any, else those for validation."""
+        for split in ("test", "val"):
+            if masked := [video for video in self.new_videos if video.split == split and video.with_mask]:
+                return masked
+        return []
+
+    @property
+    def judge(self) -> Judge | None:
+        """Judge of the judged videos, by the rules of the first run's scores."""
+        if self.dataset is None or not self.judged_videos:
+            return None
+        scores = self.first.metrics.get(str(self.judged_videos[0].split), {})
+        return _judge(self.first, self.dataset, scores.get("left_out", ()))
+
+    def training_judge(self, run: ReportedRun) -> Judge | None:
+        """Return the judge of a run's training frames; None without its data."""
+        dataset = self.dataset_of(run)
+        return None if dataset is None else _judge(run, dataset)
+
+    @cached_property
+    def footage(self) -> list[Video]:
+        """Videos without truth: new ones of the dataset without any mask, and those given by the user."""
+        unmasked = [video for video in self.new_videos if video.usable and not video.with_mask]
+        return [*unmasked, *rename_duplicates(self.further_videos, {video.id for video in self.dataset or ()})]
+
+
+def _judge(run: ReportedRun, dataset: Dataset, left_out: Sequence[str] = ()) -> Judge:
+    return Judge(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
+
+
+def _require_unchanged(run: ReportedRun, dataset: Dataset) -> None:
+    if changed := renamed(run.classes, dataset.classes.names):
+        raise UserError(f"the classes of {dataset.root} have changed since the training ({changed}): restore them.")
+    lengths = {video.id: len(video) for video in dataset}
+    for name, video in run.data["videos"].items():
+        if lengths.get(name) != video["frames"]:
+            raise UserError(
+                f"video {name} of {dataset.root} has {lengths.get(name, 0):,} frames, expected {video['frames']:,} as "
+                "in training: restore it."
+            )
+
+
+def read_footage(paths: Sequence[Path]) -> list[Video]:
+    """Read videos from files and folders, without masks beside them."""
+    videos = [video for path in paths for video in load_dataset(path)]
+    for video in videos:
+        if not video.usable:
+            raise UserError(f"Video {video.id} has no usable frame: leave it out, or correct its excluded frames.")
+    return videos
+
+
+def rename_duplicates(videos: Sequence[Video], taken: set[str]) -> list[Video]:
+    """Number the videos whose id is taken: `case04`, `case04 (2)`, …"""
+    renamed_videos = []
+    for video in videos:
+        names = chain([video.id], (f"{video.id} ({number})" for number in count(2)))
+        name = next(name for name in names if name not in taken)
+        taken = taken | {name}
+        renamed_videos.append(replace(video, id=name))
+    return renamed_videos
