@@ -1,4 +1,4 @@
-"""Choose the frames that a surgeon should label, and write them out for a labelling tool."""
+"""`suture select`: choose the frames to label, and write them out for a labelling tool."""
 
 import os
 import shutil
@@ -8,8 +8,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import cv2
 from rich.progress import Progress
@@ -24,7 +25,7 @@ from suture.data.labelling import Labelling, by_budget, frame_name, from_list
 from suture.data.shots import Shots, find_shots
 
 LIST_NAME = "frames.txt"
-_Result = TypeVar("_Result")
+Result = TypeVar("Result")
 
 
 def select(
@@ -37,46 +38,42 @@ def select(
     force: bool = False,
     progress: bool = True,
 ) -> Labelling:
-    """Write the frames to label as `VIDEO__frame_000120.png`, and their list as `frames.txt`; no masks are needed.
+    """Write the frames to label as `VIDEO__frame_000120.png`, and their list as `frames.txt`.
 
-    `every` takes equidistant frames, and the middle of each shot that they miss. `budget` takes that many, `ratio`
-    that share of all frames, spread over the shots by their lengths: one of each shot where that is enough. Frames
-    that have a mask are not taken again: a second selection fills the gaps of the first. `listed` takes the frames that
-    a text file names, with a mask or without. Excluded frames are never taken. Into a folder that holds something, only
-    `force` writes.
+    Frames that have a mask are not taken again, so that a second selection fills the gaps of the first. Excluded frames
+    are never taken.
+
+    Args:
+        dataset: The videos; they need no masks.
+        out: A new folder.
+        every: Take equidistant frames, and the middle of each shot that they miss.
+        ratio: Take this share of all frames, spread as by `budget`.
+        budget: Take this many frames, spread over the shots by their lengths, one of each shot where that is enough.
+        listed: Take the frames that a text file names, with a mask or without.
+        force: Write into a folder that is not empty.
+        progress: Show a progress bar.
 
     >>> select(load_dataset("videos"), Path("to-label"), budget=100).count  # doctest: +SKIP
     100
     """
     dataset.require_videos()
     dataset.require_clear_masks()
-    choice = {"every": every, "ratio": ratio, "budget": budget}
-    given = [name for name, value in [*choice.items(), ("list", listed)] if value is not None]
-    if len(given) != 1:
-        found = " and ".join(f"--{name}" for name in given) or "none"
-        raise UserError(f"Found {found} of --every, --ratio, --budget and --list: give exactly one.")
-    if any(value is not None and value <= 0 for value in choice.values()) or (ratio is not None and not ratio <= 1):
-        most = ", and at most 1" if ratio is not None else ""
-        raise UserError(f"--{given[0]} is {choice[given[0]]}: expected more than 0{most}.")
-    if out.resolve().is_relative_to(dataset.root.resolve()):
-        raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
-    require_outside_dataset(out, pictures=True)
-    if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
+    _validate_choice({"every": every, "ratio": ratio, "budget": budget, "list": listed})
+    _validate_folder(dataset, out, force)
     if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):
         raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so there is none to label.")
     with ProgressBar(show=progress) as bar:
         if listed is not None:
             named = from_list(listed, dataset)
             chosen = Labelling({video.id: sorted(set(named[video.id]) - video.excluded) for video in dataset})
-            mend = f"{listed} names no frame that is not excluded: write one VIDEO INDEX per line."
+            reason = f"{listed} names no frame that is not excluded: write one VIDEO INDEX per line."
         else:
             lengths = {video.id: len(video.usable) for video in dataset}
             shots = _for_all(dataset, lambda video, done: find_shots(video, progress=done), lengths, bar, "find shots")
             chosen = _choose(dataset, shots, every, ratio, budget)
-            mend = f"--every {every}: all these frames have a mask already; give a smaller number."
+            reason = f"--every {every}: all these frames have a mask already; give a smaller number."
         if not chosen.count:
-            raise UserError(mend)
+            raise UserError(reason)
         with _filling(out) as folder:
             counts = {video.id: len(chosen[video.id]) for video in dataset}
             _for_all(dataset, lambda v, done: _write(v, chosen[v.id], folder, done), counts, bar, "write frames")
@@ -84,10 +81,29 @@ def select(
     return chosen
 
 
+def _validate_choice(options: Mapping[str, Any]) -> None:
+    given = {name: value for name, value in options.items() if value is not None}
+    if len(given) != 1:
+        names = " and ".join(f"--{name}" for name in given) or "none"
+        raise UserError(f"Found {names} of --every, --ratio, --budget and --list: give exactly one.")
+    ((name, value),) = given.items()
+    most = 1 if name == "ratio" else inf
+    if name != "list" and not 0 < value <= most:
+        raise UserError(f"--{name} is {value}: expected more than 0{', and at most 1' if name == 'ratio' else ''}.")
+
+
+def _validate_folder(dataset: Dataset, out: Path, force: bool) -> None:
+    if out.resolve().is_relative_to(dataset.root.resolve()):
+        raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
+    require_outside_dataset(out, pictures=True)
+    if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
+
+
 def _choose(
     dataset: Dataset, shots: dict[str, Shots], every: int | None, ratio: float | None, budget: int | None
 ) -> Labelling:
-    members = {video: [found.members(shot) for shot in range(len(found))] for video, found in shots.items()}
+    members = {video: [one.members(shot) for shot in range(len(one))] for video, one in shots.items()}
     labelled = Labelling({video.id: video.with_mask for video in dataset})
     if every is None:
         frames = sum(len(video.usable) for video in dataset)
@@ -102,7 +118,7 @@ def _choose(
 
 
 def _taking_part(video: Video, indices: Iterable[int]) -> set[int]:
-    """These frames without the excluded ones; for one that `take_every` leaves out, the next that takes part."""
+    """The frames that take part: without excluded ones, and the next for each that `take_every` leaves out."""
     usable = video.usable
     nearest = (bisect_left(usable, index) for index in indices if index not in video.excluded)
     return {usable[place] for place in nearest if place < len(usable)}
@@ -118,7 +134,7 @@ def _write(video: Video, indices: Sequence[int], folder: Path, done: Callable[[i
 
 @contextmanager
 def _filling(out: Path) -> Iterator[Path]:
-    """Give a new folder beside `out`; when the block succeeds, it becomes `out` or its files go into it."""
+    """Yield a new folder beside `out`, which becomes `out` or whose files go into it when the block succeeds."""
     temporary = out.absolute().with_name(f".{out.absolute().name}.{uuid.uuid4().hex[:12]}")
     try:
         temporary.mkdir(parents=True)
@@ -139,12 +155,12 @@ def _filling(out: Path) -> Iterator[Path]:
 
 def _for_all(
     dataset: Dataset,
-    job: Callable[[Video, Callable[[int], None]], _Result],
+    job: Callable[[Video, Callable[[int], None]], Result],
     frames: Mapping[str, int],
     bar: Progress,
     title: str,
-) -> dict[str, _Result]:
-    """Do a job on all videos at once, with a bar over their frames; threads will do, since decoders let others run."""
+) -> dict[str, Result]:
+    """Run a job on all videos in threads, which decoders let run side by side, with a bar over their frames."""
     stop = threading.Event()
     task = bar.add_task(title, total=sum(frames.values()))
 

@@ -25,17 +25,18 @@ def check(
 
     Exit code 2 if a finding is fatal. With --write, open questions of the draft do not count.
     """
-    from suture.checks.check import FEW, CheckReport
+    from suture.checks.check import MIN_FIRST_LOOK_FRAMES
     from suture.checks.check import check as check_dataset
-    from suture.checks.draft import kept_aside, write_draft
-    from suture.checks.problems import ASKED
+    from suture.checks.check_report import CheckReport
+    from suture.checks.draft import write_draft
+    from suture.checks.problems import OPEN_QUESTION
     from suture.core.progress import ProgressBar
     from suture.data.dataset_file import FILE_NAME
     from suture.data.datasets import load_dataset
 
     options = parse_options(option)  # before anything is drafted
     if pictures is not None:
-        from suture.checks.view_pictures import require_free_folder, write_pictures
+        from suture.checks.write_pictures import require_free_folder, write_pictures
 
         require_free_folder(pictures)  # before frames are read
     if write:
@@ -45,7 +46,7 @@ def check(
     dataset = load_dataset(path, source, **options)
 
     def show(quick: CheckReport) -> None:
-        if quick.summary.frames > FEW and not json:
+        if quick.summary.frames > MIN_FIRST_LOOK_FRAMES and not json:
             quick.print(terminal.err)
 
     report = check_dataset(dataset, progress=not json, on_quick=show)
@@ -53,13 +54,11 @@ def check(
         terminal.out.print_json(data=report.to_json())
     else:
         report.print(terminal.out)
-    if write and (note := kept_aside(report.summary, path / FILE_NAME)):
-        print_line(terminal.err, note)
     if pictures is not None:
         with ProgressBar() as bar:
             task = bar.add_task("Drawing views and shots", total=len(dataset.videos))
             drawn = write_pictures(dataset, pictures, progress=lambda videos: bar.advance(task, videos))
         print_line(terminal.err, f"{len(drawn)} pictures in {pictures}")
     fatal = {problem.code for problem in report.problems if problem.severity == "fatal"}
-    if fatal - ({ASKED} if write else set()):
+    if fatal - ({OPEN_QUESTION} if write else set()):
         raise typer.Exit(2)

@@ -37,7 +37,7 @@ def report(
 
     report_path(runs, output)  # validates it before slow imports
     if figures is not None:
-        from suture.checks.view_pictures import require_free_folder
+        from suture.checks.write_pictures import require_free_folder
 
         require_free_folder(figures)
     with terminal.waiting():

@@ -23,7 +23,7 @@ def select(
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
     from suture.annotate.select import select as select_frames
-    from suture.checks.problems import Evidence, unread_masks
+    from suture.checks.judge import Evidence, unread_masks
     from suture.data.datasets import load_dataset
     from suture.data.datasets.folder import place_of_new_masks
     from suture.data.labelling import from_list

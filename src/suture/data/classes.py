@@ -1,10 +1,9 @@
-"""The class table: what the raw ids or colours of a mask mean."""
+"""The class table: the meaning of the raw ids or colours of a mask."""
 
-import colorsys
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -20,16 +19,16 @@ _NO_LABEL = (UNPAINTED, 0, (0, 0, 0))
 _UNKNOWN = 254
 _IDS = 65536
 """The ids an image file can hold; the labels of annotation tools are numbered after them."""
-_FEW = 5
-"""Differences that a sentence can hold."""
+_NAMED_CHANGES = 5
+_NO_IDS = np.zeros((0, 0), np.uint8)
 _RED_GREEN_BLUE = np.array([65536, 256, 1], np.int32)
 
 NEAR = 24
-"""How far each channel of a colour may be from that of a class for the pixel to be a drifted one of it."""
+"""Difference in each channel up to which a colour is a drifted one of a class."""
 
 Color = tuple[int, int, int]
 Raw = int | Color | str
-"""What a mask says of a pixel: an id, a colour, or a label of the annotation tool."""
+"""The raw value of a pixel: an id, a colour, or a label of the annotation tool."""
 _SAFE_COLORS: tuple[Color, ...] = (
     # Okabe and Ito's eight without black. Then each time the colour farthest in CIELAB from all before it, black and
     # white, for whichever eye tells them apart worst (normal, protan, deutan or tritan).
@@ -44,15 +43,17 @@ _SAFE_COLORS: tuple[Color, ...] = (
 class UnknownValues(UserError):
     """A mask holds values that the class table does not know."""
 
-    def __init__(self, counts: dict[Raw, int], known: str) -> None:
+    def __init__(self, counts: dict[Raw, int], known: str, ids: np.ndarray = _NO_IDS) -> None:
         self.counts = counts
-        words = [f"{_in_words(value)} ({count} pixels)" for value, count in list(counts.items())[:5]]
+        self.ids = ids
+        """The mask as class ids, with these values as `IGNORE`; empty if it was not read whole."""
+        values = [f"{_describe(value)} ({count} pixels)" for value, count in list(counts.items())[:5]]
         more = ", …" if len(counts) > 5 else ""
-        super().__init__(f"holds {', '.join(words)}{more}, expected {known}")
+        super().__init__(f"holds {', '.join(values)}{more}, expected {known}")
 
     @property
     def unpainted(self) -> int:
-        """Pixels that nobody painted: a class table that says what `unpainted` means knows them."""
+        """Pixels that nobody painted: `unpainted` of a class table gives them a meaning."""
         return sum(self.counts.get(value, 0) for value in _NO_LABEL)
 
     @property
@@ -66,9 +67,9 @@ class ClassTable:
     """Names and colours of the classes 0 … n−1, and which raw value of a mask means which of them.
 
     A raw value is an id, a colour or, in the export of an annotation tool, a label. Several raw values may mean one
-    class (merged classes); a raw value may mean `IGNORE`. `unpainted` says what a
-    pixel means that carries no label at all: raw 0 or black where the table does not name them. It has no default,
-    because guessing it wrong ruins a training silently: None means that nobody has said it.
+    class (merged classes); a raw value may mean `IGNORE`. `unpainted` is the class of pixels without any label: raw 0
+    or black where the table does not name them. It has no default, because guessing it wrong ruins a training silently:
+    None means that it is not stated.
 
     >>> table = ClassTable(("tissue", "tool"), ((0, 0, 0), (0, 255, 0)), {0: 0, 1: 1, 2: 1})
     >>> table.encode(np.array([[0, 1, 2]])).tolist()
@@ -97,19 +98,19 @@ class ClassTable:
         >>> ClassTable(("tissue", "tool"), ((0, 0, 0), (0, 255, 0)), {1: 1, (9, 9, 9): IGNORE}, unpainted=0).meanings
         {'1': 'tool', '(9, 9, 9)': 'ignored', 'unpainted': 'tissue'}
         """
-        said = {str(value): target for value, target in self.values.items()}
+        meanings = {str(value): target for value, target in self.values.items()}
         if self.unpainted is not None:
-            said["unpainted"] = self.unpainted
-        return {value: "ignored" if target == IGNORE else self.names[target] for value, target in said.items()}
+            meanings["unpainted"] = self.unpainted
+        return {value: "ignored" if target == IGNORE else self.names[target] for value, target in meanings.items()}
 
     @property
     def by_color(self) -> bool:
-        """Whether the values of image files are colours; else they are ids."""
+        """True if the values of image files are colours, not ids."""
         return any(isinstance(value, tuple) for value in self.values)
 
     @cached_property
     def label_ids(self) -> dict[str, int]:
-        """The ids by which a reader of an annotation tool's export hands over its labels to `encode`."""
+        """The ids that stand for an annotation tool's labels in `encode`."""
         labels = [value for value in self.values if isinstance(value, str)]
         return {label: _IDS + position for position, label in enumerate(labels)}
 
@@ -145,14 +146,15 @@ class ClassTable:
             packed = raw
             ids = self._of_id[raw.clip(-2, len(self._of_id) - 2) if raw.dtype.itemsize > 2 else raw]
         if (unknown := ids == _UNKNOWN).any():
-            found, counts = np.unique(packed[unknown], return_counts=True)
+            unique, counts = np.unique(packed[unknown], return_counts=True)
             order = np.argsort(-counts)
-            values = [unpack(value) if raw.ndim == 3 else value for value in found.tolist()]
-            raise UnknownValues({values[i]: int(counts[i]) for i in order}, self._known())
+            values = [unpack(value) if raw.ndim == 3 else value for value in unique.tolist()]
+            ids[unknown] = IGNORE
+            raise UnknownValues({values[i]: int(counts[i]) for i in order}, self._known(), ids)
         return ids
 
     def only_annotated(self, ids: np.ndarray, annotated: Sequence[str] | None) -> np.ndarray:
-        """Class ids with ignore for classes that were not annotated; None says that all were."""
+        """Ignore the pixels of classes that were not annotated; None stands for all classes."""
         if annotated is None:
             return ids
         kept = np.array([name in annotated for name in self.names] + [False] * (256 - len(self)))
@@ -166,7 +168,7 @@ class ClassTable:
         return palette
 
     def paint(self, ids: np.ndarray) -> np.ndarray:
-        """Class ids as RGB, for people; ignore is black."""
+        """Paint class ids as RGB; ignore is black."""
         return self.palette[ids]
 
     def _known(self) -> str:
@@ -177,7 +179,7 @@ class ClassTable:
 
 
 def pack(colors: np.ndarray) -> np.ndarray:
-    """Colours, … × RGB, as one number each.
+    """Pack colours, … × RGB, into one number each.
 
     >>> pack(np.array([[0, 0, 255], [1, 0, 2]])).tolist(), unpack(65538)
     ([255, 65538], (1, 0, 2))
@@ -186,12 +188,12 @@ def pack(colors: np.ndarray) -> np.ndarray:
 
 
 def unpack(value: int) -> Color:
-    """The colour that was packed into a number."""
+    """Unpack a colour from a number."""
     return value >> 16, value >> 8 & 255, value & 255
 
 
 def renamed(before: Sequence[str], after: Sequence[str]) -> str:
-    """What sets the classes of one table apart from those of an earlier one, in a few words; nothing if nothing does.
+    """Describe how the classes of one table differ from those of an earlier one; empty if they do not.
 
     >>> renamed(("background", "liver", "fat"), ("background", "spleen", "fat"))
     'liver is now spleen'
@@ -200,77 +202,50 @@ def renamed(before: Sequence[str], after: Sequence[str]) -> str:
     """
     changed = [(old, new) for old, new in zip(before, after, strict=False) if old != new]
     if len(before) == len(after) and not {old for old, _ in changed} & {new for _, new in changed}:
-        words = [f"{old} is now {new}" for old, new in changed]
+        changes = [f"{old} is now {new}" for old, new in changed]
     else:
-        words = [f"{name} is gone" for name in before if name not in after]
-        words += [f"{name} is new" for name in after if name not in before]
-        words = words or [f"{old} is now where {new} was" for old, new in zip(after, before, strict=True) if old != new]
-    return listed(words, _FEW)
+        changes = [f"{name} is gone" for name in before if name not in after]
+        changes += [f"{name} is new" for name in after if name not in before]
+        changes = changes or [f"{a} is now where {b} was" for a, b in zip(after, before, strict=True) if a != b]
+    return listed(changes, _NAMED_CHANGES)
 
 
 def alike_but_for_capitals(names: Iterable[str]) -> list[list[str]]:
-    """Names that were probably meant as one, as several annotators type them.
+    """Group names that differ in capitals only, as several annotators type them.
 
     >>> alike_but_for_capitals(["Grasper", "liver", "grasper"])
     [['Grasper', 'grasper']]
     """
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(name.strip().casefold(), []).append(name)
-    return [alike for alike in found.values() if len(alike) > 1]
-
-
-def nearest_color(color: Color, others: Iterable[Color]) -> Color | None:
-    """The one of other colours that this is almost, as anti-aliasing or lossy compression make it.
-
-    >>> nearest_color((2, 250, 0), [(0, 0, 0), (0, 255, 0)])
-    (0, 255, 0)
-    """
-
-    return min(
-        (other for other in others if 0 < _apart(color, other) <= NEAR), key=partial(_apart, color), default=None
-    )
+        groups.setdefault(name.strip().casefold(), []).append(name)
+    return [alike for alike in groups.values() if len(alike) > 1]
 
 
 def default_colors(names: Sequence[str]) -> list[Color]:
     """A colour for each class whose table gives none: black for the background, colour-blind-safe for the others."""
     others = [name for name in names if name != "background"]
-    return [(0, 0, 0) if name == "background" else _safe_color(others.index(name)) for name in names]
+    color_of = dict(zip(others, distinct_colors(len(others), []), strict=True))
+    return [color_of.get(name, (0, 0, 0)) for name in names]
 
 
 def distinct_colors(count: int, used: Sequence[Color]) -> list[Color]:
-    """So many further colours for classes: safe ones that are not almost one in use, then whatever is farthest from
-    all others and black.
+    """Choose further colours: safe ones that are not almost one in use, then whatever is farthest from all others.
 
     >>> distinct_colors(2, [(230, 159, 0)])
     [(86, 180, 233), (0, 158, 115)]
     """
-    taken = [(0, 0, 0), *used]
-    found = [color for color in _SAFE_COLORS if all(_apart(color, other) > NEAR for other in taken)][:count]
+    taken = np.array([(0, 0, 0), *used])
+    colors = [color for color in _SAFE_COLORS if (np.abs(taken - color).max(axis=1) > NEAR).all()][:count]
     levels = range(0, 256, 36)
     grid = np.array(list(itertools.product(levels, levels, levels)))
-    distances = np.min([np.linalg.norm(grid - color, axis=1) for color in (*taken, *found)], axis=0)
-    while len(found) < count:
+    distances = np.min([np.linalg.norm(grid - color, axis=1) for color in (*taken, *colors)], axis=0)
+    while len(colors) < count:
         farthest = grid[distances.argmax()]
-        found.append((int(farthest[0]), int(farthest[1]), int(farthest[2])))
+        colors.append((int(farthest[0]), int(farthest[1]), int(farthest[2])))
         distances = np.minimum(distances, np.linalg.norm(grid - farthest, axis=1))
-    return found
+    return colors
 
 
-def _apart(one: Color, other: Color) -> int:
-    """How far the channel is that differs most."""
-    return max(abs(a - b) for a, b in zip(one, other, strict=True))
-
-
-def _safe_color(position: int) -> Color:
-    if position < len(_SAFE_COLORS):
-        return _SAFE_COLORS[position]
-    # No palette of so many colours is safe; steps of the golden angle at least keep neighbours apart.
-    red, green, blue = colorsys.hsv_to_rgb(
-        position * 0.618034 % 1, 0.5 + 0.25 * (position % 3), 0.9 - 0.25 * (position % 2)
-    )
-    return round(255 * red), round(255 * green), round(255 * blue)
-
-
-def _in_words(value: Raw) -> str:
+def _describe(value: Raw) -> str:
     return "pixels without any label" if value == UNPAINTED else f"the value {value}"

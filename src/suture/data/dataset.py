@@ -1,7 +1,7 @@
 """The dataset model: cases own videos, videos own ordered frames, frames may have masks.
 
-Everything here is an index. Nothing is decoded until it is asked for, so a hundred thousand frames are listed in
-seconds. The known datasets and the user's own folders become a `Dataset` through `suture.data.datasets`.
+Everything here is an index. Nothing is decoded before it is read, so a hundred thousand frames are listed in seconds.
+The known datasets and the user's own folders become a `Dataset` through `suture.data.datasets`.
 """
 
 import re
@@ -17,7 +17,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.core.text import number
-from suture.data import messages as mends
+from suture.data import messages
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.find_view import find_view, view_frames
 from suture.data.images import image_size, read_image
@@ -25,10 +25,10 @@ from suture.data.video import VideoFile
 from suture.data.view import View
 
 FORMAT = 1
-"""The newest `dataset.yaml` this version reads."""
+"""The format of `dataset.yaml`."""
 Split = Literal["train", "val", "test"]
 VideosBy = Literal["folder", "name"]
-"""Whether images are of one video by their folder, or by what stands before the numbers in their names too."""
+"""Images are of one video by their folder, or also by what stands before the numbers in their names."""
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _SPLIT_WORD = re.compile(
     r"(?<![^\W\d_])(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?:set)?(?![^\W\d_])", re.IGNORECASE
@@ -38,25 +38,25 @@ _NOTHING: Mapping[str, Path] = {}
 
 
 def splits_by_name(names: Mapping[str, str]) -> dict[str, Split]:
-    """The split that each name says, if they say more than one: where all are called test, the word tells nothing.
+    """Read the split from each name; none if all names with one give the same.
 
     >>> splits_by_name({"a": "train1", "b": "Training_seg", "c": "test_video_41", "d": "trainer"})
     {'a': 'train', 'b': 'train', 'c': 'test'}
     >>> splits_by_name({"a": "test1", "b": "test2", "c": "liver"})
     {}
     """
-    words = {key: _SPLIT_WORD.search(name) for key, name in names.items()}
-    said = {key: SPLITS[word.lastindex - 1] for key, word in words.items() if word and word.lastindex}
-    return said if len(set(said.values())) > 1 else {}
+    matches = {key: _SPLIT_WORD.search(name) for key, name in names.items()}
+    splits = {key: SPLITS[match.lastindex - 1] for key, match in matches.items() if match and match.lastindex}
+    return splits if len(set(splits.values())) > 1 else {}
 
 
 def is_split_word(name: str) -> bool:
-    """Whether a name says a split and nothing else: train, Validation; not train1."""
+    """Test whether a name is a split and nothing else: train, Validation; not train1."""
     return _SPLIT_WORD.fullmatch(name) is not None
 
 
 class WrongMask(UserError):
-    """A mask that cannot be used, and whose it is; it comes back whole from other processes."""
+    """A mask that cannot be used, with its frame; it can be sent from other processes."""
 
     def __init__(self, sentence: str, video: str, index: int) -> None:
         super().__init__(sentence, video, index)
@@ -67,27 +67,27 @@ class WrongMask(UserError):
 
 
 class Mask(Protocol):
-    """Where a mask's raw values come from: an image file, a member of a zip, an entry of a COCO file."""
+    """The source of a mask's raw values: an image file, a member of a zip, an entry of a COCO file."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name for messages."""
 
     @property
     def annotated(self) -> tuple[str, ...] | None:
-        """The classes that were annotated, where not all were: the mask's other pixels are then ignore."""
+        """The classes that were annotated, or None for all: other pixels are then ignored."""
 
     def read(self, by_color: bool) -> np.ndarray:
-        """The raw values: H W 3 colours if `by_color`, else H W ids (`UNPAINTED` where there is no label)."""
+        """Read the raw values: H W 3 colours if `by_color`, else H W ids (`UNPAINTED` where there is no label)."""
 
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
-        """What `read` gives, and how many shapes left nothing in it: later ones of other classes cover them."""
+        """Read the raw values, and count the shapes that later ones of other classes cover wholly."""
 
     def size(self) -> tuple[int, int]:
         """Width and height, without decoding it."""
 
     def content(self) -> bytes:
-        """What a fingerprint of this mask is taken of."""
+        """The content for a fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,14 @@ class Frame:
 
 
 class Frames(Sequence[Frame], ABC):
-    """Frames that are made when they are asked for: of hundreds of thousands only the names are kept."""
+    """Frames that are made on access: of hundreds of thousands only the names are kept."""
 
     def __init__(self, masks: Mapping[int, Mask]) -> None:
         self.masks = masks
 
     @abstractmethod
     def make(self, index: int) -> Frame:
-        """The frame at a place that is there."""
+        """Make the frame at an index."""
 
     @property
     def images(self) -> list[str]:
@@ -124,8 +124,8 @@ class Frames(Sequence[Frame], ABC):
     @overload
     def __getitem__(self, index: slice) -> list[Frame]: ...
     def __getitem__(self, index: int | slice) -> Frame | list[Frame]:
-        found = range(len(self))[index]
-        return self.make(found) if isinstance(found, int) else [self.make(place) for place in found]
+        indices = range(len(self))[index]
+        return self.make(indices) if isinstance(indices, int) else [self.make(one) for one in indices]
 
     def __iter__(self) -> Iterator[Frame]:
         return map(self.make, range(len(self)))
@@ -144,7 +144,7 @@ class Video:
     excluded: frozenset[int] = frozenset()
     """Indices of frames that no part may use: out of body, no signal."""
     take_every: int = 1
-    """Of the others, every so many-th takes part, and all that have a mask: long video has more than can be stored."""
+    """Every n-th of the other frames takes part, and all that have a mask: long video is too much to store."""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -168,7 +168,7 @@ class Video:
 
     @cached_property
     def view(self) -> View:
-        """The view as stated, or found in a few frames where the setting is `auto`."""
+        """The view as stated, or estimated from a few frames where the setting is `auto`."""
         width, height = self.size
         whole = View(0, 0, width, height)
         if self.view_setting != "auto":
@@ -194,7 +194,7 @@ class Video:
         return [index for index in self.usable if index % self.take_every]
 
     def torn(self, indices: Sequence[int]) -> np.ndarray:
-        """Whether other frames lie between each of these usable frames and the next: excluded ones, or usable ones."""
+        """Test whether other frames lie between each of these usable frames and the next, excluded or usable ones."""
         among, excluded = np.searchsorted(self.usable, indices), np.searchsorted(sorted(self.excluded), indices)
         return (np.diff(among) > 1) | (np.diff(excluded) > 0)
 
@@ -229,7 +229,7 @@ class Video:
 
 
 class DoubtfulMask(NamedTuple):
-    """A mask whose name does not say for sure which frame it is of."""
+    """A mask whose name fits several frames, or one that has a mask."""
 
     name: str
     frames: str
@@ -237,14 +237,14 @@ class DoubtfulMask(NamedTuple):
     other: str | None = None
     """The mask that the frame has already."""
 
-    def in_words(self, shown: Callable[[str], str]) -> str:
-        """Which mask fits what, with the names of masks as they are to be shown."""
+    def describe(self, shown: Callable[[str], str] = str) -> str:
+        """Name the mask and the frames; `shown` shortens names."""
         taken = f", which has the mask {shown(self.other)}" if self.other else ""
         return f"{shown(self.name)} fits {self.frames}{taken}"
 
 
 class LateMasks(NamedTuple):
-    """Masks that are numbered past the end of a video of which other masks found their frames."""
+    """Masks that are numbered past the end of a video that has other masks."""
 
     names: list[str]
     last: int
@@ -252,8 +252,8 @@ class LateMasks(NamedTuple):
     video: str
     frames: int
 
-    def in_words(self) -> str:
-        return f"masks up to frame {self.last}, but {mends.length(self.video, self.frames)} (another frame rate?)"
+    def describe(self) -> str:
+        return f"masks up to frame {self.last}, but {messages.length(self.video, self.frames)} (another frame rate?)"
 
 
 class Boxes(NamedTuple):
@@ -264,8 +264,8 @@ class Boxes(NamedTuple):
     shapes: int
     """The annotations that have one."""
 
-    def in_words(self, shown: Callable[[str], str]) -> str:
-        """What the file holds, with its name as it is to be shown."""
+    def describe(self, shown: Callable[[str], str] = str) -> str:
+        """Count what the file holds; `shown` shortens its name."""
         shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
         return f"{shown(self.file)}: it has {number(self.boxes, 'box or line', 'boxes or lines')}, {shapes}"
 
@@ -280,26 +280,25 @@ class Dataset:
     videos: list[Video]
     protocol: str = "default"
     videos_by: VideosBy = "folder"
-    """How images are told apart; a model remembers it, for new ones."""
+    """The rule that makes videos of images; a model stores it, for new ones."""
     divides_cases: bool = False
-    """Whether the source's own protocol puts one case into two splits (vocalfolds' `sequences` does)."""
+    """True if the source's own protocol puts one case into two splits, as vocalfolds' `sequences` does."""
     notes: list[str] = field(default_factory=list)
-    """What the source found and did, for the user to read."""
+    """Notes of the source, for the user to read."""
     unread_masks: list[str] = field(default_factory=list)
-    """Images beside frames, and folders in or beside a video's, that are masks by their names, where nothing says which
-    masks to read."""
+    """Images beside frames, and folders in or beside a video's, that are masks by their names but are not read."""
     unmatched_masks: list[str] = field(default_factory=list)
-    """Masks whose names fit no frame; of a number past a video's end also how many frames there are."""
+    """Masks whose names fit no frame."""
     doubtful_masks: list[DoubtfulMask] = field(default_factory=list)
-    """Masks that are left out because their names fit several frames, or one that has a mask."""
+    """Masks that are left out since their frame is in doubt."""
     late_masks: list[LateMasks] = field(default_factory=list)
-    """Videos whose masks are probably counted otherwise: some are left out, the others may be on wrong frames."""
+    """Videos whose masks are probably counted at another frame rate."""
     boxes: list[Boxes] = field(default_factory=list)
-    """Files of which annotations are left out because they have no shape."""
+    """Files with annotations that are left out because they have no shape."""
     labels_by_id: list[str] = field(default_factory=list)
     """Labels of annotation tools that count as a class because their id is its value in mask images."""
     missing_videos: list[str] = field(default_factory=list)
-    """Where `dataset.yaml` names a video or a case that is not there."""
+    """Places of `dataset.yaml` that name a video or a case that is not there."""
     listed: Mapping[str, Counter[Split]] = field(default_factory=dict)
     """Video → how many lines of the lists beside the data put it, or a frame of it, into each split."""
 
@@ -338,26 +337,26 @@ class Dataset:
         return [case for case, videos in self.cases.items() if len({v.split for v in videos if v.split}) > 1]
 
     def require_whole_cases(self) -> None:
-        """Scores on a case that was trained on say nothing: an error unless the source's protocol does it knowingly."""
+        """Raise if a case lies in two splits, unless the source's protocol does so knowingly."""
         if self.divided_cases and not self.divides_cases:
             case = self.divided_cases[0]
             splits = ", ".join(f"{video.id} in {video.split}" for video in self.cases[case])
             raise UserError(f"{self.root}: case {case} lies in two splits ({splits}): put all its videos into one.")
 
     def require_videos(self) -> None:
-        """Less than the user has named would be learnt from, or scored on."""
+        """Raise if `dataset.yaml` names a video that is not there."""
         for place in self.missing_videos:
-            raise UserError(f"{place}: {mends.MISSING}.")
+            raise UserError(f"{place}: {messages.MISSING}.")
 
     def require_clear_masks(self) -> None:
-        """Labels that somebody has made must not be lost without a word, nor go to a frame by a guess."""
+        """Raise if a mask is on no frame for sure, or an export has boxes only: labels would be lost or misplaced."""
         for mask in self.doubtful_masks:
-            raise UserError(f"The mask {mask.in_words(str)}: {mends.DOUBTFUL}.")
-        for late in (found for found in self.late_masks if self[found.video].split is not None):
-            raise UserError(f"{self.root}: {late.in_words()}: {mends.NUMBERS}.")
+            raise UserError(f"The mask {mask.describe()}: {messages.DOUBTFUL}.")
+        for late in (late for late in self.late_masks if self[late.video].split is not None):
+            raise UserError(f"{self.root}: {late.describe()}: {messages.NUMBERS}.")
         for boxes in self.boxes:
             if not boxes.shapes:
-                raise UserError(f"{boxes.in_words(str)}; {mends.BOXES}.")
+                raise UserError(f"{boxes.describe()}; {messages.BOXES}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""
@@ -367,11 +366,11 @@ class Dataset:
         try:
             ids = self.classes.encode(mask.read(self.classes.by_color))
         except UnknownValues as error:
-            mend = mends.UNPAINTED if error.unpainted else mends.UNKNOWN
-            raise WrongMask(f"{mask.name} {error}: {mend}.", video.id, index) from error
+            fix = messages.UNPAINTED if error.unpainted else messages.UNKNOWN
+            raise WrongMask(f"{mask.name} {error}: {fix}.", video.id, index) from error
         except UserError as error:
             raise WrongMask(str(error), video.id, index) from error
-        _refuse_other_size(mask, (ids.shape[1], ids.shape[0]), video, index)
+        _require_size_of_frame(mask, (ids.shape[1], ids.shape[0]), video, index)
         ids = self.classes.only_annotated(ids, mask.annotated)
         view = video.view
         if (view.width, view.height) != (ids.shape[1], ids.shape[0]) or view.circle:
@@ -379,24 +378,24 @@ class Dataset:
         return ids
 
     def validate_mask_header(self, video: Video, index: int) -> None:
-        """Refuse a mask that cannot be scored on, by its header: a hundred times faster than to read its values."""
+        """Raise if a mask cannot be scored on, by its header: a hundred times faster than to read its values."""
         mask = video.masks[index]
         try:
             size = mask.size()
         except UserError as error:
             raise WrongMask(str(error), video.id, index) from error
-        _refuse_other_size(mask, size, video, index)
+        _require_size_of_frame(mask, size, video, index)
         if size != video.size:  # as its frame has it
-            raise WrongMask(mends.other_size(video.id, index, size, video.size), video.id, index)
+            raise WrongMask(messages.other_size(video.id, index, size, video.size), video.id, index)
 
 
-def _refuse_other_size(mask: Mask, size: tuple[int, int], video: Video, index: int) -> None:
+def _require_size_of_frame(mask: Mask, size: tuple[int, int], video: Video, index: int) -> None:
     if size != video.size and size != (frame := video.size_of(index)):
-        raise WrongMask(f"{mask.name} is {mends.on_frame(size, frame)}: {mends.SIZE}.", video.id, index)
+        raise WrongMask(f"{mask.name} is {messages.on_frame(size, frame)}: {messages.SIZE}.", video.id, index)
 
 
 def training_view(videos: Sequence[Video]) -> Any:
-    """What a model notes down for new videos: the view that was stated for all training videos alike, or `auto`.
+    """The view that a model stores for new videos: the one stated for all training videos alike, or `auto`.
 
     >>> training_view([Video("a", "a", [], view_setting="auto")])
     'auto'

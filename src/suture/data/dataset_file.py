@@ -1,4 +1,4 @@
-"""`dataset.yaml`: the one place where the user says what the classes, cases, splits and views of their data are."""
+"""`dataset.yaml`: the user's description of the classes, cases, splits and views of their data."""
 
 import csv
 import re
@@ -31,14 +31,13 @@ from suture.data.listing import STAR
 
 FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"
-"""What a list of excluded frames is usually called; `exclude` names it."""
+"""The usual name of a list of excluded frames, which `exclude` names."""
 BACKGROUND = "background"
 Place = tuple[str | int, ...]
 """A key of the file; or a key and what stands below it, by its name or its number."""
 _GUESS = re.compile(r"[:\s]*#\s*guess")
-SEVERAL = "of several operations?"
-"""How the question of a draft ends whether images of one folder are several videos."""
-_ASKED = re.compile(rf"(?m)^# question: are (.+) {re.escape(SEVERAL)}")
+OPEN_VIDEOS_BY = "# videos_by: name"
+"""The line of a draft that asks whether the images of a folder are of several videos."""
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -49,7 +48,7 @@ def _color(value: Any) -> Color:
 
 
 def _values(value: Any) -> list[Raw]:
-    """One or several values as a list; whether three bare numbers are a colour only the other classes tell."""
+    """One or several values as a list; only the other classes show if three bare numbers are a colour."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     for item in values:
         if not isinstance(item, str | list | tuple) and not _is_number(item, 65535):
@@ -66,7 +65,7 @@ def _masks(value: Any) -> Any:
     if STAR in text and (not isinstance(value, str) or text.count(STAR) > 1 or "/" in text):
         raise ValueError(
             f"a pattern is for masks beside the frames of all videos, with one {STAR} for the frame's name and no "
-            "folder; of masks in a folder of their own, name the folder"
+            "folder; to read masks from a folder, name the folder"
         )
     return value
 
@@ -75,11 +74,11 @@ ColorField = Annotated[Color, BeforeValidator(_color)]
 
 
 class ClassEntry(Settings):
-    """One line of `classes`: what a raw value of the masks, or several of them, mean."""
+    """One line of `classes`: the meaning of one or several raw values of the masks."""
 
     name: StrictStr
     value: Annotated[list[Any], BeforeValidator(_values)] = Field(default_factory=list)
-    """Ids, colours, labels of the annotation tool. Left out, it is the name as the annotation tool's label."""
+    """Ids, colours, labels of the annotation tool; by default the name, as the tool's label."""
     color: ColorField | None = None
     """For people to look at."""
     merge: StrictStr | None = None
@@ -88,12 +87,12 @@ class ClassEntry(Settings):
 
     @property
     def is_in_images(self) -> bool:
-        """Whether it has an id or a colour, which masks in image files need."""
+        """True if it has an id or a colour, which masks in image files need."""
         return not all(isinstance(value, str) for value in self.value)
 
 
 class DatasetFile(Settings):
-    """The file as it stands.
+    """The content of the file.
 
     >>> DatasetFile(masks="masks", classes=[{"name": "tissue", "value": 1}], unpainted="ignore").videos
     '.'
@@ -108,12 +107,12 @@ class DatasetFile(Settings):
     that lie beside their frames."""
     classes: list[ClassEntry] = Field(default_factory=list)
     unpainted: StrictStr | None = None
-    """`background`, `ignore` or a class; None: nobody has said it."""
+    """`background`, `ignore` or a class; None if it is not stated."""
     cases: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     split: dict[Split, list[StrictStr]] | None = None
     view: Any = "auto"
     take_every: Annotated[StrictInt, Field(ge=1)] = 1
-    """Of each video, every so many-th frame takes part, and all that have a mask."""
+    """Every n-th frame of each video takes part, and all that have a mask."""
     exclude: StrictStr | None = None
     annotated: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     """The classes that were annotated in a video, where not all were."""
@@ -121,14 +120,14 @@ class DatasetFile(Settings):
 
     @staticmethod
     def read(path: Path) -> "DatasetFile":
-        """Read a `dataset.yaml`; a newer format, an unknown key or a wrong value is a `UserError` that names it."""
+        """Read a `dataset.yaml`; another format, an unknown key or a wrong value is a `UserError`."""
         content = read_yaml(path)
         check_format(path, content.get("format", 1), FORMAT)
         return parse(DatasetFile, content, path)
 
     @staticmethod
     def of(root: Path) -> "DatasetFile":
-        """What the file in a dataset's folder says; where there is none, the defaults."""
+        """Read the file in a dataset's folder; where there is none, return the defaults."""
         path = root / FILE_NAME
         return DatasetFile.read(path) if path.is_file() else DatasetFile()
 
@@ -167,10 +166,12 @@ class DatasetFile(Settings):
         }
 
     def class_table(self, path: Path, labels: Mapping[str, Raw], images: Sequence[str]) -> ClassTable:
-        """The class table that the file describes.
+        """Make the class table that the file describes.
 
-        `labels` are the labels of the annotation tools' exports, each with the tool's own colour or id for it;
-        where some masks are image files, `images`, every class needs an id or a colour.
+        Args:
+            path: The file, for messages.
+            labels: The labels of annotation tools' exports, each with the tool's own colour or id for it.
+            images: The masks that are image files; if there are any, every class needs an id or a colour.
         """
         self._check_classes(path, images)
         names, targets = self.class_names, self.targets
@@ -192,22 +193,21 @@ class DatasetFile(Settings):
         return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names))
 
     def classes_of_labels(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
-        """The class of each label of annotation tools that no class has as a value: the one of that name, else the one
-        whose value is the tool's colour or id."""
+        """The class of each label that no class has as a value: by its name, else by the tool's colour or id."""
         name_of: dict[Raw, str] = {}
         for entry, values in zip(self.classes, self._values(path), strict=True):
             name_of |= dict.fromkeys(values or [entry.name], entry.name)
-        found: dict[str, str] = {}
+        classes: dict[str, str] = {}
         named = self.targets
         for label, value in labels.items():
             if label in name_of:
                 continue
-            # CVAT's black background is what nobody painted: `unpainted` says what that is.
+            # CVAT's black background is what nobody painted: `unpainted` gives it a meaning.
             if label in named and (label, value) != (BACKGROUND, (0, 0, 0)):
-                found[label] = label
+                classes[label] = label
             elif value in name_of:
-                found[label] = name_of[value]
-        return found
+                classes[label] = name_of[value]
+        return classes
 
     def _unpainted(self, path: Path, names: list[str]) -> int | None:
         if self.unpainted is None:
@@ -238,9 +238,8 @@ class DatasetFile(Settings):
             which = f"class {lacking[0]} has" if len(lacking) == 1 else f"classes {listed(lacking, NAMED)} have"
             raise UserError(
                 f"{path}: the {which} no value for masks that are images ({len(images):,} here, first: {images[0]}): "
-                "write under classes the id or the colour [r, g, b] in them, as `value: 1`, beside a label as `value: "
-                "[1, LABEL]`; a class that no image shows needs an id too, one that none has; or, if an image is no "
-                "mask, move it elsewhere."
+                "write under classes the id or the colour [r, g, b], as `value: 1`, beside a label as `value: "
+                "[1, LABEL]`; or, if an image is no mask, move it elsewhere."
             )
 
     def _values(self, path: Path) -> list[list[Raw]]:
@@ -260,7 +259,7 @@ class DatasetFile(Settings):
 
 
 def parse(model: type[T], content: Any, path: Path) -> T:
-    """Validate a file's content; the first mistake becomes a `UserError` that names the key and how to mend it."""
+    """Validate a file's content; the first mistake becomes a `UserError` that names the key."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -269,16 +268,16 @@ def parse(model: type[T], content: Any, path: Path) -> T:
         raise UserError(f"{path}: {_explain(mistakes[0], model)}.") from error
 
 
-def unanswered(text: str) -> set[Place]:
-    """Where a file still says that something is a guess: nobody has removed the mark, so nobody has answered it.
+def find_guesses(text: str) -> set[Place]:
+    """The places of a file that are still marked as a guess.
 
-    The mark of a key is of the lines below it: once these are all answered, so is the key.
+    A key with lines below it is a guess as long as one of these is.
 
-    >>> sorted(unanswered("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
+    >>> sorted(find_guesses("name: 'a # b'  # guess\\nsplit:  # kept\\n  train: ['#1']  # guess: by name"))
     [('name',), ('split', 'train')]
-    >>> unanswered("name:\\tx  # guess")  # as `read_yaml` takes a tab
+    >>> find_guesses("name:\\tx  # guess")  # as `read_yaml` takes a tab
     {('name',)}
-    >>> unanswered("cases:  # guess: by names\\n  a: [a1, a2]")
+    >>> find_guesses("cases:  # guess: by names\\n  a: [a1, a2]")
     set()
     """
     lines = text.splitlines()
@@ -301,18 +300,8 @@ def unanswered(text: str) -> set[Place]:
     return places
 
 
-def asked_of_videos(text: str) -> str:
-    """Which images of one folder may be of several operations, as a draft asks it and nobody has answered yet.
-
-    >>> asked_of_videos(f"# question: are a and b {SEVERAL}"), asked_of_videos(f"# are a and b {SEVERAL}")
-    ('a and b', '')
-    """
-    question = _ASKED.search(text)
-    return question[1] if question else ""
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)` where a name is the beginning or the end of a known one, or comes near it.
+    """Suggest known names that a name is the beginning or the end of, or comes near to.
 
     >>> nearest("video_1", ["video_1_left", "video_1_right", "video_10_left"]), nearest("tisue", ["tissue", "vessel"])
     (' (did you mean video_1_left or video_1_right?)', ' (did you mean tissue?)')
@@ -339,7 +328,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
     """Read a CSV file with the columns video, first, last and reason."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-        # Where a comma stands in decimal numbers, spreadsheets put semicolons between cells.
+        # Spreadsheets put semicolons between cells in countries with decimal commas.
         rows = list(csv.reader(lines, delimiter=";" if lines and lines[0].startswith("video;") else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"exclude: {path} cannot be read ({error}): expected a CSV file in UTF-8.") from error
@@ -348,7 +337,7 @@ def read_exclusions(path: Path) -> list[Exclusion]:
         raise UserError(
             f"{path} has the columns {', '.join(header) or 'of an empty file'}, expected video, first, last, reason."
         )
-    found = []
+    exclusions = []
     for line, row in enumerate(rows[1:], start=2):
         if not row:
             continue
@@ -358,8 +347,8 @@ def read_exclusions(path: Path) -> list[Exclusion]:
                 f"{path}, line {line}: found {','.join(row)!r}, expected video,first,last,reason with frame indices, "
                 "the first not after the last."
             )
-        found.append(Exclusion(line, cells[0], int(cells[1]), int(cells[2])))
-    return found
+        exclusions.append(Exclusion(line, cells[0], int(cells[1]), int(cells[2])))
+    return exclusions
 
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:

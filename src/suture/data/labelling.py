@@ -1,4 +1,4 @@
-"""The labelling: which frames of the training videos are labelled. A stated fact, never guessed from an empty mask."""
+"""The labelling: the frames of the training videos that are labelled, never guessed from an empty mask."""
 
 import heapq
 import re
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from suture.core.errors import UserError
 from suture.core.settings import Settings
-from suture.core.text import number
+from suture.core.text import NAMED, listed, number
 from suture.data.dataset import Dataset, Video
 
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
@@ -29,8 +29,8 @@ def video_of(name: str) -> str:
     >>> video_of("case01__frame_000120.png"), video_of("polyp_7.png")
     ('case01', '')
     """
-    found = _FRAME_NAME.fullmatch(name)
-    return found["video"] if found else ""
+    match = _FRAME_NAME.fullmatch(name)
+    return match["video"] if match else ""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Labelling:
 
     @property
     def count(self) -> int:
-        """How many frames are labelled."""
+        """The number of labelled frames."""
         return sum(map(len, self.frames.values()))
 
     def ratio(self, dataset: Dataset) -> float:
@@ -73,12 +73,12 @@ class Labelling:
         return "".join(f"{video} {index}\n" for video, index in self)
 
 
-def listed(text: str, where: str) -> Iterator[tuple[str, str, int]]:
-    """Place (for messages), video and index of each line of a list.
+def read_lines(text: str, where: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the place (for messages), video and index of each line of a list.
 
     Lines are `VIDEO INDEX` or names as of `frame_name`, with folder and suffix or without; `#` begins a comment.
 
-    >>> [*listed("case01 20  # blurred\\nmasks/case01__frame_000120.png", "list.txt")]
+    >>> [*read_lines("case01 20  # blurred\\nmasks/case01__frame_000120.png", "list.txt")]
     [('list.txt, line 1', 'case01', 20), ('list.txt, line 2', 'case01', 120)]
     """
     for at, line in enumerate(text.splitlines(), 1):
@@ -92,7 +92,7 @@ def listed(text: str, where: str) -> Iterator[tuple[str, str, int]]:
 
 
 def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
-    """Every `every`-th frame of each video, from the first on.
+    """Choose every `every`-th frame of each video, from the first on.
 
     >>> equidistant({"seq_1": 149}, every=20).count
     8
@@ -103,7 +103,7 @@ def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
 
 
 def interval(ratio: float) -> int:
-    """The interval whose share of labelled frames, one in so many, is nearest to the ratio.
+    """The interval whose share of labelled frames is nearest to the ratio.
 
     >>> interval(0.1), interval(0.7)  # 1 / 0.7 is nearer to 1, which would be every frame
     (10, 2)
@@ -115,7 +115,7 @@ def interval(ratio: float) -> int:
 
 
 def by_ratio(frames: Mapping[str, Sequence[int]], ratio: float) -> Labelling:
-    """About `ratio` of these frames of each video: every so many-th of them, from the first on.
+    """Choose about `ratio` of these frames of each video, at equal distances from the first on.
 
     >>> by_ratio({"thinned": range(0, 1000, 25)}, 0.1)["thinned"]
     (0, 250, 500, 750)
@@ -126,7 +126,7 @@ def by_ratio(frames: Mapping[str, Sequence[int]], ratio: float) -> Labelling:
 def by_budget(
     shots: Mapping[str, Sequence[Sequence[int]]], budget: int, labelled: Labelling | None = None
 ) -> Labelling:
-    """`budget` frames, evenly over the shots of each video, each shot given as the indices that may be chosen.
+    """Choose `budget` frames, evenly over the shots of each video, each shot given as its usable indices.
 
     Every video gets a frame before any shot gets its own, every shot gets one before any gets two, and the rest goes
     in proportion to their lengths. Frames that are labelled already count as chosen, and are not given again. A budget
@@ -141,19 +141,19 @@ def by_budget(
     """
     if budget < 1:
         raise UserError(f"The budget is {budget} frames, expected 1 or more.")
-    listed = [(video, shot) for video, of_video in shots.items() for shot in of_video if len(shot)]
-    known = [set(labelled[video]) & set(shot) if labelled else set[int]() for video, shot in listed]
-    shares = [len(found) for found in known]
-    longest_first = sorted(range(len(listed)), key=lambda i: -len(listed[i][1]))
-    reached = {video for (video, _), found in zip(listed, known, strict=True) if found}
-    firsts = {video: i for i in reversed(longest_first) if (video := listed[i][0]) not in reached}.values()
+    candidates = [(video, shot) for video, of_video in shots.items() for shot in of_video if len(shot)]
+    known = [set(labelled[video]) & set(shot) if labelled else set[int]() for video, shot in candidates]
+    shares = [len(of_shot) for of_shot in known]
+    longest_first = sorted(range(len(candidates)), key=lambda i: -len(candidates[i][1]))
+    reached = {video for (video, _), of_shot in zip(candidates, known, strict=True) if of_shot}
+    firsts = {video: i for i in reversed(longest_first) if (video := candidates[i][0]) not in reached}.values()
     queue = sorted((i for i in longest_first if not known[i]), key=lambda i: i not in firsts)
     for i in queue[:budget]:
         shares[i] = 1
-    # Sainte-Laguë: whoever has the fewest frames for its length gets the next one.
+    # Sainte-Laguë: the shot with the fewest frames for its length gets the next one.
     waiting = [
         (-len(shot) / (2 * max(1, share) + 1), i)
-        for i, ((_, shot), share) in enumerate(zip(listed, shares, strict=True))
+        for i, ((_, shot), share) in enumerate(zip(candidates, shares, strict=True))
         if len(shot) > max(1, share)
     ]
     heapq.heapify(waiting)
@@ -162,11 +162,11 @@ def by_budget(
             break
         _, i = heapq.heappop(waiting)
         shares[i] += 1
-        if shares[i] < len(listed[i][1]):
-            heapq.heappush(waiting, (-len(listed[i][1]) / (2 * shares[i] + 1), i))
+        if shares[i] < len(candidates[i][1]):
+            heapq.heappush(waiting, (-len(candidates[i][1]) / (2 * shares[i] + 1), i))
     chosen: dict[str, list[int]] = {}
-    for (video, shot), found, share in zip(listed, known, shares, strict=True):
-        spread = _between(shot, found, share) if found else _evenly(shot, share)
+    for (video, shot), of_shot, share in zip(candidates, known, shares, strict=True):
+        spread = _between(shot, of_shot, share) if of_shot else _evenly(shot, share)
         chosen.setdefault(video, []).extend(spread)
     return Labelling(chosen)
 
@@ -186,9 +186,9 @@ def _between(shot: Sequence[int], known: set[int], share: int) -> set[int]:
 
 
 def from_list(path: Path, dataset: Dataset) -> Labelling:
-    """The frames that a text file lists; one that the dataset does not have is an error that names the line.
+    """Read the frames that a text file lists; a frame that the dataset does not have is an error.
 
-    The end of a video's name will do, as `suture predict` calls a video by the end of its path.
+    The end of a video's name is enough, as `suture predict` calls a video by the end of its path.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -198,7 +198,7 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
         ) from error
     videos = {video.id: video for video in dataset}
     frames: dict[str, list[int]] = {}
-    for where, name, index in listed(text, str(path)):
+    for where, name, index in read_lines(text, str(path)):
         video = videos[name] if name in videos else _ending(name, dataset, where)
         if index >= len(video):
             raise UserError(f"{where}: found frame {index} of video {video.id}, whose last frame is {len(video) - 1}.")
@@ -208,23 +208,20 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
 
 def _ending(name: str, dataset: Dataset, where: str) -> Video:
     """The one video whose name ends like this."""
-    found = [video for video in dataset if video.id.endswith(f"_{name}")]
-    if not found:
-        some = ", ".join(video.id for video in list(dataset)[:5])
-        raise UserError(f"{where}: there is no video {name!r} in {dataset.root}; its videos are {some}.")
-    if len(found) > 1:
-        fitting = " and ".join(video.id for video in found)
-        raise UserError(f"{where}: found the video {name!r}, which fits {fitting}: write one of these.")
-    return found[0]
+    fitting = [video for video in dataset if video.id.endswith(f"_{name}")]
+    if len(fitting) != 1:
+        ids = listed([video.id for video in fitting or dataset], NAMED)
+        raise UserError(f"{where}: the video {name!r} fits {len(fitting)} videos, expected one of {ids}.")
+    return fitting[0]
 
 
 def all_masks(dataset: Dataset) -> Labelling:
-    """Every frame of the training videos that has a mask and is not excluded."""
+    """Choose every frame of the training videos that has a mask and is not excluded."""
     return Labelling({video.id: video.with_mask for video in dataset.split("train")})
 
 
 class LabellingSettings(Settings):
-    """Which frames a run takes as labelled; without any of these, all that have a mask."""
+    """Settings of the labelled frames of a run; without any, all that have a mask."""
 
     every: int | None = Field(None, ge=1, description="every n-th frame of each training video, from the first on")
     ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames that take part")
@@ -239,30 +236,30 @@ class LabellingSettings(Settings):
 
 
 def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
-    """The labelled frames of a run: those the settings choose, as far as they are usable frames of a training video
-    and have a mask. None at all is an error.
+    """Choose the labelled frames of a run: usable frames of training videos that have a mask.
+
+    Raises:
+        UserError: There is none, or the settings choose none.
     """
     training = dataset.split("train")
     if not training:
-        raise UserError(f"{dataset.root} has no training videos: say in its split which cases are for training.")
+        raise UserError(f"{dataset.root} has no training videos: put some cases into train, under split.")
     available = all_masks(dataset)
     if not available.count:
         raise UserError(f"{dataset.root} has no mask of a training video's frame: nothing can be learnt from it.")
     if settings.every is not None:
         wanted = equidistant({video.id: len(video) for video in training}, settings.every)
-        name = f"every {settings.every}"
     elif settings.ratio is not None:
         wanted = by_ratio({video.id: video.taken for video in training}, settings.ratio)
-        name = f"ratio {settings.ratio}"
     elif settings.list is not None:
-        wanted, name = from_list(settings.list, dataset), f"list {settings.list}"
+        wanted = from_list(settings.list, dataset)
     else:
         return available
     labelled = wanted & available
     if not labelled.count:
+        ((name, value),) = ((name, value) for name, value in settings if value is not None)
         raise UserError(
-            f"The labelling '{name}' chooses {number(wanted.count, 'frame')} and no training frame with a mask, of "
-            f"which there {'is' if available.count == 1 else 'are'} {available.count:,}: set "
-            f"data.labelling.{name.split()[0]}=null to learn from all of these, or choose others."
+            f"data.labelling.{name}={value} chooses {number(wanted.count, 'frame')} and none of the "
+            f"{number(available.count, 'training frame')} with a mask: choose others, or set it to null for all."
         )
     return labelled

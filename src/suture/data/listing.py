@@ -1,4 +1,4 @@
-"""Folders: listed in natural order, each walked once however links lead, and never a stat per file."""
+"""Folders in natural order: each is entered once, also where links lead, and no file costs a `stat`."""
 
 import os
 import re
@@ -15,12 +15,12 @@ _MASK_WORDS = ("mask", "masks", "seg", "segmentation", "label", "labels", "annot
 _MASK_SUFFIX = re.compile(rf"(?:[ _.-]+[a-z]+)*[ _.-]+(?:{'|'.join(_MASK_WORDS)})", re.IGNORECASE)
 _SEPARATOR = re.compile("[ _.-]+")
 _HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
-"""What Roboflow puts behind the name of an image."""
+"""The ending that Roboflow puts behind the name of an image."""
 _NUMBER_OF_FRAME = re.compile(r"[0-9]+(?:[ _.-][^0-9]*)?$")
-_WORD_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
+_ENDS_WITH_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
 _BETWEEN = " _-"
 STAR = "*"
-"""What stands for the frame's name in a pattern of masks."""
+"""The placeholder of the frame's name in a pattern of masks."""
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
@@ -30,7 +30,7 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 
 def composed(name: str) -> str:
-    """A name to compare by: macOS and its zips write ü as u and two dots, keyboards and other systems as one character.
+    """Normalise a name: macOS and its zips write ü as u and two dots, keyboards and other systems as one character.
 
     >>> composed("Mu\\u0308ller") == "M\\u00fcller"
     True
@@ -45,23 +45,23 @@ def last_number(name: str) -> int | None:
 
 
 def before_number(name: str) -> str:
-    """What stands before the number of a frame, which is the video of one among others'; else the whole name.
+    """The part of a frame's name before its number, which may be that of its video; else the whole name.
 
-    The number ends the name, but for words like _left; the word frame may stand before it.
+    Words like _left may follow the number, the word frame may stand before it.
 
     >>> [before_number(name) for name in ("caseA_0001", "101_14100", "seq_1_frame003_left", "0001", "polyp", "ck5x7a")]
     ['caseA', '101', 'seq_1', '', 'polyp', 'ck5x7a']
     """
     plain = _HASHED.sub("", name)
-    found = _NUMBER_OF_FRAME.search(plain)
-    if found is None:
+    number = _NUMBER_OF_FRAME.search(plain)
+    if number is None:
         return plain
-    before = plain[: found.start()].rstrip(_BETWEEN)
-    return before[: -len("frame")].rstrip(_BETWEEN) if _WORD_FRAME.search(before[-6:]) else before
+    before = plain[: number.start()].rstrip(_BETWEEN)
+    return before[: -len("frame")].rstrip(_BETWEEN) if _ENDS_WITH_FRAME.search(before[-6:]) else before
 
 
 def listing(folder: Path) -> tuple[list[str], list[str]]:
-    """The names of a folder's folders and of its files, in natural order; hidden ones are left out."""
+    """List a folder's folders and its files in natural order, without hidden ones."""
     folders: list[str] = []
     files: list[str] = []
     try:
@@ -77,7 +77,7 @@ def listing(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names in natural order.
+    """Sort names in natural order.
 
     >>> in_order(["frame10", "frame2", "frame1"])
     ['frame1', 'frame2', 'frame10']
@@ -90,7 +90,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def iterate_folders(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """A folder and all below it with their `listing`, parents first.
+    """Yield a folder and all below it with their `listing`, parents first.
 
     Links are followed, but no folder is entered twice, so a circle of links ends. As with `os.walk`, names that the
     caller takes out of the list of folders are not entered.
@@ -110,36 +110,42 @@ def iterate_folders(root: Path, depth: int = 16) -> Iterator[tuple[Path, list[st
 
 
 def holds_files(place: Path) -> bool:
-    """Whether it is a file, or a folder with one in it or below."""
+    """Test whether a place is a file, or a folder with one in it or below."""
     return place.is_file() or (place.is_dir() and any(files for _, _, files in iterate_folders(place)))
 
 
-def _one_per_name(suffix: str) -> str:
-    """What is expected of the images of a dataset, and how to say that those with this suffix are masks."""
-    return (
-        "expected one image per name: keep frames and masks in folders of their own, or say which are masks in "
-        f'dataset.yaml, such as `masks: "{STAR}{suffix}"`.'
-    )
-
-
 def images_of(
-    folder: Path, files: Iterable[str] | None = None, mend: Callable[[str], str] = _one_per_name
+    folder: Path, files: Iterable[str] | None = None, fix: Callable[[str], str] | None = None
 ) -> dict[str, str]:
-    """The image files of a folder in natural order: name without suffix → name; `mend` says what to do about two of one
-    name, by the suffix of the second."""
-    found: dict[str, str] = {}
+    """The image files of a folder in natural order: name without suffix → name.
+
+    Args:
+        folder: The folder.
+        files: Its files, if they are known.
+        fix: Advice for two images of one name, from the suffix of the second.
+    """
+    images: dict[str, str] = {}
     for stem, name in _images(listing(folder)[1] if files is None else files):
-        if found.setdefault(stem, name) != name:
-            raise UserError(f"{folder} holds both {found[stem]} and {name}, {mend(os.path.splitext(name)[1])}")
-    require_utf8_names(folder, found.values())
-    return found
+        if images.setdefault(stem, name) != name:
+            suffix = os.path.splitext(name)[1]
+            advice = (
+                fix(suffix)
+                if fix
+                else (
+                    "expected one image per name: keep frames and masks in folders of their own, or name the masks in "
+                    f'dataset.yaml, such as `masks: "{STAR}{suffix}"`.'
+                )
+            )
+            raise UserError(f"{folder} holds both {images[stem]} and {name}, {advice}")
+    require_utf8_names(folder, images.values())
+    return images
 
 
 def require_utf8_names(folder: Path, names: Iterable[str]) -> None:
-    """Refuse names in a folder that are not UTF-8, as old zips and sticks bring them: OpenCV crashes on them."""
-    found = [*names]
+    """Raise on names that are not UTF-8, as old zips and sticks bring them: OpenCV crashes on them."""
+    paths = [f"{folder}", *names]
     try:
-        "\n".join([f"{folder}", *found] if found else []).encode()  # all at once: there may be a million
+        "\n".join(paths if len(paths) > 1 else []).encode()  # all at once: there may be a million
     except UnicodeEncodeError as error:
         wrong = error.object.split("\n")[error.object.count("\n", 0, error.start)]
         shown = os.fsencode(wrong).decode(errors="backslashreplace")
@@ -147,7 +153,7 @@ def require_utf8_names(folder: Path, names: Iterable[str]) -> None:
 
 
 def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, dict[str, str]]:
-    """The masks among the frames of a folder: pattern → name of the frame → file.
+    """Find the masks among the frames of a folder: pattern → name of the frame → file.
 
     They are images that have the name of another one and a suffix that says mask, and those of the `stated` pattern.
 
@@ -159,11 +165,11 @@ def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, d
         return {}
     images = list(_images(files))
     stems = {stem for stem, _ in images}
-    found: dict[str, dict[str, str]] = {}
+    masks: dict[str, dict[str, str]] = {}
     frames = []
     for stem, name in images:
         if frame := _frame_of(stem, stems):
-            found.setdefault(STAR + name[len(frame) :], {})[frame] = name
+            masks.setdefault(STAR + name[len(frame) :], {})[frame] = name
         else:
             frames.append(name)
     if stated is not None:
@@ -171,13 +177,12 @@ def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, d
         least = len(start) + len(end)
         fitting = [name for name in frames if name.startswith(start) and name.endswith(end) and len(name) > least]
         if 0 < len(fitting) < len(frames):  # else there is nothing that they lie beside
-            of_frame = {name[len(start) : len(name) - len(end)]: name for name in fitting}
-            found[stated] = found.get(stated, {}) | of_frame
-    return found
+            masks.setdefault(stated, {}).update({name[len(start) : len(name) - len(end)]: name for name in fitting})
+    return masks
 
 
 def mask_suffixes(stem: str) -> Iterator[str]:
-    """The ends of a name that say mask, behind what may be the name of a frame; the shortest first.
+    """Yield the endings of a name that mark a mask, behind what may be the name of a frame; the shortest first.
 
     >>> list(mask_suffixes("frame_80_color_mask")), list(mask_suffixes("80.GT")), list(mask_suffixes("80mask"))
     (['_mask', '_color_mask'], ['.GT'], [])
@@ -188,7 +193,7 @@ def mask_suffixes(stem: str) -> Iterator[str]:
 
 
 def _frame_of(stem: str, stems: Collection[str]) -> str:
-    """The frame whose name an image has before a suffix that says mask, or nothing."""
+    """The frame whose name an image has before an ending that marks a mask, or an empty string."""
     frames = (stem.removesuffix(suffix) for suffix in mask_suffixes(stem))
     return next((frame for frame in frames if frame in stems and not _frame_of(frame, stems)), "")
 
@@ -213,4 +218,4 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a link to itself: whoever reads the file is told
+        return False  # a link to itself: the error comes when it is read

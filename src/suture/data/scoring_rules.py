@@ -1,11 +1,11 @@
-"""How each dataset's papers score it: the rules, which `suture.evaluation.protocols` follows."""
+"""The rules by which each dataset's papers score it; `suture.evaluation.protocols` follows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from suture.core.errors import UserError
-from suture.data import messages as mends
+from suture.data import messages
 from suture.data.dataset_file import nearest
 
 
@@ -20,7 +20,7 @@ class Protocol:
     name: str
     primary: Literal["miou", "miou_frames"] = "miou"
     per_sequence: bool = False
-    """Whether tables show every video beside the overall score."""
+    """Tables show every video beside the overall score."""
     left_out: tuple[str, ...] = ()
     background: str = "background"
     include_background: bool = True
@@ -29,7 +29,7 @@ class Protocol:
     minimum_cases: int = 5
     """With fewer test cases, no interval is given."""
     notes: tuple[str, ...] = ()
-    """What every table with these scores says below it."""
+    """Notes below every table with these scores."""
 
     def counted(self, names: Sequence[str]) -> list[str]:
         """The classes that enter the means."""
@@ -37,11 +37,11 @@ class Protocol:
         return [name for name in names if name not in outside]
 
     def validate_classes(self, names: Sequence[str]) -> None:
-        """Refuse classes that these rules do not fit."""
+        """Raise if these rules do not fit the classes."""
         if missing := [name for name in self.left_out if name not in names]:
             raise UserError(
                 f"The protocol in dataset.yaml is {self.name}, which leaves out {', '.join(missing)}, but the classes "
-                f"are {', '.join(names)}: {mends.PROTOCOL}."
+                f"are {', '.join(names)}: {messages.PROTOCOL}."
             )
         if not self.include_background and self.background not in names:
             raise UserError(
@@ -89,6 +89,6 @@ def protocol_named(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise UserError(
             f"The protocol in dataset.yaml is {name!r}, expected one of {', '.join(PROTOCOLS)}"
-            f"{nearest(name, PROTOCOLS)}: {mends.PROTOCOL}."
+            f"{nearest(name, PROTOCOLS)}: {messages.PROTOCOL}."
         )
     return PROTOCOLS[name]

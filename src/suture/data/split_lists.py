@@ -17,12 +17,12 @@ from suture.data.images import IMAGE_SUFFIXES
 from suture.data.video import VIDEO_SUFFIXES
 from suture.data.video_index import VideoIndex
 
-_PLACES = (".", "splits", "ImageSets/Segmentation", "ImageSets")
-"""Where they usually lie; the first place that has lists of several splits counts."""
+_FOLDERS = (".", "splits", "ImageSets/Segmentation", "ImageSets")
+"""Folders that are searched; the first one that has lists of several splits counts."""
 _SUFFIX = ".txt"
-_OF_FRAMES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
-_COLUMN = re.compile(rf"-?[0-9]+|.*[/\\].*|.*(?:{'|'.join(map(re.escape, sorted(_OF_FRAMES)))})", re.IGNORECASE)
-"""What may stand behind a name: a whole number, or a path. Other words make a line that of a log."""
+_MEDIA_SUFFIXES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
+_COLUMN = re.compile(rf"-?[0-9]+|.*[/\\].*|.*(?:{'|'.join(map(re.escape, sorted(_MEDIA_SUFFIXES)))})", re.IGNORECASE)
+"""Text that may stand behind a name: a whole number, or a path. Other words make a line that of a log."""
 
 
 @dataclass(frozen=True)
@@ -38,57 +38,56 @@ class SplitLists:
 
     @staticmethod
     def find(root: Path) -> "SplitLists":
-        """The lists of a folder, before anything is known of its videos; none where they do not tell splits apart."""
-        for place in (root / place for place in _PLACES):
-            files = _named_as_splits(place)
+        """Find the lists of a folder, before anything is known of its videos; none if they tell no splits apart."""
+        for folder in (root / name for name in _FOLDERS):
+            files = _named_as_splits(folder)
             if splits_by_name({name: name for name in files}):
-                return SplitLists({os.path.relpath(place / name, root): _lines(place / name) for name in files})
+                return SplitLists({os.path.relpath(folder / name, root): _read_lines(folder / name) for name in files})
         return SplitLists({})
 
-    def among(self, clips: VideoIndex) -> "SplitLists":
-        """The same with what the lines name."""
+    def among(self, videos: VideoIndex) -> "SplitLists":
+        """Look up what the lines name."""
         names = {line: _names(line) for lines in self.lines.values() for line in lines}
-        videos = _videos({name for found in names.values() for name in found}, clips)
-        said = splits_by_name({file: posixpath.basename(file) for file in self.lines})
+        video_of = _videos_of({name for of_line in names.values() for name in of_line}, videos)
+        split_of = splits_by_name({file: posixpath.basename(file) for file in self.lines})
         splits: dict[str, Counter[Split]] = {}
         unknown = []
         for file, lines in self.lines.items():
             for line in lines:
-                if video := next((videos[name] for name in names[line] if name in videos), None):
-                    splits.setdefault(video, Counter())[said[file]] += 1
+                if video := next((video_of[name] for name in names[line] if name in video_of), None):
+                    splits.setdefault(video, Counter())[split_of[file]] += 1
                 else:
                     unknown.append(f"{file}: {line}")
         return SplitLists(self.lines, splits, unknown)
 
     @property
     def divide_no_video(self) -> bool:
-        """Whether they are lists of whole videos, be it frame by frame."""
-        return bool(self.splits) and all(len(found) == 1 for found in self.splits.values())
+        """True for lists of whole videos, be it frame by frame."""
+        return bool(self.splits) and all(len(counts) == 1 for counts in self.splits.values())
 
     @property
     def notes(self) -> list[str]:
-        """What was found."""
+        """A sentence on the lists, if there are any."""
         if not self.lines:
             return []
         files = listed([f"{file} ({number(len(lines), 'line')})" for file, lines in self.lines.items()])
-        found = f"Lists of splits: {files}; they name {number(len(self.splits), 'video')} or frames of them"
-        lost = [
-            f"{number(len(self.unknown), 'line')} of none or several (first: {first})" for first in self.unknown[:1]
-        ]
-        return [f"{'; '.join([found, *lost])}."]
+        note = f"Lists of splits: {files}; they name {number(len(self.splits), 'video')} or frames of them"
+        if self.unknown:
+            note += f"; {number(len(self.unknown), 'line')} of none or several (first: {self.unknown[0]})"
+        return [f"{note}."]
 
 
-def _named_as_splits(place: Path) -> list[str]:
-    """The text files of a folder that are called after a split and nothing else; it may hold a million frames."""
+def _named_as_splits(folder: Path) -> list[str]:
+    """The text files of a folder that are called after a split and nothing else."""
     try:
-        texts = [name for name in os.listdir(place) if suffix_of(name) == _SUFFIX]
-    except OSError:  # of a folder that must be read, whoever does so tells it
+        texts = [name for name in os.listdir(folder) if suffix_of(name) == _SUFFIX]
+    except OSError:  # reported by whoever must read the folder
         return []
-    return [name for name in sorted(texts) if is_split_word(name[: -len(_SUFFIX)]) and (place / name).is_file()]
+    return [name for name in sorted(texts) if is_split_word(name[: -len(_SUFFIX)]) and (folder / name).is_file()]
 
 
-def _lines(path: Path) -> list[str]:
-    """A file that is something else has lines that name nothing, which is told; no reason to refuse the dataset."""
+def _read_lines(path: Path) -> list[str]:
+    """The lines of a list; of a file that is something else, lines that name nothing."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -99,7 +98,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _names(line: str) -> list[str]:
-    """What a line may name: all of it; or its first word, if what lists have stands behind it, be it a mask or numbers.
+    """The names that a line may hold: all of it, or its first word if a mask or numbers follow.
 
     >>> _names("images/a_1.png masks/a_1.png"), _names("a_1 -1"), _names("a_1 is blurred"), _names("a_1 0.83")
     (['images/a_1.png masks/a_1', 'images/a_1'], ['a_1 -1', 'a_1'], ['a_1 is blurred'], ['a_1 0.83'])
@@ -112,11 +111,11 @@ def _names(line: str) -> list[str]:
 def _plain(name: str) -> str:
     """A name as those of videos and masks are: a path with slashes, without suffix."""
     path = posixpath.normpath(name.replace("\\", "/")).lstrip("/")
-    return posixpath.splitext(path)[0] if suffix_of(path) in _OF_FRAMES else path
+    return posixpath.splitext(path)[0] if suffix_of(path) in _MEDIA_SUFFIXES else path
 
 
-def _videos(names: set[str], clips: VideoIndex) -> dict[str, str]:
+def _videos_of(names: set[str], videos: VideoIndex) -> dict[str, str]:
     """The video that each name means or has a frame of, where it is one only."""
-    found = {name: named[0].id for name in names if len(named := clips.named(name)) == 1}
-    frames = clips.frames([name for name in names if name not in found], None)
-    return found | {name: places[0][0].id for name, places in frames if len(places) == 1}
+    whole = {name: named[0].id for name in names if len(named := videos.named(name)) == 1}
+    frames = videos.match([name for name in names if name not in whole], None)
+    return whole | {name: places[0][0].id for name, places in frames if len(places) == 1}

@@ -1,4 +1,4 @@
-"""Videos as they lie on disk, and which of their frames the name of a mask means."""
+"""The videos of a folder as they lie on disk, and the frames that the names of masks mean."""
 
 import itertools
 import os
@@ -30,25 +30,22 @@ _EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
 """Label Studio puts eight digits before the name of a file that is uploaded."""
 RECORD = "prediction.json"
-"""What a folder of a prediction's results holds when it is done."""
+"""File in a folder of predictions that are complete."""
 JOURNAL = ".journal.jsonl"
-"""What it holds from its first file on until then."""
+"""File in a folder of predictions from their start on."""
 VIDEO_FOLDERS = ("videos", "frames", "images", "img", "JPEGImages")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot", "SegmentationClass")
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
-"""They hold what their name says, of whatever video."""
-_NUMBERED = re.compile(r"(?:frame_?)?([0-9]+)")
-_NO_VIDEO = re.compile(
-    r"[0-9]+[^0-9].*|.*[0-9][ _-]+[0-9]+|.*\.|(?:.*[^a-z])?(?:frame|left|right)(?:[^a-z].*)?", re.IGNORECASE
-)
-"""What stands before a number that may be no frame's, as 2024-05-01_12-30 before seconds does; or one of two eyes."""
-_MINUTE = re.compile(r"(?:.*[ _-])?[0-9]+")
-"""What may be one before seconds, but not before a number of three digits: case_3, 101."""
-_THREE_DIGITS = re.compile(r".*[0-9]{3}[^0-9]*")
+"""Folders whose names are those of no video."""
+_FRAME_NUMBER = re.compile(r"(?:frame_?)?([0-9]+)")
+_EYE = re.compile(r"(?:^|[^a-z])(?:left|right)(?:[^a-z]|$)", re.IGNORECASE)
+_LETTER = re.compile("[a-z]", re.IGNORECASE)
+_LONG_NUMBER = re.compile(r".*[0-9]{3}[^0-9]*")
+"""An image whose number is no minute and no second."""
 
 
 class FileFrames(Frames):
-    """The frames of a video file, which is not even opened before its length is needed."""
+    """The frames of a video file, which is opened when its length is needed."""
 
     def __init__(self, file: VideoFile, masks: Mapping[int, Mask]) -> None:
         super().__init__(masks)
@@ -84,7 +81,7 @@ class FolderFrames(Frames):
 
 @dataclass(eq=False)
 class VideoEntry:
-    """A video as found on disk: a file, or a folder of frames."""
+    """A video as it lies on disk: a file, or a folder of frames."""
 
     parts: tuple[str, ...]
     """Its path from the folder of the videos, without suffix."""
@@ -95,26 +92,28 @@ class VideoEntry:
     beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The masks that lie among the frames: pattern → name of the frame → file."""
     masks: dict[int, Mask] = field(default_factory=dict)
-    """Those that were found for the frames."""
+    """The masks that were matched to the frames."""
 
     @property
     def id(self) -> str:
         return "_".join(self.parts)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that a folder of its masks may have."""
+        return tuple(map(composed, (self.id, *self.parts)))
+
     def by_name(self, within: tuple[str, ...]) -> "Iterator[VideoEntry]":
-        """The videos that the names of its images tell apart; `within` are the folders that they lie in."""
+        """Divide it into the videos that the names of its images tell apart, below the folders `within`."""
         images: dict[str, dict[str, str]] = {}
         for stem, file in self.images.items():
             images.setdefault(before_number(stem), {})[stem] = file
-        for name, found in images.items():
-            beside = {
-                pattern: kept
-                for pattern, files in self.beside.items()
-                if (kept := {stem: files[stem] for stem in found if stem in files})
-            }
-            yield VideoEntry((*within, name) if name else self.parts, self.folder, found, beside=beside)
+        for name, of_name in images.items():
+            beside = {p: {stem: files[stem] for stem in of_name if stem in files} for p, files in self.beside.items()}
+            kept = {pattern: files for pattern, files in beside.items() if files}
+            yield VideoEntry((*within, name) if name else self.parts, self.folder, of_name, beside=kept)
 
-    @property  # not __len__: it would open the file wherever a clip is asked whether it is None
+    @property  # not __len__: it would open the file wherever an entry is tested for None
     def length(self) -> int:
         return len(self.images) if self.file is None else len(self.file)
 
@@ -127,23 +126,26 @@ class VideoEntry:
         """The index of the frame that a mask's name, composed, means within this video."""
         if self.file is None:
             return self.positions.get(name)
-        number = _NUMBERED.fullmatch(name)
+        number = _FRAME_NUMBER.fullmatch(name)
         return int(number[1]) if number else None
 
     def frames(self) -> Sequence[Frame]:
-        """The frames with the masks that were found."""
+        """The frames with the masks that were matched to them."""
         if self.file is not None:
             return FileFrames(self.file, self.masks)
         return FolderFrames(self.folder, self.images.values(), self.masks)
 
 
 class VideoIndex:
-    """All videos, and which of them a name means; an umlaut may be one character in the one and two in the other."""
+    """All videos, and which of them a name means.
+
+    Names are compared in composed form: an umlaut may be one character in one place and two in another.
+    """
 
     def __init__(
         self,
         place: Path,
-        found: Iterable[VideoEntry],
+        videos: Iterable[VideoEntry],
         json: list[Path],
         by_name: bool = False,
         masks_inside: Mapping[str, Path] | None = None,
@@ -152,95 +154,97 @@ class VideoIndex:
         self.are_by_name = by_name
         self.masks_inside = masks_inside or {}
         """Video → the folder of its masks, which is no video."""
-        self.all = list(found)
+        self.all = list(videos)
         self._json = json
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
-        self._files = [clip for clip in self.all if clip.file is not None]
+        self._files = [video for video in self.all if video.file is not None]
         self.missing: list[str] = []
-        """Names of `dataset.yaml` that no video has: where, and which was perhaps meant."""
+        """Names of `dataset.yaml` that no video has."""
         self._whole: dict[str, list[VideoEntry]] = {}
         self._ends: dict[str, list[VideoEntry]] = {}
         self._folders: dict[str, list[VideoEntry]] = {}
-        for clip in self.all:
-            for name in {clip.id, "/".join(clip.parts)}:
-                self._whole.setdefault(composed(name), []).append(clip)
-            for start in range(1, len(clip.parts)):
-                self._ends.setdefault(composed("/".join(clip.parts[start:])), []).append(clip)
-            if clip.file is None:
-                self._folders.setdefault(composed(clip.folder.relative_to(place).as_posix()), []).append(clip)
-        self._words = {word for clip in self.all for word in _words(clip)}
+        for video in self.all:
+            for name in {video.id, "/".join(video.parts)}:
+                self._whole.setdefault(composed(name), []).append(video)
+            for start in range(1, len(video.parts)):
+                self._ends.setdefault(composed("/".join(video.parts[start:])), []).append(video)
+            if video.file is None:
+                self._folders.setdefault(composed(video.folder.relative_to(place).as_posix()), []).append(video)
+        self._names = {name for video in self.all for name in video.names}
 
     @staticmethod
     def below(place: Path, skip: set[Path], pattern: str | None = None) -> "VideoIndex":
-        """Every video file and every folder of images; `pattern` is that of masks among the frames."""
+        """Find every video file and every folder of images; `pattern` is that of masks among the frames."""
         json: list[Path] = []
-        return VideoIndex(place, list(_find_clips(place, skip, pattern, json)), json)
+        return VideoIndex(place, list(_find_entries(place, skip, pattern, json)), json)
 
     def without_masks(self) -> "VideoIndex":
-        """The same, but for folders called like those of masks in a folder that has one video else."""
+        """Leave out a folder named as those of masks are, where one other video lies beside or above it."""
         frames: dict[Path, list[VideoEntry]] = {}
         masks: dict[Path, list[VideoEntry]] = {}
-        for clip in self.all:
-            if clip.file is None and clip.folder != self.place and clip.folder.name in MASK_FOLDERS:
-                masks.setdefault(clip.folder.parent, []).append(clip)
+        for video in self.all:
+            if video.file is None and video.folder != self.place and video.folder.name in MASK_FOLDERS:
+                masks.setdefault(video.folder.parent, []).append(video)
             else:
-                for folder in (clip.folder, clip.folder.parent):
-                    frames.setdefault(folder, []).append(clip)
+                for folder in (video.folder, video.folder.parent):
+                    frames.setdefault(folder, []).append(video)
         inside = {
-            frames[folder][0].id: found[0].folder
-            for folder, found in masks.items()
-            if len(found) == 1 == len(frames.get(folder, ()))
+            frames[folder][0].id: of_folder[0].folder
+            for folder, of_folder in masks.items()
+            if len(of_folder) == 1 == len(frames.get(folder, ()))
         }
         folders = {*inside.values()}
-        videos = (clip for clip in self.all if clip.folder not in folders)
+        videos = (video for video in self.all if video.folder not in folders)
         return VideoIndex(self.place, videos, self._json, masks_inside=inside) if inside else self
 
     def by_name(self) -> "VideoIndex":
-        """The same with several videos in one folder, where the names before the numbers of its images differ."""
+        """Make several videos of one folder where the names before the numbers of its images differ."""
         parts = (
-            clip.by_name(clip.folder.relative_to(self.place).parts) if clip.file is None else (clip,)
-            for clip in self.all
+            video.by_name(video.folder.relative_to(self.place).parts) if video.file is None else (video,)
+            for video in self.all
         )
-        found = itertools.chain.from_iterable(parts)
-        return VideoIndex(self.place, found, self._json, by_name=True, masks_inside=self.masks_inside)
+        videos = itertools.chain.from_iterable(parts)
+        return VideoIndex(self.place, videos, self._json, by_name=True, masks_inside=self.masks_inside)
 
-    def tell_by_name(self, single: bool) -> bool:
-        """Whether names seem to tell videos apart in a folder, and do so in every folder where they differ.
+    def are_told_by_name(self, single: bool) -> bool:
+        """Test whether names seem to tell videos apart in every folder where they differ.
 
-        Where in doubt they do not: one operation as several videos may come into train and test. So where every image
-        would be a video, something else must say that they may be `single`.
+        Where in doubt they do not: one operation as several videos may come into train and test.
+
+        Args:
+            single: Videos of one image each are possible, since a list divides them.
         """
-        folders = [Counter(map(before_number, clip.images)) for clip in self.all]
-        differing = [(clip, names) for clip, names in zip(self.all, folders, strict=True) if len(names) > 1]
-        return bool(differing) and all(_tell_videos(clip, names, single) for clip, names in differing)
+        folders = [(video, Counter(map(before_number, video.images))) for video in self.all]
+        differing = [(video, names) for video, names in folders if len(names) > 1]
+        return bool(differing) and all(_tell_videos(video, names, single) for video, names in differing)
 
     @property
     def are_by_split(self) -> bool:
-        """Whether every folder of images is called after a split."""
-        folders = {clip.id: clip.parts[-1] for clip in self.all if clip.file is None}
+        """True if every folder of images is called after a split."""
+        folders = {video.id: video.parts[-1] for video in self.all if video.file is None}
         return bool(folders) and splits_by_name(folders).keys() == folders.keys()
 
     @property
     def beside(self) -> dict[str, list[Path]]:
         """The masks that lie among the frames of all videos, by their pattern."""
-        found: dict[str, list[Path]] = {}
-        for clip in self.all:
-            for pattern, files in clip.beside.items():
-                found.setdefault(pattern, []).extend(clip.folder / name for name in files.values())
-        return {pattern: found[pattern] for pattern in sorted(found)}
+        masks: dict[str, list[Path]] = {}
+        for video in self.all:
+            for pattern, files in video.beside.items():
+                masks.setdefault(pattern, []).extend(video.folder / name for name in files.values())
+        return dict(sorted(masks.items()))
 
     @cached_property
     def json_of_frames(self) -> list[Path]:
         """JSON files that are named after a frame each, as LabelMe (x.json) and Supervisely (x.png.json) do."""
-        frames = [clip.images for clip in self.all] if self._json else []
+        frames = [video.images for video in self.all] if self._json else []
         names = {name for images in frames for name in (*images, *images.values())}
         return [path for path in self._json if path.stem in names]
 
     @cached_property
     def json_beside_frames(self) -> dict[str, Path]:
-        """Those of them that lie beside their frame, by its path; Supervisely's are none."""
-        frames = {(clip.folder, stem) for clip in self.all for stem in clip.images} if self._json else ()
+        """JSON files that lie beside the frame whose name they have, by its path, as LabelMe's do."""
+        frames = {(video.folder, stem) for video in self.all for stem in video.images} if self._json else ()
         beside = [path for path in self._json if (path.parent, path.stem) in frames]
         return {f"{path.parent.relative_to(self.place).as_posix()}/{path.stem}": path for path in beside}
 
@@ -248,7 +252,7 @@ class VideoIndex:
     def json_among_frames(self) -> dict[Path, VideoEntry]:
         """Other JSON files in a folder of frames, as COCO's may be, with its video."""
         of_frames = set(self.json_of_frames)
-        folders = {clip.folder: clip for clip in self.all if clip.file is None}
+        folders = {video.folder: video for video in self.all if video.file is None}
         return {p: folders[p.parent] for p in self._json if p.parent in folders and p not in of_frames}
 
     def named(self, name: str) -> list[VideoEntry]:
@@ -260,108 +264,95 @@ class VideoIndex:
             name = name.partition("/")[2]
         return self._whole.get(name, [])
 
-    def find(self, name: str, where: str, beside: Iterable[str] = ()) -> VideoEntry | None:
-        """The video that `dataset.yaml` names; one that is not there is noted down, so that it hides nothing else.
-
-        What stands `beside` it, where each video has its place once, is not what was meant.
-        """
-        found = self.named(name)
-        if not found:
-            taken = {clip.id for other in beside for clip in self.named(other)}
-            ids = [clip.id for clip in self.all if clip.id not in taken]
-            self.missing.append(f"{where} names the video {name!r}, which is not there{nearest(name, ids)}")
+    def find(self, name: str, where: str) -> VideoEntry | None:
+        """The video that `dataset.yaml` names; one that is not there is noted in `missing`."""
+        videos = self.named(name)
+        if not videos:
+            near = nearest(name, [video.id for video in self.all])
+            self.missing.append(f"{where} names the video {name!r}, which is not there{near}")
             return None
-        if len(found) > 1:
-            fitting = " and ".join(clip.id for clip in found)
+        if len(videos) > 1:
+            fitting = " and ".join(video.id for video in videos)
             raise UserError(f"{where} names the video {name!r}, which fits {fitting}: write one of these.")
-        return found[0]
+        return videos[0]
 
-    def frames(
+    def match(
         self, masks: Sequence[str], only: VideoEntry | None
     ) -> Iterator[tuple[str, list[tuple[VideoEntry, int]]]]:
-        """Each mask's name with the frames that it may mean, within one video or among all."""
+        """Yield each mask's name with the frames that it may mean, within one video or among all."""
         names = {mask: composed(mask) for mask in masks}
         if only is not None:
             yield from ((mask, self._frames(name, [only], only)) for mask, name in names.items())
             return
-        named = {folder: self._of_folder(folder) for folder in {name.rpartition("/")[0] for name in names.values()}}
-        # Where no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
+        folders = {name.rpartition("/")[0] for name in names.values()}
+        # A mask is of the video that its folder names, or whose frames lie in a folder of the same path.
+        named = {folder: self.named(folder) or self._folders.get(folder, []) for folder in folders}
+        # If no folder is that of a video, they are of whoever wrote the names: images/, /home/ann/export/.
         foreign = not any(named.values())
-        parted = (name.rpartition("/") for name in names.values())
-        plain = {last for folder, _, last in parted if foreign or not folder}
+        plain = {name.rpartition("/")[2] for name in names.values() if foreign or "/" not in name}
         holding: dict[str, list[VideoEntry]] = {}
-        for clip in self.all:
-            for name in clip.positions.keys() & plain:
-                holding.setdefault(name, []).append(clip)
+        for video in self.all:
+            for name in video.positions.keys() & plain:
+                holding.setdefault(name, []).append(video)
         for mask, name in names.items():
             folder, _, last = name.rpartition("/")
+            anywhere = [*holding.get(last, ()), *self._files]
             if not folder:
-                yield mask, self._frames(name, [*holding.get(last, ()), *self._files], None)
+                yield mask, self._frames(name, anywhere, None)
                 continue
-            found = self._frames(name, named[folder], None)
-            # Of whom a bare number is, only the folder can say, unless it is called like any.
+            places = self._frames(name, named[folder], None)
+            # Only the folder can tell the video of a bare number, unless it is called like any.
             common = folder.rpartition("/")[2] in COMMON_FOLDERS and len(named) == 1
-            if not found and foreign and (common or not _NUMBERED.fullmatch(last)):
-                alone = self._frames(name, [*holding.get(last, ()), *self._files], None)
-                found = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
-            yield mask, found
+            if not places and foreign and (common or not _FRAME_NUMBER.fullmatch(last)):
+                alone = self._frames(name, anywhere, None)
+                places = alone if len(alone) == 1 and not self._contradicts(folder, alone[0][0]) else []
+            yield mask, places
 
-    def is_strange(self, folder: str, clip: VideoEntry) -> bool:
-        """Whether a mask's folder says nothing of the video whose frame it found; images/ is no strange one."""
-        last = composed(folder).rpartition("/")[2]
-        return bool(folder) and not self._of_folder(folder) and last not in COMMON_FOLDERS and last not in _words(clip)
+    def _contradicts(self, folder: str, video: VideoEntry) -> bool:
+        """Test whether a part of a mask's folder is the name of another video."""
+        return any(part in self._names and part not in video.names for part in folder.split("/"))
 
-    def _of_folder(self, folder: str) -> list[VideoEntry]:
-        """The videos that a mask's folder means: by their names, or since their frames lie in a folder of its path."""
-        return self.named(folder) or self._folders.get(composed(folder), [])
-
-    def _contradicts(self, folder: str, clip: VideoEntry) -> bool:
-        """Whether a mask's folder speaks of another video."""
-        return any(word in self._words and word not in _words(clip) for word in folder.split("/"))
-
-    def _frames(self, name: str, clips: list[VideoEntry], only: VideoEntry | None) -> list[tuple[VideoEntry, int]]:
+    def _frames(self, name: str, videos: list[VideoEntry], only: VideoEntry | None) -> list[tuple[VideoEntry, int]]:
         last = name.rpartition("/")[2]
-        found: dict[VideoEntry, int] = {}
+        places: dict[VideoEntry, int] = {}
         if extracted := _EXTRACTED.fullmatch(name) if "__frame_" in name else None:
-            found = {clip: int(extracted[2]) for clip in self._extracted(extracted[1]) if only in (None, clip)}
+            places = {video: int(extracted[2]) for video in self._extracted(extracted[1]) if only in (None, video)}
         # An image of the mask's own name counts before the number in it: extracted frames may be a dataset themselves.
-        found |= {clip: index for clip in clips if (index := clip.position(last)) is not None}
-        return [(clip, index) for clip, index in found.items() if clip.file is not None or index < clip.length]
+        places |= {video: index for video in videos if (index := video.position(last)) is not None}
+        return [(video, index) for video, index in places.items() if video.file is not None or index < video.length]
 
     def _extracted(self, name: str) -> list[VideoEntry]:
         """The videos that an extracted frame may come from."""
-        uploaded, found = _UPLOADED.fullmatch(name), self.named(name)
-        if found or not uploaded:
-            return found
-        said = unquote(uploaded[1])
-        return self.named(said) or [clip for clip in self.all if _plain(composed(clip.id)) == composed(said)]
+        uploaded, videos = _UPLOADED.fullmatch(name), self.named(name)
+        if videos or not uploaded:
+            return videos
+        original = unquote(uploaded[1])
+        return self.named(original) or [v for v in self.all if _as_uploaded(composed(v.id)) == composed(original)]
 
 
-def _words(clip: VideoEntry) -> tuple[str, ...]:
-    """What a folder of its masks may be called."""
-    return tuple(map(composed, (clip.id, *clip.parts)))
+def _tell_videos(video: VideoEntry, names: Counter[str], single: bool) -> bool:
+    """Test whether the names before the numbers of a folder's images seem to be those of videos.
 
-
-def _tell_videos(clip: VideoEntry, names: Counter[str], single: bool) -> bool:
-    """Whether these names before the numbers of a folder's images seem to be those of videos."""
+    They are not if they hold no letter and the numbers may be minutes and seconds, nor if they are those of two eyes.
+    """
     several = sum(count > 1 for count in names.values())
-    if (several < max(2, len(names) / 2) and not single) or any(map(_NO_VIDEO.fullmatch, names)):
+    if (several < max(2, len(names) / 2) and not single) or any(map(_EYE.search, names)):
         return False
-    return not any(map(_MINUTE.fullmatch, names)) or any(map(_THREE_DIGITS.fullmatch, clip.images))
+    return all(map(_LETTER.search, names)) or any(map(_LONG_NUMBER.fullmatch, video.images))
 
 
-def _plain(name: str) -> str:
+def _as_uploaded(name: str) -> str:
     """A name as Label Studio has it after the upload: no blanks, of marks only these."""
     return re.sub(r"[^-\w.]", "", name.replace(" ", "_"))
 
 
 def is_prediction(folder: Path, files: Iterable[str]) -> bool:
-    """Whether a folder with these files holds the results of a prediction, done or stopped: no videos of a dataset."""
+    """Test whether a folder with these files holds predictions, complete or stopped, which are no videos."""
     return RECORD in files or (folder / JOURNAL).exists()
 
 
-def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[VideoEntry]:
-    """Every video file and every folder that holds images; JSON files on the way are noted down."""
+def _find_entries(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[VideoEntry]:
+    """Every video file and every folder that holds images; JSON files on the way are appended to `json`."""
     if place.is_file():
         if suffix_of(place) not in VIDEO_SUFFIXES:
             raise UserError(
@@ -373,7 +364,6 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
     if not place.is_dir():
         raise UserError(f"{place}, the folder of the videos, does not exist.")
     require_no_run(place, "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml")
-    endings = tuple(VIDEO_SUFFIXES)
     for folder, folders, files in iterate_folders(place):
         if is_prediction(folder, files):
             folders.clear()
@@ -382,10 +372,10 @@ def _find_clips(place: Path, skip: set[Path], pattern: str | None, json: list[Pa
         json += [folder / name for name in files if name.lower().endswith(".json")]
         parts = folder.relative_to(place).parts
         beside = masks_beside(files, pattern)
-        masks = {name for found in beside.values() for name in found.values()}
+        masks = {name for of_pattern in beside.values() for name in of_pattern.values()}
         if images := images_of(folder, [name for name in files if name not in masks] if masks else files):
             yield VideoEntry(parts or (place.resolve().name,), folder, images, beside=beside)
-        films = [name for name in files if name.lower().endswith(endings)]
-        require_utf8_names(folder, films)
-        for name in films:
+        videos = [name for name in files if name.lower().endswith(tuple(VIDEO_SUFFIXES))]
+        require_utf8_names(folder, videos)
+        for name in videos:
             yield VideoEntry((*parts, os.path.splitext(name)[0]), folder, {}, VideoFile(folder / name))

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 import suture
-from suture.checks.view_pictures import require_free_folder
+from suture.checks.write_pictures import require_free_folder
 from suture.core.errors import UserError
 from suture.core.io import write_text
 from suture.data.classes import default_colors

@@ -176,7 +176,7 @@ def test_unpainted_that_nobody_explained(tmp_path: Path) -> None:
     write_export(tmp_path / "masks/a.zip", {"frame_000001": png()})
     write_file(tmp_path, unpainted=None)
     dataset = load_dataset(tmp_path)
-    with pytest.raises(UserError, match=r"holds pixels without any label \(40 pixels\).*say `unpainted: background`"):
+    with pytest.raises(UserError, match=r"holds pixels without any label \(40 pixels\).*set `unpainted`"):
         dataset.read_mask(dataset["a"], 1)
 
 

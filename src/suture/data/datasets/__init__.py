@@ -17,7 +17,7 @@ Loader = Callable[..., Dataset]
 
 @dataclass(frozen=True)
 class Source:
-    """How one dataset is recognised and read. The loader's keyword arguments are the source's options."""
+    """A dataset that is recognised and read; the loader's keyword arguments are the source's options."""
 
     name: str
     matches: Callable[[Path], bool]
@@ -59,7 +59,7 @@ def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> D
         root = root.parent
     known = sources()
     if source == "auto":
-        # What the user has written down goes before any guess.
+        # A dataset.yaml goes before any known layout.
         candidates = [known["folder"], *known.values()]
         chosen = next((candidate for candidate in candidates if candidate.matches(root)), known["folder"])
     elif source in known:

@@ -1,4 +1,4 @@
-"""Pictures for judging what was found: each video's view, and its shots as a curve with the cuts."""
+"""Pictures of each video's view, and of its shots as a curve with the cuts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from suture.data.view import paint_view
 
 
 def require_free_folder(out: Path) -> None:
-    """Pictures go into a folder of their own, where they become no data."""
+    """Raise unless a folder for pictures is new or empty, and outside of any dataset."""
     require_outside_dataset(out, pictures=True)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there and not an empty folder: give a new one for the pictures.")
@@ -25,7 +25,7 @@ def write_pictures(
     out: Path,
     progress: Callable[[int], None] = lambda videos: None,
 ) -> list[Path]:
-    """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video into a new folder; give their paths."""
+    """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video into a new folder; return their paths."""
     require_free_folder(out)
     written = []
     for video in dataset:

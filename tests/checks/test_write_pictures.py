@@ -5,7 +5,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from suture.checks.view_pictures import write_pictures
+from suture.checks.write_pictures import write_pictures
 from suture.core.errors import UserError
 from suture.data.datasets import load_dataset
 from suture.data.synthetic.scenario import SyntheticSettings

@@ -1,37 +1,31 @@
-"""What each frame and mask is like, taken down in one reading of each: the ground on which `suture check` judges."""
+"""Facts about each frame and mask, from one reading of each: the ground on which `suture check` judges."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from multiprocessing import get_context
-from typing import TypeVar
 
 import cv2
 import numpy as np
 
-from suture.core.errors import UserError
-from suture.core.workers import start_in_pool
 from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues, pack
 from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import max_16_bit_value, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 
-T = TypeVar("T")
-R = TypeVar("R")
-THUMB = 64
+THUMB_SIZE = 64
 """The size at which `suture.data.shots` looks at frames."""
-BLACK = 24
-"""The brightest spot of a black frame's thumbnail, in grey levels."""
-_PAINTED_LEVELS, _FLAT = 32, 0.9
-"""Of a picture that looks painted: the most grey levels, and the least share of pixels like the one to their left."""
-_KEPT_VALUES = 64
-"""Unknown values kept per mask: an anti-aliased mask has thousands, and their number is what tells."""
-_CHUNK_IMAGES, _CHUNK_FILE = 32, 512
-"""Frames per piece of work; more in a video file, where each piece begins with a seek."""
+MAX_BLACK = 24
+"""Brightest spot of a black frame's thumbnail, in grey levels."""
+MAX_PAINTED_LEVELS = 32
+"""Grey levels of a picture that looks painted."""
+MIN_FLAT_SHARE = 0.9
+"""Share of pixels like the one to their left in a picture that looks painted."""
+MAX_UNKNOWN_VALUES = 64
+"""Unknown values kept per mask: an anti-aliased mask has thousands."""
+_CHUNK_IMAGES = 32
+_CHUNK_FRAMES = 512
+"""Frames of a video file per piece of work: more than images, since each piece begins with a seek."""
 
 
 @dataclass(slots=True)
@@ -42,7 +36,7 @@ class MaskFacts:
     size: tuple[int, int] | None = None
     """Width and height, where it could be read."""
     error: str = ""
-    """Why it does not decode."""
+    """The reason, if it does not decode."""
     pixels: np.ndarray | None = None
     """Pixels per class inside the view, and last those that are ignored."""
     outside: np.ndarray | None = None
@@ -50,24 +44,24 @@ class MaskFacts:
     unknown: dict[Raw, int] = field(default_factory=dict)
     """Pixels per value that the class table does not know, the most frequent ones."""
     distinct: int = 0
-    """How many such values there are."""
+    """The number of such values."""
     unstated: int = 0
     """Unpainted pixels, where the class table does not say what they mean."""
     has_zero: bool = False
     colored: bool = False
-    """Whether it is a colour image although the class table is given by ids."""
+    """True for a colour image although the class table has ids."""
     between: float = 0.0
-    """Of the pixels at edges, the share with a value between its neighbours': resizing makes such, people do not."""
+    """Share of the pixels at edges whose value lies between its neighbours': resizing makes such, people do not."""
     covered: int = 0
     """Shapes of an export that later ones cover, so that nothing of them is left."""
     near: float = 0.0
-    """Of the unknown pixels, the share whose colour is almost that of a class: lossy compression makes such."""
+    """Share of the unknown pixels whose colour is almost that of a class: lossy compression makes such."""
 
-    def take_unknown(self, found: UnknownValues, classes: ClassTable) -> None:
-        """Take down the values that the class table does not know, the most frequent first."""
-        self.unstated = found.unpainted
-        self.distinct = len(found.painted)
-        self.unknown = dict(list(found.painted.items())[:_KEPT_VALUES])
+    def add_unknown(self, error: UnknownValues, classes: ClassTable) -> None:
+        """Record the values that the class table does not know, the most frequent first."""
+        self.unstated = error.unpainted
+        self.distinct = len(error.painted)
+        self.unknown = dict(list(error.painted.items())[:MAX_UNKNOWN_VALUES])
         self.near = _near_share(self.unknown, classes)
 
 
@@ -83,20 +77,20 @@ class FrameFacts:
     digest: bytes = b""
     """Equal for frames whose pixels are equal."""
     thumb: np.ndarray | None = None
-    """What the view shows, grey, THUMB × THUMB, uint8."""
+    """The scene: grey, THUMB_SIZE × THUMB_SIZE, uint8."""
     largest: int | None = None
-    """The largest value of an image of 16 bits that is black when it is read."""
+    """Largest value of an image of 16 bits that is black when it is read."""
     change: float | None = None
     """Mean absolute difference to the frame before, in grey levels; None where that was not at hand."""
     painted: int = 0
-    """How many grey levels it has if it is made of flat areas, as a mask is; 0 where it is a picture of the world."""
+    """Number of grey levels of a picture made of flat areas, as a mask is; 0 for a picture of the world."""
     combed: bool = False
-    """Whether neighbouring lines come from different moments: two fields woven into one frame."""
+    """True where neighbouring lines come from different moments: two fields woven into one frame."""
     mask: MaskFacts | None = None
 
     @property
     def black(self) -> bool:
-        return self.thumb is not None and int(self.thumb.max()) < BLACK
+        return self.thumb is not None and int(self.thumb.max()) < MAX_BLACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +104,9 @@ class Chunk:
     view: View | None
 
 
-def chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View | None) -> Iterator[Chunk]:
+def make_chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View | None) -> Iterator[Chunk]:
     """The frames at `indices` in pieces small enough that a single long video keeps every core busy."""
-    length = _CHUNK_FILE if video.file else _CHUNK_IMAGES
+    length = _CHUNK_FRAMES if video.file else _CHUNK_IMAGES
     for start in range(0, len(indices), length):
         frames = tuple(video.frames[index] for index in indices[start : start + length])
         yield Chunk(video.id, video.file, frames, classes, view)
@@ -120,11 +114,11 @@ def chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View
 
 def frame_facts(chunk: Chunk) -> list[FrameFacts]:
     """Read each frame and mask of a chunk once; one that cannot be read is a fact like any other."""
-    found: list[FrameFacts] = []
+    of_chunk: list[FrameFacts] = []
     previous: np.ndarray | None = None
     for frame in chunk.frames:
         facts = FrameFacts(chunk.video, frame.index)
-        found.append(facts)
+        of_chunk.append(facts)
         try:
             pixels = _read(chunk, frame)
         except Exception as error:  # whatever a decoder throws at a damaged file
@@ -144,16 +138,16 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
             previous = grey
         if frame.mask is not None:
             facts.mask = mask_facts(frame.mask, chunk.classes, chunk.view)
-    return found
+    return of_chunk
 
 
 def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
-    """Read one mask and say what is in it."""
+    """Read one mask and count its values."""
     facts = MaskFacts(mask.name)
     try:
         raw, facts.covered = mask.examine(classes.by_color)
     except UnknownValues as error:  # readers of annotation tools' exports know their labels themselves
-        facts.take_unknown(error, classes)
+        facts.add_unknown(error, classes)
         return facts
     except Exception as error:  # whatever a decoder throws at a damaged file
         colors = None if classes.by_color else _read_colors(mask)
@@ -177,7 +171,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
 
 
 def between_share(raw: np.ndarray) -> float:
-    """Of the pixels whose two neighbours differ, the share that has a value of its own between theirs.
+    """Share of the pixels between two different neighbours whose own value lies between theirs.
 
     >>> between_share(np.repeat([[0, 0, 4, 4]], 32, axis=0)), between_share(np.repeat([[0, 2, 4]], 32, axis=0))
     (0.0, 1.0)
@@ -199,13 +193,13 @@ def between_share(raw: np.ndarray) -> float:
 def painted_levels(grey: np.ndarray) -> int:
     """The number of grey levels of a picture made of a few, in flat areas; 0 of any other."""
     levels = int(np.count_nonzero(cv2.calcHist([grey], [0], None, [256], [0, 256])))
-    if levels > _PAINTED_LEVELS:
+    if levels > MAX_PAINTED_LEVELS:
         return 0
-    return levels if np.mean(grey[:, 1:] == grey[:, :-1]) >= _FLAT else 0
+    return levels if np.mean(grey[:, 1:] == grey[:, :-1]) >= MIN_FLAT_SHARE else 0
 
 
 def is_combed(grey: np.ndarray, block: int = 16) -> bool:
-    """Whether a frame holds two fields of different moments.
+    """Test whether a frame holds two fields of different moments.
 
     Where something moves, a line then resembles the line after the next more than the next: in no other picture
     do neighbours differ more than pixels two apart, except in a pattern of single pixels, which also does it sideways.
@@ -225,50 +219,12 @@ def is_combed(grey: np.ndarray, block: int = 16) -> bool:
     return bool(combed.sum() > 2 and combed.mean() > 0.01)
 
 
-def found_view(video: Video) -> View | None:
-    """The view; None where it is the whole frame, or the frames do not decode, which is told elsewhere."""
+def find_video_view(video: Video) -> View | None:
+    """The view; None where it is the whole frame, or the frames do not decode, which is reported elsewhere."""
     try:
         return video.view if video.view != View(0, 0, *video.size) else None
     except Exception:  # whatever a decoder throws at a damaged file
         return None
-
-
-def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:
-    """Each task with its result, in any order; None where the task killed its process, as a hostile file can."""
-    if workers <= 1 or len(tasks) <= 1:
-        yield from ((task, function(task)) for task in tasks)
-        return
-    left = dict(enumerate(tasks))
-    width = workers
-    while left:
-        pool = ProcessPoolExecutor(
-            min(width, len(left)), get_context("spawn"), initializer=start_in_pool, initargs=(os.getpid(),)
-        )
-        try:
-            if width == 1:
-                _refuse_stillborn(pool)
-            futures = {pool.submit(function, task): number for number, task in left.items()}
-            for future in as_completed(futures):
-                result = future.result()
-                yield left.pop(futures[future]), result
-        except BrokenProcessPool:
-            # Which task was it? Alone, a process takes them in order: the first that is left when it breaks again.
-            if width == 1:
-                yield left.pop(min(left)), None
-            width = workers if width == 1 else 1
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _refuse_stillborn(pool: ProcessPoolExecutor) -> None:
-    """Where processes die before they are given any work, no file is to blame."""
-    try:
-        pool.submit(os.getpid).result()
-    except BrokenProcessPool as error:
-        raise UserError(
-            "The processes that read frames die when they start: is there memory left? In a script of your own, call "
-            '`check` below `if __name__ == "__main__":`, or with workers=1.'
-        ) from error
 
 
 def _read_colors(mask: Mask) -> np.ndarray | None:
@@ -290,33 +246,23 @@ def _thumb(pixels: np.ndarray, view: View | None) -> np.ndarray:
     scene = view.crop(pixels) if view else pixels
     if not scene.size:  # a frame that is smaller than the others of its video
         scene = pixels
-    return cv2.cvtColor(cv2.resize(scene, (THUMB, THUMB), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
+    return cv2.cvtColor(cv2.resize(scene, (THUMB_SIZE, THUMB_SIZE), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
 
 
 def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarray:
-    """The mask's class ids, with what the table does not know taken down and turned to ignore."""
+    """The mask's class ids; unknown values are recorded and ignored."""
     try:
         return classes.encode(raw)
     except UnknownValues as error:
-        facts.take_unknown(error, classes)
-        unknown = np.array(list(error.counts))
-        strange = np.isin(pack(raw), pack(unknown)) if raw.ndim == 3 else np.isin(raw, unknown)
-    known = [v for v in classes.values if isinstance(v, tuple) == (raw.ndim == 3)]
-    if not known:
-        return np.full(raw.shape[:2], IGNORE, np.uint8)
-    stand_in = classes.label_ids[known[0]] if isinstance(known[0], str) else known[0]
-    mended = raw.copy() if raw.ndim == 3 else raw.astype(np.int32)
-    mended[strange] = stand_in
-    ids = classes.encode(mended)
-    ids[strange] = IGNORE
-    return ids
+        facts.add_unknown(error, classes)
+        return error.ids
 
 
 def _near_share(unknown: dict[Raw, int], classes: ClassTable) -> float:
     known = np.array([v for v in classes.values if isinstance(v, tuple)] + [(0, 0, 0)])
-    found = [v for v in unknown if isinstance(v, tuple)]
-    if not found:
+    colors = [v for v in unknown if isinstance(v, tuple)]
+    if not colors:
         return 0.0
-    nearest = np.abs(np.array(found)[:, None] - known).max(axis=2).min(axis=1)
-    counts = np.array([unknown[v] for v in found])
+    nearest = np.abs(np.array(colors)[:, None] - known).max(axis=2).min(axis=1)
+    counts = np.array([unknown[v] for v in colors])
     return float(counts[nearest <= NEAR].sum() / counts.sum())

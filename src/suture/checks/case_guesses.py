@@ -1,0 +1,139 @@
+"""Guesses for the draft of a `dataset.yaml`: which videos are one operation, and which cases are for the test."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
+
+from suture.data.dataset import SPLITS, Split, is_split_word, splits_by_name
+from suture.data.listing import natural
+from suture.data.video_index import VideoEntry
+
+MIN_CASES_FOR_VAL = 5
+"""Labelled cases from which on some are for validation: with fewer, the training needs them more."""
+_PART = re.compile(r"(.+?)[ _.-]*part[ _.-]*[0-9]+", re.IGNORECASE)
+_NUMBERED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]+)|(?<=[0-9])[ _.-]?([a-h]))")
+"""A name that holds a number, with another one or a letter behind it: case07_2, case07b, video01_00080."""
+
+
+def guess_cases(videos: Sequence[VideoEntry], named: bool = False) -> dict[str, list[str]]:
+    """Group videos into operations by their folders and by names that look like pieces of one recording.
+
+    A case that is too large costs little, one operation in train and test gives wrong numbers.
+
+    Args:
+        videos: All videos of the dataset.
+        named: The user has stated that the images of a folder are of several videos: the folder does not join them.
+
+    Returns:
+        Case → the ids of its videos.
+
+    >>> guess_cases([VideoEntry((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
+    {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
+    """
+    in_folder = Counter(video.folder for video in videos if video.file is None)
+    apart = {video.id for video in videos if named and video.file is None and in_folder[video.folder] > 1}
+    paths = _without_shared({video.id: video.parts[-1:] if video.id in apart else video.parts for video in videos})
+    # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.
+    folders = {
+        video: paths[video][0]
+        for video in splits_of_names(videos)
+        if len(paths[video]) > 2 or (len(paths[video]) == 2 and is_split_word(paths[video][0]))
+    }
+    paths = _without_shared({video: path[1:] if video in folders else path for video, path in paths.items()})
+    divided = _divided_by_frames([video for video in videos if video.id in folders], paths)
+    stems = _stems({path[0] for path in paths.values() if len(path) == 1})
+    cases: dict[str, list[str]] = defaultdict(list)
+    for video, path in paths.items():
+        case = path[0] if len(path) > 1 else stems.get(path[0], path[0])
+        cases[f"{folders[video]}_{case}" if video in folders and video not in divided else case].append(video)
+    # A case must not bear the name of a video that is not its own.
+    return {(case if len(of_case) > 1 else of_case[0]): of_case for case, of_case in cases.items()}
+
+
+def guess_split(
+    expected: Mapping[str, Collection[Split]], cases: Mapping[str, list[str]], labelled: Counter[str]
+) -> dict[Split, list[str]]:
+    """Assign cases to splits.
+
+    Args:
+        expected: Video → the splits that lists or names give it. A case with one of them gets it, others get none.
+        cases: Case → its videos.
+        labelled: Video → its labelled frames. Where nothing is expected, about 60, 20 and 20 % of the labelled cases
+            are for train, val and test. Fewer than two labelled cases are not split.
+    """
+    split: dict[Split, list[str]] = {name: [] for name in SPLITS}
+    for case, videos in cases.items():
+        if len(splits := expected_splits(videos, expected)) == 1:
+            split[splits.pop()].append(case)
+    candidates = sorted(labelled_cases(cases, labelled), key=natural)
+    count = len(candidates)
+    if any(split.values()) or count < 2:
+        return split
+    each = max(1, round(0.2 * count))
+    validated = count >= MIN_CASES_FOR_VAL
+    held_count = 2 * each if validated else each
+    held = [candidates[(2 * i + 1) * count // (2 * held_count)] for i in range(held_count)]
+    split["test"], split["val"] = (held[::2], held[1::2]) if validated else (held, [])
+    split["train"] = [case for case in cases if case not in held]
+    return split
+
+
+def expected_splits(videos: Sequence[str], expected: Mapping[str, Collection[Split]]) -> set[Split]:
+    """The splits that are expected of any of these videos."""
+    return {split for video in videos for split in expected.get(video, ())}
+
+
+def labelled_cases(cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
+    """The cases with a labelled frame."""
+    return [case for case, videos in cases.items() if any(labelled[video] for video in videos)]
+
+
+def splits_of_names(videos: Sequence[VideoEntry]) -> dict[str, Split]:
+    """The splits that the first folders or names give that are not the same for all videos."""
+    return splits_by_name({v: path[0] for v, path in _without_shared({v.id: v.parts for v in videos}).items()})
+
+
+def _stems(names: set[str]) -> dict[str, str]:
+    """The stem of each name that looks like a piece of a recording.
+
+    Pieces are counted (case07_1 and case07_2, case07a and case07b, x_part2), or named by a frame of three digits or
+    more (video01_00080). Where such long numbers count 1, 2, 3 or are all that differs, they are those of videos.
+    """
+    stems = {name: match[1] for name in names if (match := _PART.fullmatch(name))}
+    pieces: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in names - stems.keys():
+        if match := _NUMBERED.fullmatch(name):
+            pieces[match[1]][name] = match[2] or str(ord(match[3]) - ord("a"))
+    for stem, numbers in pieces.items():
+        is_long = any(len(digits) > 2 for digits in numbers.values())
+        is_counted = _is_counted({int(digits) for digits in numbers.values()}, stem in names)
+        if (is_counted and not is_long) or (is_long and not is_counted and len(numbers) < len(names)):
+            stems |= dict.fromkeys(numbers, stem)
+    return stems
+
+
+def _is_counted(numbers: set[int], with_first: bool) -> bool:
+    """Test whether numbers count 1, 2, 3 or 0, 1, 2; the first file may go without a number."""
+    starts = (0, 1, 2) if with_first else (0, 1)
+    return len(numbers) + with_first >= 2 and any(numbers == set(range(n, n + len(numbers))) for n in starts)
+
+
+def _divided_by_frames(videos: Sequence[VideoEntry], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Videos of one name in folders of several splits that share no frame: a split by frames divided them."""
+    groups: dict[tuple[str, ...], list[VideoEntry]] = defaultdict(list)
+    for video in videos:
+        groups[paths[video.id]].append(video)
+    divided = set()
+    for group in groups.values():
+        frames = Counter(stem for video in group for stem in video.images)
+        if len(group) > 1 and all(video.images for video in group) and max(frames.values()) == 1:
+            divided |= {video.id for video in group}
+    return divided
+
+
+def _without_shared(paths: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Paths without the first folders that are the same for all: they tell no cases apart."""
+    levels = zip(*(path[:-1] for path in paths.values()), strict=False)
+    shared = len(list(takewhile(lambda level: len(set(level)) == 1, levels))) if len(paths) > 1 else 0
+    return {video: path[shared:] for video, path in paths.items()}

@@ -1,0 +1,224 @@
+"""The result of `suture check`, as values, JSON and text."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from suture.checks.problems import OPEN_QUESTION, Problem
+from suture.core.text import listed, number
+from suture.data.dataset import SPLITS, Split
+
+IGNORED = "(ignored)"
+"""The row of the class table for pixels that take no part."""
+_STYLES = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """Pixels of a class in one split, and the frames, videos and cases that show it."""
+
+    pixels: int
+    frames: int
+    videos: int
+    cases: int
+
+
+@dataclass(frozen=True)
+class VideoSummary:
+    """One video in numbers."""
+
+    id: str
+    case: str
+    split: str | None
+    frames: int
+    excluded: int
+    labelled: int
+    size: tuple[int, int] | None
+    """Width and height; None where no frame could be read."""
+    view: dict[str, Any] | None
+    """None: the whole frame, or not looked for yet."""
+    shots: int | None
+    """None: not counted yet."""
+
+
+@dataclass(frozen=True)
+class DatasetSummary:
+    """A dataset in numbers, and the notes of its source."""
+
+    name: str
+    protocol: str
+    videos: list[VideoSummary]
+    notes: list[str]
+
+    @property
+    def cases(self) -> int:
+        return len({video.case for video in self.videos})
+
+    @property
+    def frames(self) -> int:
+        return sum(video.frames for video in self.videos)
+
+    @property
+    def labelled(self) -> int:
+        return sum(video.labelled for video in self.videos)
+
+    def labelled_in(self, split: Split | None) -> int:
+        return sum(video.labelled for video in self.videos if video.split == split)
+
+    @property
+    def labelled_share(self) -> float:
+        return self.labelled / self.frames if self.frames else 0.0
+
+    @property
+    def shots(self) -> int | None:
+        """The number of shots; None until every frame has been read."""
+        counts = [video.shots for video in self.videos if video.shots is not None]
+        return sum(counts) if counts else None
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The result of `check`."""
+
+    summary: DatasetSummary
+    class_table: dict[str, dict[str, ClassCount]]
+    """Class name → split ("" for none) → counts; the last row is `IGNORED`."""
+    problems: list[Problem]
+    read: int
+    """Frames that were read."""
+    complete: bool
+    """Whether every frame was read."""
+    seconds: float
+
+    @property
+    def fatal(self) -> bool:
+        """Whether training on this dataset would fail or give wrong scores."""
+        return any(problem.severity == "fatal" for problem in self.problems)
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert everything to plain values."""
+        summary = self.summary
+        totals = {name: getattr(summary, name) for name in ("name", "protocol", "cases", "frames", "labelled", "shots")}
+        return totals | {
+            "labelled_share": round(summary.labelled_share, 6),
+            "read": self.read,
+            "complete": self.complete,
+            "fatal": self.fatal,
+            "seconds": round(self.seconds, 2),
+            "videos": [asdict(video) for video in summary.videos],
+            "classes": {
+                name: {split: asdict(count) for split, count in row.items()} for name, row in self.class_table.items()
+            },
+            "problems": [asdict(problem) | {"first": problem.first} for problem in self.problems],
+            "notes": summary.notes,
+        }
+
+    def print(self, console: Console) -> None:
+        """Print an overview, the table of classes and the problems; of a first look the problems only."""
+        overview = list(_overview(self.summary))
+        if not self.complete:
+            console.print(overview[0], highlight=False)
+            frames = number(self.summary.frames, "frame")
+            console.print(Text(f"A first look at {self.read:,} of {frames}; all of them follow.", "dim"))
+            for problem in self.problems:
+                console.print(Text.assemble((problem.severity, _STYLES[problem.severity]), f"  {problem.what}"))
+            return
+        for line in overview:
+            console.print(line, highlight=False)
+        if any(count.frames for row in self.class_table.values() for count in row.values()):
+            console.print()
+            console.print(_class_table(self.class_table))
+        console.print()
+        if self.problems:
+            console.print(_problem_list(self.problems), highlight=False)
+            console.print()
+        console.print(_verdict(self.problems), highlight=False)
+
+
+def _overview(summary: DatasetSummary) -> Iterator[Text]:
+    protocol = f" ({summary.protocol})" if summary.protocol not in ("default", summary.name) else ""
+    shots = f", {number(summary.shots, 'shot')}" if summary.shots else ""
+    yield Text.assemble(
+        (summary.name, "bold"),
+        f"{protocol}: {number(summary.cases, 'case')}, {number(len(summary.videos), 'video')}{shots}, ",
+        f"{number(summary.frames, 'frame')}, {summary.labelled:,} labelled ({summary.labelled_share:.1%})",
+    )
+    parts = []
+    for split in (*SPLITS, None):
+        if videos := [video for video in summary.videos if video.split == split]:
+            frames = number(sum(video.frames for video in videos), "frame")
+            count = f"{number(len(videos), 'video')}, {frames} ({summary.labelled_in(split):,} labelled)"
+            parts.append(f"{split or 'no split'} {count}")
+    yield Text(" · ".join(parts))
+    sizes = Counter("×".join(map(str, video.size)) for video in summary.videos if video.size)
+    facts = [f"frames of {_shares(sizes)}"] if sizes else []
+    if summary.shots is not None:
+        facts.append(f"view: {_shares(Counter(_view_kind(video.view) for video in summary.videos))}")
+    if excluded := sum(video.excluded for video in summary.videos):
+        facts.append(f"{number(excluded, 'frame')} excluded")
+    yield Text(" · ".join(facts))
+    for note in summary.notes:
+        yield Text(note, "dim")
+
+
+def _view_kind(view: Mapping[str, Any] | None) -> str:
+    if view is None:
+        return "whole frame"
+    return "circle" if "circle" in view else "rectangle"
+
+
+def _shares(counts: Counter[str]) -> str:
+    """`512×512`, or `512×512 in 3 videos and 640×480 in 1`."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    (name, count), *others = counts.most_common()
+    return listed([f"{name} in {number(count, 'video')}", *(f"{other} in {count:,}" for other, count in others)], 3)
+
+
+def _class_table(rows: Mapping[str, Mapping[str, ClassCount]]) -> Table:
+    """One row per class and split."""
+    totals = Counter[str]()
+    for row in rows.values():
+        totals.update({split: count.pixels for split, count in row.items()})
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("class", overflow="fold")
+    table.add_column("split")
+    for name in ("pixels", "frames", "videos", "cases"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+    for name, row in rows.items():
+        if name == IGNORED and not any(count.pixels for count in row.values()):
+            continue
+        for position, (split, count) in enumerate(row.items()):
+            share = f"{count.pixels / totals[split]:.2%}" if count.pixels else "–"
+            cells = [f"{value:,}" if value else "–" for value in (count.frames, count.videos, count.cases)]
+            label = Text("" if position else name)
+            table.add_row(label, split or "no split", share, *cells, style="dim" if name == IGNORED else None)
+    return table
+
+
+def _problem_list(problems: Sequence[Problem]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for problem in problems:
+        grid.add_row(Text(problem.severity, _STYLES[problem.severity]), Text(problem.what, "bold"))
+        if problem.first:
+            grid.add_row("", Text.assemble(("first: ", "dim"), problem.first))
+        grid.add_row("", Text.assemble(("fix:   ", "dim"), problem.fix))
+    return grid
+
+
+def _verdict(problems: Sequence[Problem]) -> Text:
+    counts = Counter(problem.severity for problem in problems)
+    if {problem.code for problem in problems if problem.severity == "fatal"} == {OPEN_QUESTION}:
+        return Text("1 question to answer before training: what do unpainted pixels mean?", "bold red")
+    if counts["fatal"]:
+        return Text(f"{number(counts['fatal'], 'fatal problem')}: fix before training.", "bold red")
+    if counts["warning"]:
+        return Text(f"Nothing fatal; {number(counts['warning'], 'warning')} to look at.", "yellow")
+    return Text("Nothing that must be fixed." if problems else "No problems found.", "green")
