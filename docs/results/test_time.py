@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from effects import scores as two_scores
+from suture.models.folded import NORMS
 from torch import Tensor, nn
 
 from suture.data.dataset import Video
 from suture.data.read_scenes import read_scenes
 from suture.evaluation.scoring import frames_to_score, protocol_of, score_frames
 from suture.evaluation.scoring import scores as all_scores
-from suture.models.folded import NORMS
 from suture.models.segmenter import Segmenter
 from suture.prediction.smoothing import Smoother
 from suture.training.run_folder import Run
