@@ -1,8 +1,7 @@
-"""Train the runs of a plan: as many at once as the devices take, each in a process of its own.
+"""Queue of a comparison's runs: a process for each, several at a time.
 
-A run is finished when its `metrics.json` is there. One that fails does not stop the others, and neither does one whose
-small files are damaged, which is left as it is; one that was stopped goes on from its last checkpoint when the
-comparison is started again.
+A run is finished when its `metrics.json` is there. A run that fails does not stop the others. A run that was stopped
+continues from its last checkpoint when the comparison is started again.
 """
 
 import ctypes
@@ -13,41 +12,37 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import yaml
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from suture.comparison.plan import FAILED, Place, Plan, Planned
-from suture.comparison.results import damage
+from suture.comparison.plan import FAILED, ComparisonPlan, PlannedRun, RunKey
+from suture.comparison.results import read_run
 from suture.core.errors import UserError, describe_os_error
 from suture.core.io import write_json, write_text
-from suture.core.schemas import FailuresRecord, MetricsRecord, SecondsRecord, StageRecord, read_record
+from suture.core.schemas import FailuresRecord, read_record
 from suture.core.signals import end, hearing
-from suture.core.text import listed
 from suture.core.workers import cores
 from suture.evaluation.protocols import COMPLETION
 from suture.training.config import relocated
 from suture.training.provenance import RUNS_AT_A_TIME
 
-TIMES = "times.json"
-"""How long each finished run took, in seconds: what the time left is estimated from."""
-PAUSE = 0.2
-"""Seconds between two looks at the processes."""
-MARGIN = 1.1
-"""How much longer than its like a run may take before it exceeds the time that is left."""
-LAST_WORDS = 15.0
-"""Seconds that runs have to write a checkpoint when they are asked to end."""
+POLL_INTERVAL_S = 0.2
+EXPECTED_TIME_MARGIN = 1.1
+"""A run may take this many times longer than similar ones before it counts as too long for the time left."""
+CANCEL_GRACE_S = 15.0
+"""Time for stopped runs to write a checkpoint."""
+MAX_WORKERS = 8
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where runs are computed: a GPU by its number among the visible ones, `cpu`, or whatever `auto` finds."""
+    """A GPU by its number among the visible ones, `cpu`, or `auto`."""
 
     name: str
 
@@ -59,109 +54,101 @@ class Device:
         visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
         return {"CUDA_VISIBLE_DEVICES": visible[int(self.name)] if visible else self.name}
 
-    def overrides(self, run: Planned, sharing: int) -> list[str]:
-        """Settings of `compute` that fit this device when so many runs share the machine."""
+    def overrides(self, run: PlannedRun, sharing: int) -> list[str]:
+        """Settings of `compute` for this device if `sharing` runs share the machine."""
         if self.name == "cpu":
             return ["compute.accelerator=cpu"]
         if self.name != "auto" and run.config.compute.workers is None and sharing > 1:
-            return [f"compute.workers={min(8, cores(sharing))}"]
+            return [f"compute.workers={min(MAX_WORKERS, cores(sharing))}"]
         return []
 
 
-def devices_of(said: str | None) -> list[Device]:
-    """The devices that `0,1` or `cpu` name; without a word, every GPU, or what there is instead."""
+def parse_devices(text: str | None) -> list[Device]:
+    """Parse `cpu` or GPU numbers such as `0,1`; None means every GPU, or `auto` if there is none."""
     count = torch.cuda.device_count()
-    if said is None:
+    if text is None:
         return [Device(str(number)) for number in range(count)] or [Device("auto")]
-    if said == "cpu":
+    if text == "cpu":
         return [Device("cpu")]
-    names = said.split(",")
+    names = text.split(",")
     if not all(name.isdigit() and int(name) < count for name in names) or len(set(names)) < len(names):
-        raise UserError(
-            f"--devices is {said}, expected cpu or numbers of GPUs such as 0,1; there are {count} GPUs here."
-        )
+        raise UserError(f"--devices is {text}, expected cpu or GPU numbers such as 0,1; there are {count} GPUs here.")
     return [Device(name) for name in names]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a comparison ended, by the names of its runs."""
+class QueueOutcome:
+    """Names of finished, failed and unfinished runs."""
 
     finished: list[str]
     failed: dict[str, str]
-    """With the last line of its error."""
+    """Error message of each failed run."""
     left: list[str]
-    """Not started or stopped, for want of time."""
+    """Runs not started or stopped for want of time."""
 
 
 @dataclass
 class _Process:
-    run: Planned
+    run: PlannedRun
     device: Device
     handle: "subprocess.Popen[bytes]"
     began: float
-    fresh: bool
     log: Path
-    log_begins: int
+    log_start: int
 
 
 def is_finished(out: Path, name: str) -> bool:
-    """Whether a comparison's folder holds this run's scores."""
+    """Check for a run's scores in a comparison's folder."""
     return (out / "runs" / name / "metrics.json").exists()
 
 
 class Queue:
-    """Runs to train, `jobs` at a time on each device; with `minutes`, no longer than that.
+    """Runs to train, `jobs` at a time on each device, at most for `minutes`.
 
-    `keep` is told the name of each run as it finishes.
+    `on_finish` is called after each finished run.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ComparisonPlan,
         out: Path,
         devices: Sequence[Device],
         jobs: int,
         minutes: float | None,
-        keep: Callable[[str], None],
+        on_finish: Callable[[], None],
         console: Console,
     ) -> None:
         self.out = out
-        self.keep = keep
-        self.ends = None if minutes is None else time.monotonic() + 60 * minutes
+        self.on_finish = on_finish
+        self.deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self.total = len(plan.runs)
-        scored = [run.name for run in plan.runs if is_finished(out, run.name)]
-        self.failed = {name: why for name in scored if (why := damage(out / "runs" / name))}
-        self.finished = [name for name in scored if name not in self.failed]
-        self.waiting = [run for run in plan.runs if run.name not in scored]
+        self.finished: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.minutes: dict[RunKey, float] = {}
+        """Duration of finished runs; of earlier ones without start and evaluation."""
+        for run in plan.runs:
+            if is_finished(out, run.name):
+                try:
+                    self.minutes[run.key] = read_run(out / "runs" / run.name).facts["minutes"] or 0
+                    self.finished.append(run.name)
+                except UserError as error:  # damaged files are left as they are
+                    self.failed[run.name] = str(error)
+        self.waiting = [run for run in plan.runs if not is_finished(out, run.name)]
         self.left: list[str] = []
         self.running: list[_Process] = []
         # One run on every device before any device gets its second.
         self.free = [device for _ in range(jobs) for device in devices]
         self.slots = len(self.free)
-        self.several = len(devices) > 1
         self.runs_at_a_time = min(jobs, math.ceil(len(self.waiting) / len(devices)))
-        """On one device, at most."""
-        self.times = Times(out)
-        self.reasons: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
+        self.earlier: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
         self.console = console
 
-    def train(self) -> Outcome:
-        """Train what is not finished yet.
-
-        In the end, also where it is interrupted, what still runs has a few seconds for a checkpoint.
-        """
-        with hearing(signal.SIGTERM, end):
-            try:
-                return self._work()
-            finally:
-                self._stop()
-
-    def _work(self) -> Outcome:
+    def train(self) -> QueueOutcome:
+        """Train what is not finished; when interrupted, let running processes write a checkpoint."""
         if self.finished:
-            self._say(f"{len(self.finished)} of {self.total} runs are finished already.")
-        for why in told_once(self.failed):
-            self._say(f"[red]damaged:[/red] {escape(why)}")
+            self._print(f"{len(self.finished)} of {self.total} runs are finished already.")
+        for name, error in self.failed.items():
+            self._print(f"{name} is damaged: {error}")
         bar = Progress(
             TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
             BarColumn(),
@@ -171,63 +158,55 @@ class Queue:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        with bar:
+        with hearing(signal.SIGTERM, end), bar:
             task = bar.add_task("", total=self.total, detail="")
-            while self.waiting or self.running:
-                self._start_what_fits()
-                self._take_back()
-                if self.ends is not None and time.monotonic() > self.ends:
-                    self._give_up()
-                bar.update(task, completed=len(self.finished), detail=self._detail())
-                bar.refresh()
-                time.sleep(PAUSE if self.running else 0)
-        return Outcome(self.finished, self.failed, self.left)
-
-    def _stop(self) -> None:
-        """End what still runs; it writes a checkpoint, and goes on from there next time, unless this was its end."""
-        stopped, self.running = self.running, []
-        for process in stopped:
-            process.handle.terminate()
-        ends = time.monotonic() + LAST_WORDS
-        for process in stopped:
             try:
-                process.handle.wait(max(0, ends - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.handle.kill()
-                process.handle.wait()
-        for process in stopped:
-            if is_finished(self.out, process.run.name):
-                self._finish(process)
+                while self.waiting or self.running:
+                    self._start_what_fits()
+                    self._collect_ended()
+                    if time.monotonic() > self.deadline:
+                        self._give_up()
+                    bar.update(task, completed=len(self.finished), detail=self._detail())
+                    bar.refresh()
+                    time.sleep(POLL_INTERVAL_S if self.running else 0)
+            finally:
+                self._stop()
+        return QueueOutcome(self.finished, self.failed, self.left)
+
+    def expected_minutes(self, key: RunKey) -> float:
+        """Mean duration of the most similar finished runs, at least that of running ones; 0 if unknown."""
+        similar: tuple[Callable[[RunKey], bool], ...] = (
+            lambda other: other[:4] == key[:4],
+            lambda other: (other.dataset, other.method) == (key.dataset, key.method),
+            lambda other: other.method == key.method,
+            lambda other: True,
+        )
+        known = ([one for other, one in self.minutes.items() if is_similar(other)] for is_similar in similar)
+        minutes = next((values for values in known if values), [0.0])
+        now = time.monotonic()
+        so_far = [(now - one.began) / 60 for one in self.running if similar[1](one.run.key)]
+        return max(sum(minutes) / len(minutes), *so_far, 0)
 
     def _start_what_fits(self) -> None:
         while self.free and self.waiting:
             run = self.waiting.pop(0)
-            if self.ends is not None and time.monotonic() + MARGIN * self._expected(run.place) > self.ends:
+            if time.monotonic() + EXPECTED_TIME_MARGIN * 60 * self.expected_minutes(run.key) > self.deadline:
                 self.left.append(run.name)
                 continue
             try:
                 self.running.append(self._start(run, self.free[0]))
-            except OSError as error:  # as where a folder stands in the place of its log
-                self._fail(run.name, describe_os_error(error))
-            else:
                 self.free.pop(0)
+            except OSError as error:  # as if a folder has the name of the log
+                self._fail(run.name, describe_os_error(error))
 
-    def _expected(self, place: Place) -> float:
-        """The seconds that a run will take, and no fewer than its like have been running by now; 0 if nobody knows."""
-        now, kind = time.monotonic(), (place.dataset, place.method)
-        like = [now - one.began for one in self.running if (one.run.place.dataset, one.run.place.method) == kind]
-        return max([self.times.expected(place) or 0, *like])
-
-    def _start(self, run: Planned, device: Device) -> _Process:
-        if self.reasons.pop(run.name, None):
-            write_json(self.out / FAILED, self.reasons | self.failed)
+    def _start(self, run: PlannedRun, device: Device) -> _Process:
+        if self.earlier.pop(run.name, None):
+            write_json(self.out / FAILED, self.earlier | self.failed)
         config = self.out / "configs" / f"{run.name}.yaml"
-        said = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
-        write_text(config, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
-        log = self.out / "logs" / f"{run.name}.log"
+        settings = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
+        write_text(config, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+        log, folder = self.out / "logs" / f"{run.name}.log", self.out / "runs" / run.name
         log.parent.mkdir(parents=True, exist_ok=True)
-        folder = self.out / "runs" / run.name
-        fresh = not (folder / "config.yaml").exists()
         command = [sys.executable, "-m", "suture", "train", str(config), "-o", str(folder)]
         for override in device.overrides(run, self.slots):
             command += ["--set", override]
@@ -235,8 +214,9 @@ class Queue:
         environment |= device.environment()
         if self.slots > 1:
             environment.setdefault("OMP_NUM_THREADS", str(cores(self.slots)))
+        verb = "continues" if (folder / "config.yaml").exists() else "starts"
         with log.open("ab") as file:
-            begins = file.tell()
+            start = file.tell()
             handle = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -244,38 +224,39 @@ class Queue:
                 stderr=file,
                 env=environment,
                 preexec_fn=_end_with_parent,
-                process_group=0,  # Ctrl-C is for this process, which then asks them to end
+                process_group=0,  # Ctrl-C reaches this process alone, which then ends them
             )
-        if not self.console.is_terminal:  # where there is no bar
-            self._say(f"{run.name} {'begins' if fresh else 'goes on'} ({log})")
-        return _Process(run, device, handle, time.monotonic(), fresh, log, begins)
+        if not self.console.is_terminal:  # a terminal shows a bar
+            self._print(f"{run.name} {verb} ({log})")
+        return _Process(run, device, handle, time.monotonic(), log, start)
 
-    def _take_back(self) -> None:
+    def _collect_ended(self) -> None:
         for process in [one for one in self.running if one.handle.poll() is not None]:
             self.running.remove(process)
             self.free.append(process.device)
-            name = process.run.name
-            if process.handle.returncode == 0 and is_finished(self.out, name):
+            name, code = process.run.name, process.handle.returncode
+            if code == 0 and is_finished(self.out, name):
                 self._finish(process)
             else:
-                error = last_error(process.handle.returncode, process.log, process.log_begins)
-                where = f"GPU {process.device.name}, " if self.several else ""
-                self._fail(name, error, f" ({where}{process.log})")
+                self._fail(name, last_error(code, process.log, process.log_start), f" ({process.log})")
 
     def _fail(self, name: str, error: str, more: str = "") -> None:
-        kind = _kind(name, error)
-        before = next((other for other, its in self.failed.items() if _kind(other, its) == kind), None)
         self.failed[name] = error
-        write_json(self.out / FAILED, self.reasons | self.failed)
-        why = f"failed:[/red] {escape(error)}" if before is None else f"failed[/red] as {before} did"
-        self._say(f"[red]{name} {why}{more}")
+        write_json(self.out / FAILED, self.earlier | self.failed)
+        self._print(f"{name} failed: {error}{more}")
 
     def _finish(self, process: _Process) -> None:
-        name, seconds = process.run.name, time.monotonic() - process.began
-        self.finished.append(name)
-        self.times.add(name, seconds, fresh=process.fresh)
-        self._say(f"{name}: {_scores(self.out, name)}, {_duration(seconds)}; {self._detail()}")
-        self.keep(name)
+        key, minutes = process.run.key, (time.monotonic() - process.began) / 60
+        result = read_run(self.out / "runs" / key.name)
+        self.finished.append(key.name)
+        self.minutes[key] = max(minutes, result.facts["minutes"] or 0)  # a run may have continued
+        scores = [
+            f"{title} {100 * value:.1f}"
+            for which, title in (("test", "mIoU"), ("val", "validation"), (COMPLETION, "completion"))
+            if (value := result.score(which, "all", "", result.facts["primary"])) is not None
+        ]
+        self._print(f"{key.name}: {', '.join(scores) or 'no scores'}, {_duration(minutes)}; {self._detail()}")
+        self.on_finish()
 
     def _give_up(self) -> None:
         unfinished = [process.run.name for process in self.running] + [run.name for run in self.waiting]
@@ -283,119 +264,52 @@ class Queue:
         self._stop()
         self.left += [name for name in unfinished if name not in self.finished]
 
+    def _stop(self) -> None:
+        """End running processes; each writes a checkpoint, unless it finishes just now."""
+        stopped, self.running = self.running, []
+        for process in stopped:
+            process.handle.terminate()
+        deadline = time.monotonic() + CANCEL_GRACE_S
+        for process in stopped:
+            try:
+                process.handle.wait(max(0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.handle.kill()
+                process.handle.wait()
+        for process in stopped:
+            if is_finished(self.out, process.run.name):
+                self._finish(process)
+
     def _detail(self) -> str:
-        failed = [f"{len(self.failed)} failed"] if self.failed else []
-        running = [f"{len(self.running)} running"] if self.running else []
-        left = self._seconds_left()
-        return ", ".join([*running, *failed, *([f"about {_duration(left)} left"] if left else [])]) or "done"
-
-    def _seconds_left(self) -> float | None:
-        """Estimated from the runs that are finished; None as long as there are none."""
         now = time.monotonic()
-        work = [self.times.expected(run.place) for run in self.waiting]
-        rest = [self.times.expected(process.run.place) for process in self.running]
-        if None in work or None in rest:
-            return None
-        being_done = [max(0.0, (one or 0) - (now - p.began)) for one, p in zip(rest, self.running, strict=True)]
-        return max([(sum(one or 0 for one in work) + sum(being_done)) / self.slots, *being_done])
+        rest = [self.expected_minutes(one.run.key) - (now - one.began) / 60 for one in self.running]
+        work = [self.expected_minutes(run.key) for run in self.waiting]
+        left = max([(sum(work) + sum(rest)) / self.slots, *rest])
+        parts = [f"{len(self.running)} running" if self.running else "", f"{len(self.failed)} failed" * bool(self.failed)]
+        parts.append(f"about {_duration(left)} left" if self.minutes and left > 0 else "")
+        return ", ".join(filter(None, parts)) or "done"
 
-    def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
-
-
-class Times:
-    """What the finished runs of a folder took from start to end.
-
-    Of those that came here without `times.json`, what their stages took; of those that were stopped in between, that or
-    their last start, whichever took longer.
-    """
-
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        path = out / TIMES
-        self.seconds: dict[str, float] = read_record(path, SecondsRecord) if path.exists() else {}
-        for run in sorted(out.glob("runs/*/metrics.json")):
-            if run.parent.name not in self.seconds:
-                self._take_stages(run.parent.name)
-
-    def add(self, name: str, seconds: float, *, fresh: bool = True) -> None:
-        """Take down a run that is finished, and what its last start took: all of it where it was `fresh`."""
-        if not fresh:
-            self._take_stages(name)
-            seconds = max(seconds, self.seconds.get(name, 0))
-        self.seconds[name] = round(seconds, 1)
-        write_json(self.out / TIMES, self.seconds)
-
-    def _take_stages(self, name: str) -> None:
-        done = (self.out / "runs" / name).glob("stages/*/done.json")
-        try:
-            seconds = [read_record(path, StageRecord)["seconds"] for path in done]
-        except UserError:  # of such a run is told elsewhere
-            return
-        if seconds and None not in seconds:
-            self.seconds[name] = round(sum(seconds), 1)
-
-    def expected(self, place: Place) -> float | None:
-        """The mean of the runs that are most like this one; None where there is none at all."""
-        known = [(Place.of_name(name), seconds) for name, seconds in self.seconds.items()]
-        alike = (
-            lambda other: other[:4] == place[:4],
-            lambda other: (other.dataset, other.method) == (place.dataset, place.method),
-            lambda other: other.method == place.method,
-            lambda other: True,
-        )
-        for like in alike:
-            found = [seconds for other, seconds in known if other is not None and like(other)]
-            if found:
-                return sum(found) / len(found)
-        return None
+    def _print(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def last_error(code: int, log: Path, begins: int = 0) -> str:
-    """What a process that failed said last: its `error:` line, or the last line of a traceback."""
+def last_error(code: int, log: Path, start: int = 0) -> str:
+    """Return the `error:` line of a failed process, or the last line of its traceback."""
     if code < 0:
         name = signal.Signals(-code).name
         return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
     with log.open("rb") as file:
-        file.seek(begins)
+        file.seek(start)
         text = file.read().decode("utf-8", errors="replace")
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines() if line.strip()]
-    said = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
-    return (said or lines or [f"exit code {code}"])[-1]
+    errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+    return (errors or lines or [f"exit code {code}"])[-1]
 
 
-def told_once(failed: Mapping[str, str]) -> list[str]:
-    """Why runs failed; a sentence that says the same of several stands once, with all their names.
-
-    >>> told_once({"a": "runs/a is full.", "b": "runs/b is full.", "c": "No GPU."})
-    ['a and b: runs/RUN is full.', 'c: No GPU.']
-    """
-    kinds: dict[str, list[str]] = {}
-    for name, error in failed.items():
-        kinds.setdefault(_kind(name, error), []).append(name)
-    return [f"{listed(names)}: {kind if len(names) > 1 else failed[names[0]]}" for kind, names in kinds.items()]
-
-
-def _kind(name: str, error: str) -> str:
-    """What a run's error says, whichever run it is: many name its folder."""
-    return error.replace(name, "RUN")
-
-
-def _scores(out: Path, name: str) -> str:
-    metrics = read_record(out / "runs" / name / "metrics.json", MetricsRecord)
-    said = []
-    for which, title in (("test", "mIoU"), ("val", "validation"), (COMPLETION, "completion")):
-        value = metrics.get(which, {}).get("primary", {}).get("value")
-        if value is not None:
-            said.append(f"{title} {100 * value:.1f}")
-    return ", ".join(said) or "no scores"
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+def _duration(minutes: float) -> str:
+    if minutes < 1.5:
+        return f"{60 * minutes:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 60 else f"{minutes // 60:.0f} h {minutes % 60:02.0f} min"
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

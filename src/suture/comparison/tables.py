@@ -1,103 +1,63 @@
-"""The tables of a comparison: the paper's two shapes, classes, paired differences, intervals and cost.
-
-A table is titles, cells and notes; `render` turns it into Markdown, LaTeX and HTML.
-"""
+"""Tables of a comparison: scores, classes, paired differences, intervals and cost."""
 
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
-from suture.comparison.results import (
-    CLASS_SCORE,
-    OVERALL,
-    Board,
-    Group,
-    Row,
-    Where,
-    distinct,
-    mean_and_deviation,
-    t_interval,
-)
+from suture.comparison.board import Board, LabellingGroup, MethodRow
+from suture.comparison.results import RunResult, distinct
 from suture.core.text import listed, number
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.protocols import COMPLETION, case_interval
 from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
+from suture.web.table import Table, TableCell
 
 MINIMUM_CASES = Protocol.minimum_cases
-"""With fewer cases there is no interval: so few resample to the same few sets."""
-ENOUGH = 3
+ENOUGH_SEEDS = 3
 """With fewer seeds a difference may be chance."""
-GIB = 2**30
-UNLIKE_TIMES = (
-    "Rows with the same mark of times may differ from each other, and so may the runs of one row: runs.csv says how "
-    "each run was made."
-)
-
+MAX_NAMED_ROWS = 5
 Detail = Literal["videos", "sets", "primary"]
-"""The scores of single videos too; those of the sets; or only each set's primary one, as 80 columns hold."""
+"""Scores of single videos too, of the sets, or only the primary one of each set."""
 DETAILS: tuple[Detail, ...] = get_args(Detail)
 
-Record = dict[str, Any]
-"""A line of a CSV file."""
-
 
 @dataclass(frozen=True)
-class Cell:
-    """What stands in one place of a table."""
-
-    text: str
-    bold: bool = False
-    mark: str = ""
-    """Of what makes it not comparable; several with commas between them."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table with titles over columns, groups of rows and notes below."""
-
-    title: str
-    label: str
-    """Short and unique, for references."""
-    heads: list[tuple[str, int]]
-    """Titles over several columns, and over how many."""
-    columns: list[str]
-    groups: list[list[list[Cell]]]
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Column:
-    """A score of one set: overall, of one video or of one class."""
+class ScoreColumn:
+    """A score of one set: of all frames, one video or one class."""
 
     which: str
-    where: Where
     key: str
+    scope: str = "all"
+    name: str = ""
 
-    @property
-    def title(self) -> str:
-        return self.where.name or TITLES[self.key]
+    def values(self, row: MethodRow) -> list[float]:
+        """Values of a row's seeds, in percent."""
+        return [100 * value for value in row.values(self.which, self.key, self.scope, self.name).values()]
 
 
-def score_columns(board: Board) -> list[Column]:
-    """The paper's columns: Table I where the protocol shows every sequence, else Table II; completion always beside.
+def tables_of(board: Board) -> list[Table]:
+    """Make every table of a dataset."""
+    classes = [class_table(board, which) for which in board.sets]
+    tables = [score_table(board), paired_table(board), pooled_table(board), interval_table(board)]
+    return [table for table in (*tables, *classes, cost_table(board)) if table is not None]
 
-    Where Table I's score is of the whole set, the mean over frames stands beside it: the one is swayed by a rare class,
-    the other by the frames that show little.
+
+def score_columns(board: Board) -> list[ScoreColumn]:
+    """Columns of the paper's Table I if the protocol shows every sequence, else of Table II; completion beside both.
+
+    Table I has the mean over frames as well: a rare class sways the score of a whole set.
     """
     columns = []
-    per_sequence = board.runs[0].per_sequence
     for which in board.sets:
-        keys = dict.fromkeys((board.primary, "miou_frames")) if per_sequence else (board.primary, "pa", "pac")
-        columns += [Column(which, OVERALL, key) for key in keys]
-        if per_sequence and which == "test":
-            videos = dict.fromkeys(
-                video for run in board.runs for video in run.metrics.get("test", {}).get("videos", {})
-            )
-            columns += [Column(which, Where("videos", video), board.primary) for video in videos]
+        keys = dict.fromkeys((board.primary, "miou_frames")) if board.per_sequence else (board.primary, "pa", "pac")
+        columns += [ScoreColumn(which, key) for key in keys]
+        if board.per_sequence and which == "test":
+            videos = distinct(video for run in board.runs for video in run.names("test", "video"))
+            columns += [ScoreColumn(which, board.primary, "video", video) for video in videos]
     return columns
 
 
@@ -106,98 +66,63 @@ def score_table(board: Board, detail: Detail = "videos") -> Table:
     columns = score_columns(board)
     shares = ["Labelled", "Unlabelled"]
     if detail != "videos":
-        columns = [column for column in columns if column.where == OVERALL]
+        columns = [column for column in columns if column.scope == "all"]
     if detail == "primary":
         columns = [column for column in columns if column.key == board.primary]
         shares = ["Labelled"]
-    per_sequence = board.runs[0].per_sequence
-    heads = [("", 1), ("Frames used", len(shares))]
+    heads = [("", 1), ("", len(shares))]
     for which in board.sets:
         span = sum(column.which == which for column in columns)
-        heads.append((_head(which, board.primary if per_sequence and span > 1 else None), span))
-    titles = [column.title if detail == "primary" else _title(board, column) for column in columns]
+        heads.append((_head(which, board.primary if board.per_sequence and span > 1 else ""), span))
     groups = [_score_rows(group, columns, shares) for group in board.groups]
     return Table(
         title=f"{board.title}: scores (%)",
         label=f"scores-{board.dataset}",
         heads=heads,
-        columns=["Method", *shares, *titles],
+        columns=["Method", *shares, *(_column_title(board, column, detail) for column in columns)],
         groups=groups,
-        notes=_score_notes(board, columns) + _mark_notes(board, groups),
+        notes=_score_notes(board, columns) + _footnotes(board, groups),
     )
 
 
-def _head(which: str, key: str | None = None) -> str:
-    """A set, and one of its scores, over columns.
-
-    >>> _head("val"), _head("test", "miou")
-    ('Validation', 'Test mIoU')
-    """
-    name = SETS[which].name.capitalize()
-    return f"{name} {TITLES[key]}" if key else name
-
-
-def _title(board: Board, column: Column) -> str:
-    if not board.runs[0].per_sequence or column.where != OVERALL:
-        return column.title
-    return "Overall" if column.key == board.primary else "per frame"
-
-
-def best_rows(group: Group, column: Column) -> list[Row]:
-    """Who has the highest mean in a column, as far as it is printed, among the group's peers.
-
-    One lucky seed does not win beside means of several: rows of fewer than `ENOUGH` take part where no row, comparable
-    or not, has so many.
-    """
-    enough = min(ENOUGH, max(len(_values(row, column)) for row in group.rows))
-    filled = [(row, values) for row in group.peers if (values := _values(row, column))]
-    means = [(row, round(100 * float(np.mean(values)), 2)) for row, values in filled if len(values) >= enough]
-    found = {mean for _, mean in means}
-    return [row for row, mean in means if mean == max(found)] if len(found) > 1 else []
-
-
-def class_columns(board: Board, which: str) -> list[Column]:
-    """A column for each class that the set shows, or a run predicts there, in the order of the dataset's table."""
-    names = distinct(one["name"] for run in board.runs for one in run.data.get("classes", ()))
-    columns = [Column(which, Where("classes", name), CLASS_SCORE) for name in names]
-    return [column for column in columns if any(_values(row, column) for row in board.rows)]
-
-
 def class_table(board: Board, which: str) -> Table | None:
-    """Mean ± deviation over seeds of the IoU of each class: what a mean over classes hides."""
-    columns = class_columns(board, which)
+    """Mean ± deviation over seeds of the IoU of each class that a set shows or a run predicts there."""
+    names = distinct(name for run in board.runs for name in run.names(which, "class"))
+    columns = [ScoreColumn(which, "iou", "class", name) for name in names]
+    columns = [column for column in columns if any(column.values(row) for row in board.rows)]
     if not columns:
         return None
     groups = [_score_rows(group, columns, ["Labelled"]) for group in board.groups]
     return Table(
         title=f"{board.title}: IoU of each class, {SETS[which].name} (%)",
         label=f"classes-{which}-{board.dataset}",
-        heads=[],
-        columns=["Method", "Labelled", *(column.title for column in columns)],
+        columns=["Method", "Labelled", *(column.name for column in columns)],
         groups=groups,
-        notes=["IoU of a class: from one confusion matrix of all frames.", *_mark_notes(board, groups)],
+        notes=["IoU of a class: from one confusion matrix of all frames.", *_footnotes(board, groups)],
     )
 
 
 def paired_table(board: Board) -> Table | None:
-    """Differences to the reference, seed by seed: the two have labels and starting weights in common, but the frames
-    that steps draw only in stages of one name."""
-    resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
-    columns = ["per seed", "mean", "wins"]
-    heads = [("", 2)]
+    """Differences to the reference, seed by seed: both have the same labels and starting weights."""
+    resampled = _resampled(board)
+    columns, heads = ["Method", "Labelled"], [("", 2)]
     for which in board.sets:
-        heads.append((_head(which, board.primary), len(columns) + (which in resampled)))
+        titles = ["per seed", "mean", "wins", *(["over cases"] if which in resampled else [])]
+        columns += titles
+        heads.append((_head(which, board.primary), len(titles)))
     groups = []
     for group in board.groups:
         rows = []
         for row in group.rows:
             if row is not group.reference:
-                mark = _marks((row, group.reference))
-                cells = [Cell(f"{row.title} − {group.reference.title}", mark=mark), Cell(row.labelled)]
+                title = f"{row.title} − {group.reference.title}"
+                cells = [TableCell(title, mark=_marks((row, group.reference))), TableCell(row.labelled)]
                 for which in board.sets:
-                    cells += _paired_cells(group.reference, row, which, board.primary)
+                    apart = _apart(group.reference, row, ScoreColumn(which, board.primary))
+                    cells.append(TableCell(", ".join(map(_signed, apart)) or "–"))
+                    cells += [TableCell(_spread(apart, 2, signed=True)), TableCell(_wins(apart))]
                     if which in resampled:
-                        cells.append(Cell(_over_cases(group.reference, row, which, board.primary)))
+                        cells.append(TableCell(_over_cases(group.reference, row, which, board.primary)))
                 rows.append(cells)
         groups.append(rows)
     groups = [rows for rows in groups if rows]
@@ -209,34 +134,29 @@ def paired_table(board: Board) -> Table | None:
     ]
     if resampled:
         notes.append(
-            "Over cases: mean over a set's cases of the difference between the row's two methods (in each case the "
-            "mean over seeds), and the 95 % interval of that mean when these cases are drawn again with replacement: "
-            "of these trainings on other cases, not of other trainings."
+            "Over cases: mean over cases of the difference (in each case the mean over seeds) and its 95 % interval "
+            "when cases are resampled. It covers other cases, not other trainings."
         )
     return Table(
         title=f"{board.title}: paired differences",
         label=f"paired-{board.dataset}",
         heads=heads,
-        columns=[
-            "Method",
-            "Labelled",
-            *(title for which in board.sets for title in (*columns, *(["over cases"] if which in resampled else []))),
-        ],
+        columns=columns,
         groups=groups,
-        notes=notes + _mark_notes(board, groups),
+        notes=notes + _footnotes(board, groups),
     )
 
 
 def pooled_table(board: Board) -> Table | None:
-    """The proposed method against each other one, over all pairs of a labelling and a seed that both have."""
-    keys = dict.fromkeys((board.primary, "miou_frames"))
+    """The proposed method against each other one, over all pairs of a labelling and a seed."""
+    keys = distinct((board.primary, "miou_frames"))
     rows = []
-    for pairs in _held_against_proposed(board):
+    for pairs in _pairs_with_proposed(board):
         other, proposed = pairs[0]
-        cells = [Cell(f"{proposed.title} − {other.title}", mark=_marks(itertools.chain(*pairs)))]
+        cells = [TableCell(f"{proposed.title} − {other.title}", mark=_marks(itertools.chain(*pairs)))]
         for which, key in itertools.product(board.sets, keys):
-            apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, which, key)]
-            cells += [Cell(_with_t_interval(apart)), Cell(_wins(apart))]
+            apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, ScoreColumn(which, key))]
+            cells += [TableCell(_with_t_interval(apart)), TableCell(_wins(apart))]
         rows.append(cells)
     if not rows:
         return None
@@ -246,213 +166,219 @@ def pooled_table(board: Board) -> Table | None:
         heads=[("", 1), *((_head(which, key), 2) for which in board.sets for key in keys)],
         columns=["Methods", *(["difference", "wins"] * (len(board.sets) * len(keys)))],
         groups=[rows],
-        notes=[
-            "Mean of the differences in percent points over all pairs of a labelling and a seed, and its 95 % interval "
-            "(Student's t): of these runs on these videos, not of other videos.",
-            _meaning(keys),
-            *_mark_notes(board, [rows]),
-        ],
+        notes=[_T_INTERVAL_NOTE, _meaning(keys), *_footnotes(board, [rows])],
+    )
+
+
+def against_table(board: Board, method: str, other: str) -> Table | None:
+    """Every score of a method against another one, in pairs of a labelling and a seed.
+
+    A method that has only runs with all labels meets each labelling of the other one.
+    """
+    theirs = {(run.key.labelling, run.key.seed): run for run in board.runs if run.key.method == other}
+    pairs = [
+        (run, partner)
+        for run in board.runs
+        if run.key.method == method
+        and (partner := theirs.get((run.key.labelling, run.key.seed)) or theirs.get(("all", run.key.seed)))
+    ]
+    if not pairs:
+        return None
+    labellings = distinct(run.key.labelling for run, _ in pairs)
+    columns = [*labellings, *(["together"] if len(labellings) > 1 else [])]
+    groups = []
+    for which in board.sets:
+        rows = []
+        for name, score in _all_scores(board, which):
+            apart = [(run.key.labelling, _difference(run, partner, score)) for run, partner in pairs]
+            known = [(labelling, one) for labelling, one in apart if one is not None]
+            if known:
+                cells = [TableCell(f"{SETS[which].name.capitalize()}, {name}")]
+                for column in columns:
+                    values = [one for labelling, one in known if column in (labelling, "together")]
+                    cells += [TableCell(_with_t_interval(values)), TableCell(_wins(values))]
+                rows.append(cells)
+        groups.append(rows)
+    return Table(
+        title=f"{board.title}: {method} − {other}",
+        label=f"against-{other}-{board.dataset}",
+        heads=[("", 1), *((column, 2) for column in columns)],
+        columns=["Score", *(["difference", "wins"] * len(columns))],
+        groups=groups,
+        notes=[_T_INTERVAL_NOTE],
     )
 
 
 def interval_table(board: Board) -> Table | None:
-    """Intervals of the overall score that resample cases; None where no set has cases enough."""
-    resampled = [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
+    """Intervals of the overall score over resampled cases; None if no set has enough cases."""
+    resampled = _resampled(board)
     if not resampled:
         return None
-    groups = []
-    for group in board.groups:
-        groups.append(
+    groups = [
+        [
             [
-                [
-                    Cell(row.full_title, mark=row.mark),
-                    Cell(row.labelled),
-                    *(Cell(_interval(row, which)) for which in resampled),
-                ]
-                for row in group.rows
+                TableCell(row.full_title, mark=row.mark),
+                TableCell(row.labelled),
+                *(TableCell(_interval(row, which, board.primary)) for which in resampled),
             ]
-        )
+            for row in group.rows
+        ]
+        for group in board.groups
+    ]
     return Table(
         title=f"{board.title}: {TITLES[board.primary]} and its 95 % interval over cases",
         label=f"intervals-{board.dataset}",
-        heads=[],
-        columns=[
-            "Method",
-            "Labelled",
-            *(f"{_head(which)} ({board.cases(which)} cases)" for which in resampled),
-        ],
+        columns=["Method", "Labelled", *(f"{_head(which)} ({board.cases(which)} cases)" for which in resampled)],
         groups=groups,
         notes=[
-            f"The interval is that of a row's own score on {board.title}: the cases of the set are drawn again with "
-            "replacement, 2000 times, and the training stays as it is. It is of these trainings on other cases, not of "
-            "other trainings, nor of a difference between rows. Mean over seeds of the score and of the interval's "
-            "ends.",
-            *_mark_notes(board, groups),
+            "Interval of a row's own score when the cases of the set are resampled 2000 times: mean over seeds of the "
+            "score and of the interval's ends. It covers other cases, not other trainings.",
+            *_footnotes(board, groups),
         ],
     )
 
 
 def cost_table(board: Board) -> Table:
-    """What each method takes: time, memory and speed; and how many runs shared a device, where any run says so."""
-    shared = any(run.runs_at_a_time for run in board.runs)
-    untimed = [row.title for row in board.rows for run in row.runs if run.seconds is None]
+    """Time, memory and speed of each method."""
     groups = []
     for group in board.groups:
         rows = []
         for row in group.rows:
-            memory = max((run.peak_memory for run in row.runs if run.peak_memory), default=None)
-            speeds = [run.images_per_second for run in row.runs if run.images_per_second]
-            rows.append(
-                [
-                    Cell(row.full_title, mark=",".join(filter(None, (row.mark, row.mark_of_times)))),
-                    Cell(row.labelled),
-                    Cell(_spread([run.seconds / 60 for run in row.runs if run.seconds is not None], 1)),
-                    Cell("–" if memory is None else f"{memory / GIB:.1f}"),
-                    Cell(_spread(speeds, 1)),
-                    Cell(_stage_minutes(row)),
-                    Cell(", ".join(distinct(start["device"] for run in row.runs for start in run.starts)) or "?"),
-                    *(
-                        [Cell(", ".join(distinct(str(run.runs_at_a_time or "–") for run in row.runs)))]
-                        if shared
-                        else []
-                    ),
-                ]
-            )
+            memory = max((run.facts["memory_gib"] or 0 for run in row.runs), default=0)
+            texts = [
+                row.labelled,
+                _spread(_facts(row, "minutes"), 1),
+                f"{memory:.1f}" if memory else "–",
+                _spread(_facts(row, "images_per_second"), 1),
+                _stage_minutes(row),
+                ", ".join(distinct(run.facts["device"] or "?" for run in row.runs)),
+                ", ".join(distinct(run.facts["runs_at_a_time"] or "–" for run in row.runs)),
+            ]
+            title = TableCell(row.full_title, mark=",".join(filter(None, (row.mark, row.time_mark))))
+            rows.append([title, *map(TableCell, texts)])
         groups.append(rows)
+    columns = ["Method", "Labelled", "Minutes", "Peak GPU memory (GiB)", "Images/s", "Minutes of each stage"]
+    notes = [
+        "Minutes: all stages, without the evaluation. Images/s: frames in the batches of the training stages over "
+        "their time. Runs that share a device slow each other down: runs at a time are how many did, at most."
+    ]
+    untimed = Counter(row.title for row in board.rows for run in row.runs if run.facts["minutes"] is None)
+    if untimed:
+        named = listed([f"{count} of {title}" for title, count in untimed.items()], MAX_NAMED_ROWS)
+        notes.append(f"Times of {number(untimed.total(), 'run')} are not known ({named}); the others are shown.")
     return Table(
         title=f"{board.title}: cost of a run",
         label=f"cost-{board.dataset}",
-        heads=[],
-        columns=[
-            "Method",
-            "Labelled",
-            "Minutes",
-            "Peak GPU memory (GiB)",
-            "Images/s",
-            "Minutes of each stage",
-            "Device",
-            *(["Runs at a time"] if shared else []),
-        ],
+        columns=[*columns, "Device", "Runs at a time"],
         groups=groups,
-        notes=[
-            "Minutes: all stages together, without the evaluation. Images/s: frames in the batches of the training "
-            "stages over their time. Peak memory: of a run alone, also where others shared its device. Runs that share "
-            "a device slow each other down"
-            + (
-                ": runs at a time are how many of one command did, at most."
-                if shared
-                else "; how many did is not known."
-            ),
-            *([_untimed_note(untimed, len(board.runs))] if untimed else []),
-            *_mark_notes(board, groups),
-            *([UNLIKE_TIMES] if any(row.mark_of_times for row in board.rows) else []),
-        ],
+        notes=notes + _footnotes(board, groups),
     )
 
 
-def tables_of(board: Board) -> list[Table]:
-    """Every table of a dataset."""
-    classes = [class_table(board, which) for which in board.sets]
-    tables = [score_table(board), paired_table(board), pooled_table(board), interval_table(board)]
-    return [table for table in (*tables, *classes, cost_table(board)) if table is not None]
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation; one value has no deviation.
+
+    >>> mean_and_deviation([0.5, 0.75])
+    (0.625, 0.1767766952966369)
+    """
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def tidy_scores(board: Board) -> Iterator[Record]:
-    """One record for each number of the tables of scores, for the CSV file."""
-    columns = [*score_columns(board), *(column for which in board.sets for column in class_columns(board, which))]
-    for group in board.groups:
-        best = [best_rows(group, column) for column in columns]
-        for row in group.rows:
-            for column, winners in zip(columns, best, strict=True):
-                values = _values(row, column)
-                if values:
-                    mean, deviation = mean_and_deviation(values)
-                    yield {
-                        "dataset": board.dataset,
-                        "labelling": group.labelling,
-                        "labelled": row.runs[0].labelled_share,
-                        "method": row.place.method,
-                        "point": row.place.point,
-                        "mark": row.mark,
-                        "set": column.which,
-                        "where": column.where.name or column.where.part,
-                        "score": column.key,
-                        "mean": mean,
-                        "std": deviation,
-                        "seeds": len(values),
-                        "best": int(any(row is winner for winner in winners)),
-                    }
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of the mean of two values or more, by Student's t."""
+    from scipy.stats import t
+
+    mean, deviation = mean_and_deviation(values)
+    half = float(t.ppf(0.975, len(values) - 1)) * (deviation or 0.0) / len(values) ** 0.5
+    return mean - half, mean + half
 
 
-def _score_rows(group: Group, columns: Sequence[Column], shares: Sequence[str]) -> list[list[Cell]]:
+_T_INTERVAL_NOTE = (
+    "Mean of the differences in percent points over pairs of a labelling and a seed, and its 95 % interval "
+    "(Student's t): of these runs on these videos, not of other videos."
+)
+
+
+def _head(which: str, key: str = "") -> str:
+    """Title above columns: a set, and one of its scores.
+
+    >>> _head("val"), _head("test", "miou")
+    ('Validation', 'Test mIoU')
+    """
+    name = SETS[which].name.capitalize()
+    return f"{name} {TITLES[key]}" if key else name
+
+
+def _column_title(board: Board, column: ScoreColumn, detail: Detail) -> str:
+    if column.name or not board.per_sequence or detail == "primary":
+        return column.name or TITLES[column.key]
+    return "Overall" if column.key == board.primary else "per frame"
+
+
+def _resampled(board: Board) -> list[str]:
+    return [which for which in board.sets if board.cases(which) >= MINIMUM_CASES]
+
+
+def best_rows(group: LabellingGroup, column: ScoreColumn) -> list[MethodRow]:
+    """Comparable rows with the highest mean as printed.
+
+    Rows of fewer than `ENOUGH_SEEDS` take part only if no row has so many: one lucky seed does not win.
+    """
+    enough = min(ENOUGH_SEEDS, max(len(column.values(row)) for row in group.rows))
+    values = [(row, column.values(row)) for row in group.comparable]
+    means = [(row, round(float(np.mean(of_row)), 2)) for row, of_row in values if of_row and len(of_row) >= enough]
+    distinct_means = {mean for _, mean in means}
+    return [row for row, mean in means if mean == max(distinct_means)] if len(distinct_means) > 1 else []
+
+
+def _score_rows(group: LabellingGroup, columns: Sequence[ScoreColumn], shares: Sequence[str]) -> list[list[TableCell]]:
     best = [best_rows(group, column) for column in columns]
     rows = []
     for row in group.rows:
-        cells = [Cell(row.full_title, mark=row.mark), *[Cell(row.labelled), Cell(row.unlabelled)][: len(shares)]]
+        cells = [TableCell(row.full_title, mark=row.mark)]
+        cells += [TableCell(text) for text in (row.labelled, row.unlabelled)[: len(shares)]]
         for column, winners in zip(columns, best, strict=True):
-            values = [100 * value for value in _values(row, column)]
-            cells.append(Cell(_spread(values, 2), bold=any(row is winner for winner in winners)))
+            cells.append(TableCell(_spread(column.values(row), 2), bold=any(row is winner for winner in winners)))
         rows.append(cells)
     return rows
 
 
-def _score_notes(board: Board, columns: Sequence[Column]) -> list[str]:
-    seeds = distinct(len(row.runs) for row in board.rows)
-    over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)} seeds"
+def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
+    seeds = sorted({len(row.runs) for row in board.rows})
+    over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
-    planned = {row.title: row.planned for row in board.rows}
-    most, *others = sorted(set(planned.values()), reverse=True)
-    fewer = [f"{count} for {listed([title for title in planned if planned[title] == count])}" for count in others]
-    if fewer:
-        spread += f" Planned are {most} seeds, but {'; '.join(fewer)}."
-    if min(seeds) < ENOUGH:
+    if seeds[0] < ENOUGH_SEEDS:
         spread += " With fewer than three seeds, a difference may be chance."
-    several = f" and has {ENOUGH} seeds or more" if min(seeds) < ENOUGH <= max(seeds) else ""
-    contested = [group.reference for group in board.groups if len(group.rows) > 1]
-    against = distinct((board.reference if first.mark else first).title for first in contested)
-    best = (
-        f" Bold: the best of a labelling, among what can be compared with {' and '.join(against)}{several}."
-        if against
-        else ""
-    )
-    notes = [spread + best]
-    notes.append(_meaning(distinct(column.key for column in columns)))
-    if any(column.where != OVERALL and column.key == "miou" for column in columns):
+    notes = [f"{spread} Bold: the best of a labelling among comparable rows.", _meaning(distinct(c.key for c in columns))]
+    if any(column.name and column.key == "miou" for column in columns):
         notes.append("Of a single sequence, a class that it lacks counts as 0 in runs that predict a pixel of it.")
-    said = distinct(note for run in board.runs for scores in run.metrics.values() for note in scores.get("notes", ()))
-    if said:
-        notes.append(f"Protocol: {'; '.join(said)}.")
+    if protocols := distinct(note for run in board.runs for note in (run.facts["notes"] or "").split("; ") if note):
+        notes.append(f"Protocol: {'; '.join(protocols)}.")
     if board.sets:
         notes.append(f"{set_meanings(board.sets).capitalize()}.")
-    if mixing := distinct(row.title for row in board.rows if row.mixes_batches):
+    if mixed := distinct(row.title for row in board.rows if row.has("mixed_batches")):
         notes.append(
-            f"In some supervised steps of {listed(mixing, 5)}, a part of the batch are frames with pseudo labels: they "
-            "learn from fewer labelled frames than rows whose batch is of these alone."
+            f"In some supervised steps of {listed(mixed, MAX_NAMED_ROWS)}, a part of the batch are frames with pseudo "
+            "labels: they learn from fewer labelled frames than the other rows."
         )
-    chosen = distinct(row.title for row in board.rows if row.is_chosen)
+    chosen = distinct(row.title for row in board.rows if row.has("chosen_by_validation"))
     if chosen and "val" in board.sets:
-        notes.append(
-            f"The weights of {listed(chosen, 5)} were chosen by the validation videos (best_every): scores on these "
-            "flatter them."
-        )
-    everything = [run for group in board.groups if group.labelling == "all" for row in group.rows for run in row.runs]
-    if everything and COMPLETION in board.sets and not any(COMPLETION in run.metrics for run in everything):
-        notes.append("No completion with all labels: every frame with a mask is learnt from, so none is left to score.")
-    few = [f"{SETS[which].name} has {board.cases(which)}" for which in board.sets if board.cases(which) < MINIMUM_CASES]
+        named = listed(chosen, MAX_NAMED_ROWS)
+        notes.append(f"The weights of {named} were chosen by the validation videos: their validation scores flatter.")
+    if COMPLETION in board.sets and any(group.labelling == "all" for group in board.groups):
+        notes.append("With all labels there is no completion: no frame with a mask is left to score.")
+    few = [f"{SETS[which].name} has {board.cases(which)}" for which in board.sets if which not in _resampled(board)]
     if few:
-        notes.append(
-            f"No interval where a set has fewer than five cases ({', '.join(few)}); a case is an operation or a "
-            "patient, with one video or several."
-        )
+        notes.append(f"No interval over cases where a set has fewer than five of them ({', '.join(few)}).")
     return notes
 
 
-def _held_against_proposed(board: Board) -> Iterator[list[tuple[Row, Row]]]:
-    """Of each other method its row and that of the proposed one, in every labelling that has both.
+def _pairs_with_proposed(board: Board) -> Iterator[list[tuple[MethodRow, MethodRow]]]:
+    """Rows of each other method and of the proposed one, in every labelling that has both.
 
-    Where this is swept, of each of its points: beside the other's row at the same point, else beside all that it has.
+    A swept method is compared at each point: with the same point of the other one, else with all that it has.
     """
-    labellings = [{row.place[2:4]: row for row in group.rows} for group in board.groups]
+    labellings = [{(row.method, row.point): row for row in group.rows} for group in board.groups]
     places = distinct(place for rows in labellings for place in rows)
     ours = [place for place in places if place[0] == board.proposed]
     others = [place for place in places if place not in ours]
@@ -464,38 +390,79 @@ def _held_against_proposed(board: Board) -> Iterator[list[tuple[Row, Row]]]:
                 yield pairs
 
 
+def _all_scores(board: Board, which: str) -> Iterator[tuple[str, ScoreColumn]]:
+    """Scores of a set, its classes and its videos, with titles."""
+    for key in ("miou", "miou_frames", "nsd"):
+        yield TITLES[key], ScoreColumn(which, key)
+    for name in distinct(name for run in board.runs for name in run.names(which, "class")):
+        yield f"IoU of {name}", ScoreColumn(which, "iou", "class", name)
+    for name in distinct(name for run in board.runs for name in run.names(which, "video")):
+        yield f"{TITLES['miou']} of {name}", ScoreColumn(which, "miou", "video", name)
+        yield f"{TITLES['miou_frames']} of {name}", ScoreColumn(which, "miou_frames", "video", name)
+
+
+def _difference(run: RunResult, other: RunResult, column: ScoreColumn) -> float | None:
+    """Difference of a score in percent points."""
+    place = (column.which, column.scope, column.name, column.key)
+    ours, theirs = run.score(*place), other.score(*place)
+    return None if ours is None or theirs is None else 100 * (ours - theirs)
+
+
+def _apart(reference: MethodRow, row: MethodRow, column: ScoreColumn) -> list[float]:
+    """Differences to the reference, seed by seed."""
+    theirs = {run.key.seed: run for run in reference.runs}
+    pairs = [(run, theirs[run.key.seed]) for run in row.runs if run.key.seed in theirs]
+    return [one for run, other in pairs if (one := _difference(run, other, column)) is not None]
+
+
+def _over_cases(reference: MethodRow, row: MethodRow, which: str, key: str) -> str:
+    """Mean over cases of the difference, and its interval."""
+    cases = distinct(case for run in row.runs for case in run.names(which, "case"))
+    of_cases = [_apart(reference, row, ScoreColumn(which, key, "case", case)) for case in cases]
+    means = [float(np.mean(values)) for values in of_cases if values]
+    interval = case_interval(means, minimum=MINIMUM_CASES)
+    if interval is None:
+        return "–"
+    return f"{_signed(float(np.mean(means)))} [{_signed(interval[0])}, {_signed(interval[1])}]"
+
+
+def _interval(row: MethodRow, which: str, primary: str) -> str:
+    """Score and interval: the mean over seeds of each."""
+    columns = zip(*(row.values(which, key).values() for key in (primary, "low", "high")), strict=False)
+    known = list(columns)
+    if not known:
+        return "–"
+    value, low, high = 100 * np.mean(known, axis=0)
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _stage_minutes(row: MethodRow) -> str:
+    """Mean over timed seeds; rounds of a stage (`round-1-a`, `round-2-a`, …) together."""
+    timed = [run.stage_minutes for run in row.runs if run.facts["minutes"] is not None]
+    minutes: dict[str, float] = {}
+    for name, value in ((name, value) for stages in timed for name, value in stages.items()):
+        kind = name.partition("-")[0]
+        minutes[kind] = minutes.get(kind, 0.0) + value / len(timed)
+    return ", ".join(f"{name} {value:.1f}" for name, value in minutes.items()) or "–"
+
+
+def _facts(row: MethodRow, name: str) -> list[float]:
+    return [run.facts[name] for run in row.runs if run.facts[name] is not None]
+
+
 def _meaning(keys: Iterable[str]) -> str:
-    """What scores are."""
     meanings = {score.key: score.meaning for score in SCORES}
     return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in keys) + "."
 
 
-def _marks(rows: Iterable[Row]) -> str:
-    """Of all rows that a difference is made of."""
+def _marks(rows: Iterable[MethodRow]) -> str:
     return ",".join(distinct(row.mark for row in rows if row.mark))
 
 
-def _mark_notes(board: Board, groups: Iterable[Iterable[Iterable[Cell]]]) -> list[str]:
-    """What the marks in these rows stand for."""
+def _footnotes(board: Board, groups: Iterable[Iterable[Iterable[TableCell]]]) -> list[str]:
+    """Meaning of the marks that stand in these rows."""
     used = {mark for rows in groups for row in rows for cell in row for mark in cell.mark.split(",")}
-    return [f"{mark} {text}." for mark, text in board.differences.items() if mark in used]
-
-
-def _paired_cells(reference: Row, row: Row, which: str, key: str) -> list[Cell]:
-    apart = _apart(reference, row, which, key)
-    if not apart:
-        return [Cell("–")] * 3
-    return [
-        Cell(", ".join(_signed(one) for one in apart)),
-        Cell(_spread(apart, 2, signed=True)),
-        Cell(_wins(apart)),
-    ]
-
-
-def _apart(reference: Row, row: Row, which: str, key: str) -> list[float]:
-    """How far the row is above the reference, in percent points, seed by seed."""
-    ours, theirs = row.values(which, OVERALL, key), reference.values(which, OVERALL, key)
-    return [100 * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]
+    return [f"{mark} {text}." for mark, text in board.footnotes.items() if mark in used]
 
 
 def _wins(apart: Sequence[float]) -> str:
@@ -509,61 +476,14 @@ def _with_t_interval(values: Sequence[float]) -> str:
     return f"{_signed(float(np.mean(values)))} [{_signed(low)}, {_signed(high)}]"
 
 
-def _over_cases(reference: Row, row: Row, which: str, key: str) -> str:
-    """Mean over cases of the difference, and its interval."""
-    by_case: dict[str, list[float]] = {}
-    theirs = {run.place.seed: run.metrics.get(which, {}).get("cases", {}) for run in reference.runs}
-    for run in row.runs:
-        for case, scores in run.metrics.get(which, {}).get("cases", {}).items():
-            ours, other = scores[key], theirs.get(run.place.seed, {}).get(case, {}).get(key)
-            if ours is not None and other is not None:
-                by_case.setdefault(case, []).append(100 * (ours - other))
-    means = [float(np.mean(values)) for values in by_case.values()]
-    interval = case_interval(means, minimum=MINIMUM_CASES)
-    if interval is None:
-        return "–"
-    return f"{_signed(float(np.mean(means)))} [{_signed(interval[0])}, {_signed(interval[1])}]"
-
-
-def _interval(row: Row, which: str) -> str:
-    """The score and its interval: the mean over seeds of each."""
-    primary = [run.metrics[which]["primary"] for run in row.runs if which in run.metrics]
-    known = [(one["value"], *one["interval"]) for one in primary if one["interval"] is not None]
-    if not known:
-        return "–"
-    value, low, high = 100 * np.mean(known, axis=0)
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def _stage_minutes(row: Row) -> str:
-    """Mean over seeds whose time is known; stages of many rounds, `round-1-a`, `round-2-a`, … are taken together."""
-    minutes: dict[str, float] = {}
-    timed = [run for run in row.runs if run.seconds is not None]
-    for run in timed:
-        for name, done in run.stages.items():
-            kind = name.partition("-")[0]
-            minutes[kind] = minutes.get(kind, 0.0) + done["seconds"] / 60 / len(timed)
-    return ", ".join(f"{name} {value:.1f}" for name, value in minutes.items()) or "–"
-
-
-def _untimed_note(titles: Sequence[str], runs: int) -> str:
-    of_rows = listed([f"{count} of {title}" for title, count in Counter(titles).items()], 5)
-    unknown = f"How long {number(len(titles), 'run')} of {runs} took is not known ({of_rows})"
-    return f"{unknown}: minutes and images/s are of the others."
-
-
-def _values(row: Row, column: Column) -> list[float]:
-    return list(row.values(column.which, column.where, column.key).values())
-
-
 def _spread(values: Sequence[float], digits: int, signed: bool = False) -> str:
     if not values:
         return "–"
     mean, deviation = mean_and_deviation(values)
-    said = _signed(mean) if signed else f"{mean:.{digits}f}"
-    return said if deviation is None else f"{said} ± {deviation:.{digits}f}"
+    text = _signed(mean) if signed else f"{mean:.{digits}f}"
+    return text if deviation is None else f"{text} ± {deviation:.{digits}f}"
 
 
 def _signed(value: float) -> str:
-    said = f"{value:+.2f}"
-    return "0.00" if float(said) == 0 else said.replace("-", "−")
+    text = f"{value:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")

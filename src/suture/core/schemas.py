@@ -186,10 +186,6 @@ class ShotsRecord(RootModel[dict[str, list[StrictInt]]]):
     """`shots.json`: first frame of each shot."""
 
 
-class SecondsRecord(RootModel[dict[str, Number]]):
-    """`times.json`: duration (s) of each run of a comparison."""
-
-
 class FailuresRecord(RootModel[dict[str, StrictStr]]):
     """`failed.json`: error message of each failed run of a comparison."""
 
@@ -200,7 +196,8 @@ class PlanRecord(BaseModel):
     title: StrictStr = ""
     runs: list[StrictStr] = []
     reference: StrictStr = ""
-    proposed: StrictStr | None = None
+    proposed: StrictStr = ""
+    effects: StrictStr = ""
 
 
 class PredictionRecord(BaseModel):
