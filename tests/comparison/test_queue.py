@@ -1,4 +1,4 @@
-"""What the queue knows without starting a run: devices, expected times, last words; and how it ends them."""
+"""Devices, expected times and errors of runs, and how the queue ends them."""
 
 import subprocess
 import sys
@@ -10,66 +10,28 @@ from typing import Any
 import pytest
 
 from suture.comparison import queue
-from suture.comparison.plan import Place
-from suture.comparison.queue import Device, Times, devices_of, last_error
+from suture.comparison.plan import RunKey
+from suture.comparison.queue import Device, last_error, parse_devices
 from suture.core.errors import UserError
 
 
-def test_a_run_is_expected_to_take_what_its_like_took(tmp_path: Path) -> None:
-    times = Times(tmp_path)
-    place = Place("a", "every-10", "pgvcl", "", 5)
-    assert times.expected(place) is None
-    for name, seconds in {
-        "a__every-10__pgvcl__seed-0": 10,
-        "a__every-10__pgvcl__seed-1": 20,
-        "a__every-20__pgvcl__seed-0": 300,
-        "b__every-10__dmt__seed-0": 70,
-    }.items():
-        times.add(name, seconds)
-    times = Times(tmp_path)
-    assert times.expected(place) == 15
-    assert times.expected(place._replace(labelling="all")) == 110
-    assert times.expected(place._replace(method="dmt")) == 70
-    assert times.expected(place._replace(method="uamt")) == 100
-
-
-def test_of_runs_that_no_start_saw_from_end_to_end_the_stages_tell(tmp_path: Path, write_run: Any) -> None:
-    names = [f"a__every-10__pgvcl__seed-{seed}" for seed in range(4)]
-    stages = {"pretrain": {"seconds": 20.0}, "finetune": {"seconds": 30.0}}
-    write_run(names[0], {}, stages=stages)
-    write_run(names[1], {}, stages=stages | {"finetune": {"seconds": None}})
-    times = Times(tmp_path)
-    assert times.seconds == {names[0]: 50}
-    write_run(names[2], {}, stages=stages)
-    times.add(names[2], 1, fresh=False)
-    times.add(names[3], 70)
-    assert Times(tmp_path).seconds == {names[0]: 50, names[2]: 50, names[3]: 70}
-    times.add(names[2], 60, fresh=False)  # start-up and scoring of its last start alone took longer than the stages
-    assert Times(tmp_path).seconds[names[2]] == 60
-
-
-@pytest.mark.parametrize(("method", "starts"), [("pgvcl", False), ("dmt", True)])
-def test_no_run_is_started_whose_like_has_been_running_for_longer(method: str, starts: bool, tmp_path: Path) -> None:
-    """Whatever the quick ones took that are finished."""
-    slow, waiting = (
-        SimpleNamespace(name=name, place=Place("a", "all", name, "", seed))
-        for seed, name in enumerate(("pgvcl", method))
-    )
-    times = Times(tmp_path)
-    times.add("a__all__supervised__seed-0", 1)
-    now = time.monotonic()
-    state: Any = SimpleNamespace(
-        waiting=[waiting],
-        running=[SimpleNamespace(run=slow, began=now - 100)],
-        times=times,
-        free=["cpu"],
-        left=[],
-        ends=now + 60,
-        _start=lambda run, _: SimpleNamespace(run=run),
-    )
-    state._expected = lambda place: queue.Queue._expected(state, place)
-    queue.Queue._start_what_fits(state)
-    assert (len(state.running) == 2, state.left == [method]) == (starts, not starts)
+def test_expected_duration_is_that_of_the_most_similar_runs() -> None:
+    key = RunKey("a", "every-10", "pgvcl", "", 5)
+    state: Any = SimpleNamespace(minutes={}, running=[])
+    assert queue.Queue.expected_minutes(state, key) == 0
+    state.minutes = {
+        RunKey("a", "every-10", "pgvcl", "", 0): 10.0,
+        RunKey("a", "every-10", "pgvcl", "", 1): 20.0,
+        RunKey("a", "every-20", "pgvcl", "", 0): 300.0,
+        RunKey("b", "every-10", "dmt", "", 0): 70.0,
+    }
+    expected = {"labelling": 110, "method": 70}
+    assert queue.Queue.expected_minutes(state, key) == 15
+    assert queue.Queue.expected_minutes(state, key._replace(labelling="all")) == expected["labelling"]
+    assert queue.Queue.expected_minutes(state, key._replace(method="dmt")) == expected["method"]
+    assert queue.Queue.expected_minutes(state, key._replace(method="uamt")) == 100
+    state.running = [SimpleNamespace(run=SimpleNamespace(key=key), began=time.monotonic() - 3600)]
+    assert queue.Queue.expected_minutes(state, key) == pytest.approx(60, abs=0.1), "a similar run has taken longer"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +44,7 @@ def test_no_run_is_started_whose_like_has_been_running_for_longer(method: str, s
         (-15, "", "killed by SIGTERM"),
     ],
 )
-def test_the_last_words_of_a_run(tmp_path: Path, code: int, log: str, expected: str) -> None:
+def test_error_of_a_failed_run(tmp_path: Path, code: int, log: str, expected: str) -> None:
     before = "error: of an earlier start\n"
     (tmp_path / "log").write_text(before + log)
     assert last_error(code, tmp_path / "log", len(before)) == expected
@@ -90,8 +52,8 @@ def test_the_last_words_of_a_run(tmp_path: Path, code: int, log: str, expected: 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert [device.name for device in devices_of(None)] == ["0", "1"]
-    assert [device.name for device in devices_of("1")] == ["1"]
+    assert [device.name for device in parse_devices(None)] == ["0", "1"]
+    assert [device.name for device in parse_devices("1")] == ["1"]
     assert Device("cpu").environment() == {"CUDA_VISIBLE_DEVICES": ""}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert Device("1").environment() == {"CUDA_VISIBLE_DEVICES": "1"}
@@ -99,9 +61,9 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Device("1").environment() == {"CUDA_VISIBLE_DEVICES": "6"}
     for wrong in ("2", "0,0", "gpu", ""):
         with pytest.raises(UserError, match="there are 2 GPUs here"):
-            devices_of(wrong)
+            parse_devices(wrong)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    assert [device.name for device in devices_of(None)] == ["auto"]
+    assert [device.name for device in parse_devices(None)] == ["auto"]
 
 
 RUN = """
@@ -116,7 +78,7 @@ time.sleep(100)
 
 
 def test_runs_are_asked_to_end_before_they_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "LAST_WORDS", 2.0)
+    monkeypatch.setattr(queue, "CANCEL_GRACE_S", 2.0)
     handles = [
         subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path / how), how], stdout=-1)
         for how in ("deaf", "listens")

@@ -18,8 +18,7 @@ import yaml
 from rich.console import Console
 
 from suture.checks.check import check
-from suture.comparison.plan import Place
-from suture.comparison.results import Result
+from suture.comparison.results import read_run
 from suture.core.errors import UserError
 from suture.data import messages as mends
 from suture.deployment.model_card import Papers
@@ -98,8 +97,6 @@ def test_terminal_curve_and_tables_count_the_same_images(tmp_path: Path, monkeyp
         callback.on_train_end(trainer, stage)
     assert "6.0 img/s" in text.getvalue()
     assert read_curve(tmp_path / "metrics.csv")[0]["images_per_second"] == 6
-    done = {"train": facts | {"seconds": 2.0}}
-    assert Result(Place("d", "l", "m", "", 0), {}, {}, done).images_per_second == 6
 
 
 def test_another_logger_by_one_line(supervised: Callable[..., Config], tmp_path: Path) -> None:
@@ -516,10 +513,10 @@ def test_scores_say_in_which_precision_they_were_made(finished: Path, tmp_path: 
 
     def told() -> tuple[set[str], str, str]:
         scored = {one["precision"] for one in json.loads((run / "metrics.json").read_text()).values()}
-        facts = Result.read(run).facts
-        return scored, facts["precision"], facts["precision at evaluation"]
+        facts = read_run(run).facts
+        return scored, facts["precision"], facts["precision_at_evaluation"]
 
-    assert told() == ({"32"}, "32", "that of the training")
+    assert told() == ({"32"}, "32", "as trained")
     evaluate_run(run, ["compute.precision=bf16"], Console(quiet=True))
     assert told() == ({"bf16"}, "32", "bf16")
     assert (run / "environment.json").read_text() == (finished / "environment.json").read_text()

@@ -267,12 +267,12 @@ def _print(console: Console, line: str) -> None:
 
 
 def _named(keys: Sequence[RunKey]) -> str:
-    """Name a few runs; count more by method, and by dataset if there are several."""
+    """Name a few runs; count more by method and point, and by dataset if there are several."""
     if len(keys) <= MAX_NAMED_RUNS:
         return ", ".join(key.name for key in keys)
-    counts: Mapping[tuple[str, str], int] = Counter((key.dataset, key.method) for key in keys)
-    several = len({dataset for dataset, _ in counts}) > 1
-    return ", ".join(f"{dataset + ' ' if several else ''}{method} {n}" for (dataset, method), n in counts.items())
+    several = len({key.dataset for key in keys}) > 1
+    counts = Counter(" · ".join(filter(None, (key.dataset * several, key.method, key.point))) for key in keys)
+    return ", ".join(f"{title} {count}" for title, count in counts.items())
 
 
 def _without_folders(sentence: str) -> str:

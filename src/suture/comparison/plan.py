@@ -254,8 +254,8 @@ def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _runs(comparison: Comparison, file: Path) -> Iterator[PlannedRun]:
     variants = comparison.methods.values()
     seeds = dict.fromkeys((*comparison.seeds, *(seed for variant in variants for seed in variant.seeds or ())))
-    swept = dict(points(comparison.sweep)) if comparison.sweep else {}
-    unused = set(swept)
+    swept = list(points(comparison.sweep)) if comparison.sweep else []
+    unused = {point for point, _ in swept}
     for seed, (dataset, data), (name, variant) in itertools.product(
         seeds, comparison.datasets.items(), comparison.methods.items()
     ):
@@ -272,15 +272,15 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[PlannedRun]:
             config = _config(comparison.preset, settings, file, where)
             label = labelling_name(config.data.labelling.model_dump(mode="json"))
             known = flattened(config.model_dump(mode="json"))
-            mine = {}
-            for point, changes in swept.items():
+            mine = []
+            for point, changes in swept:
                 changes = _of_method(variant.method, changes)
                 if changes and all(_is_known(key, known) for key in changes):
                     unused.discard(point)
                     changed = merge(settings, expanded(changes))
-                    mine[point] = _config(comparison.preset, changed, file, f"{where}, {point}")
+                    mine.append((point, _config(comparison.preset, changed, file, f"{where}, {point}")))
             seen = list[Config]()
-            for point, at_point in (mine or {"": config}).items():
+            for point, at_point in mine or [("", config)]:
                 if (at_point.seed, at_point.method["name"]) != (seed, variant.method):
                     raise UserError(f"{where}: a setting changes the method or the seed: list it there instead.")
                 if at_point not in seen:  # points may differ in settings of other methods only

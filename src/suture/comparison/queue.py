@@ -285,7 +285,7 @@ class Queue:
         rest = [self.expected_minutes(one.run.key) - (now - one.began) / 60 for one in self.running]
         work = [self.expected_minutes(run.key) for run in self.waiting]
         left = max([(sum(work) + sum(rest)) / self.slots, *rest])
-        parts = [f"{len(self.running)} running" if self.running else "", f"{len(self.failed)} failed" * bool(self.failed)]
+        parts = [f"{len(runs)} {state}" for runs, state in ((self.running, "running"), (self.failed, "failed")) if runs]
         parts.append(f"about {_duration(left)} left" if self.minutes and left > 0 else "")
         return ", ".join(filter(None, parts)) or "done"
 

@@ -246,7 +246,7 @@ def _facts(run: Run) -> dict[str, Any]:
         "primary": next((content["primary"]["score"] for content in metrics.values()), "miou"),
         "dataset_name": run.dataset_name,
         "base_method": run.method_name,
-        "notes": "; ".join(distinct(note for content in metrics.values() for note in content["notes"])),
+        "notes": "; ".join(distinct(note for content in metrics.values() for note in content["notes"])) or None,
         "labelled_frames": len(run.data["labelled"]),
         "training_frames": run.training_frames,
         "per_sequence": any(content["per_sequence"] for content in metrics.values()),

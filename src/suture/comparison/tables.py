@@ -349,7 +349,8 @@ def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
     if seeds[0] < ENOUGH_SEEDS:
         spread += " With fewer than three seeds, a difference may be chance."
-    notes = [f"{spread} Bold: the best of a labelling among comparable rows.", _meaning(distinct(c.key for c in columns))]
+    notes = [f"{spread} Bold: the best of a labelling among comparable rows."]
+    notes.append(_meaning(distinct(column.key for column in columns)))
     if any(column.name and column.key == "miou" for column in columns):
         notes.append("Of a single sequence, a class that it lacks counts as 0 in runs that predict a pixel of it.")
     if protocols := distinct(note for run in board.runs for note in (run.facts["notes"] or "").split("; ") if note):

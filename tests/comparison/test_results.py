@@ -1,0 +1,215 @@
+"""The one table of results: from run folders, through CSV, to the tables of pages; and the committed ones."""
+
+import csv
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from by_hand import scores, write_plan
+from rich.console import Console
+
+from suture.comparison.board import boards
+from suture.comparison.compare import print_scores, show_tables, to_markdown, write_tables
+from suture.comparison.effects import effects_table
+from suture.comparison.plan import Comparison, read_plan
+from suture.comparison.results import Results, merged, read_results
+from suture.core.errors import UserError
+from suture.core.io import read_yaml, write_json
+
+Write = Callable[..., Path]
+COMMITTED = Path(__file__).parents[2] / "research" / "results"
+PLANS = sorted(COMMITTED.glob("*.yaml"))
+read_committed: Callable[[Path], Results] = cache(read_results)
+
+
+@pytest.mark.parametrize("path", sorted(COMMITTED.glob("*.csv")), ids=lambda path: path.stem)
+def test_committed_tables_are_made_of_the_csv(path: Path) -> None:
+    expected = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert to_markdown(read_committed(path)) == expected, f"run suture compare --tables {path}"
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda path: path.stem)
+def test_committed_plans_are_those_of_the_runs(plan: Path) -> None:
+    """Plans with settings that are gone name the commit that they need."""
+    results = read_committed(plan.with_suffix(".csv"))
+    needed = re.findall(r"\b[0-9a-f]{7}\b", "".join(re.findall("at commit [^\n]*", plan.read_text())))
+    if needed:
+        Comparison(**read_yaml(plan))
+        assert {run.facts["commit"][:7] for run in results.runs} == set(needed)
+    else:
+        planned = read_plan(plan)
+        assert [run.key for run in planned.runs] == results.keys
+        assert {name: of for name, of in planned.roles.items() if of} == {k: v for k, v in results.roles.items() if v}
+
+
+def test_csv_gives_the_same_tables_as_the_runs(tmp_path: Path, write_run: Write) -> None:
+    data = {"classes": [{"name": "tool", "color": [0, 0, 0]}]}
+    names = []
+    for method, value in (("supervised", 0.5), ("pgvcl", 0.6), ("stitch", 0.7)):
+        for seed in range(2):
+            config = {"method": {"name": "stitch", "train": {"steps": seed}}} if method == "stitch" else {}
+            metrics = {"test": scores(value, videos={"1": value}, classes={"tool": value}, interval=[0.1, 0.9])}
+            names.append(write_run(f"d__every-10__{method}__P0__seed-{seed}", metrics, data=data, config=config).name)
+    write_plan(tmp_path, [*names, "d__all__dmt__seed-0"], reference="supervised", proposed="stitch")
+    write_json(tmp_path / "failed.json", {"d__all__dmt__seed-0": "cannot read /data/Doe, John/case01.mp4: copy it."})
+    results = read_results(tmp_path)
+    results.write_csv(tmp_path / "p.csv")
+    again = read_results(tmp_path / "p.csv")
+    assert again.runs == results.runs
+    assert to_markdown(again) == to_markdown(results)
+    assert "Failed: d__all__dmt__seed-0: cannot read case01.mp4: copy it." in to_markdown(again)
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    (row,) = (one for one in rows if (one["method"], one["seed"], one["scope"]) == ("pgvcl", "1", "class"))
+    assert (row["name"], row["iou"], row["set"]) == ("tool", "0.6", "test")
+
+
+def test_runs_that_no_plan_names_are_told_apart_by_dataset_protocol_and_options(
+    tmp_path: Path, write_run: Write
+) -> None:
+    runs = (
+        ("cadis", "cadis", {"task": 1}, "cadis, task=1"),
+        ("cadis", "cadis", {"task": 2, "leave_out": "/data/Doe, John/bad.csv"}, "cadis, leave_out=bad.csv, task=2"),
+        ("hernia", "cadis", {}, "hernia, cadis"),
+        ("hernia", "default", {}, "hernia"),
+    )
+    for number, (dataset, protocol, options, _) in enumerate(runs):
+        config = {"seed": 0, "data": {"root": "data", "size": 64, "labelling": {"every": 10}, "options": options}}
+        metrics = {"test": scores(0.5) | {"protocol": protocol}}
+        write_run(f"of-{number}", metrics, data={"dataset": dataset}, config=config)
+    found = boards(read_results(tmp_path))
+    assert [board.title for board in found] == [board.dataset for board in found] == [title for *_, title in runs]
+    twice = {"test": scores(0.5) | {"protocol": "default"}}
+    write_run("of-9", twice, data={"dataset": "hernia"}, config={"seed": 0})
+    with pytest.raises(UserError, match="hernia__every-10__supervised__seed-0 is there twice"):
+        read_results(tmp_path)
+
+
+def test_unscored_and_damaged_runs_are_named(tmp_path: Path, write_run: Write) -> None:
+    names = [f"d__every-10__{method}__seed-0" for method in ("supervised", "unscored", "damaged", "missing")]
+    write_run(names[0], {"test": scores(0.5)})
+    write_run(names[1], {})
+    (write_run(names[2], {"test": scores(0.5)}) / "config.yaml").write_text("")
+    write_plan(tmp_path, names)
+    text = to_markdown(read_results(tmp_path))
+    assert f"Left out, as nothing was scored: {names[1]}." in text
+    assert f"Failed: {names[2]}: config.yaml holds nothing" in text
+    assert f"Not finished: 2 of 4 runs ({names[2]}, {names[3]})." in text
+
+
+def test_many_missing_runs_are_counted_by_method(tmp_path: Path, write_run: Write) -> None:
+    name = write_run("d__every-10__pgvcl__seed-0", {"test": scores(0.5)}).name
+    missing = [f"d__every-10__{method}__seed-{seed}" for seed in (1, 2, 3) for method in ("pgvcl", "dmt")]
+    write_plan(tmp_path, [name, *missing])
+    assert "Not finished: 6 of 7 runs (pgvcl 3, dmt 3)." in to_markdown(read_results(tmp_path))
+
+
+def test_earlier_results_fill_missing_runs(tmp_path: Path, write_run: Write) -> None:
+    names = [f"d__every-10__supervised__seed-{seed}" for seed in (0, 1)]
+    write_plan(tmp_path, names)
+    folder = write_run(names[0], {"test": scores(0.5)})
+    earlier = read_results(tmp_path)
+    (folder / "metrics.json").unlink()
+    write_run(names[1], {"test": scores(0.6)})
+    results = merged(read_results(tmp_path), earlier)
+    assert [run.key.name for run in results.runs] == names
+    assert results.problems == {}
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,2\n"])
+def test_another_csv_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "other.csv").write_text(content)
+    with pytest.raises(UserError, match=r"other\.csv"):
+        read_results(tmp_path / "other.csv")
+
+
+def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no finished run"):
+        read_results(tmp_path)
+
+
+def test_effects_of_several_settings_are_told_apart(tmp_path: Path, write_run: Write) -> None:
+    """By scores that are a sum of them: 4 points for the first setting, −2 for the second, in each of three folds."""
+    names = []
+    for fold, base in (("seq1", 0.5), ("seq3", 0.6), ("seq5", 0.3)):
+        for a in (0, 1):
+            for b in (0, 1):
+                value = base + 0.04 * a - 0.02 * b
+                train = {"cutmix": float(a), "hard": float(b), "follows": float(b)}
+                config = {
+                    "method": {"name": "stitch", "train": train},
+                    "data": {"root": "x", "size": 64, "labelling": {"every": 10}, "validation": [fold]},
+                }
+                metrics = {
+                    which: scores(value, classes={"tool": value, "rare": 0.9}) for which in ("val", "completion")
+                }
+                metrics["completion"]["classes"]["rare"]["frames"] = 0  # no training video shows it
+                data = {"classes": [{"name": name, "color": [0, 0, 0]} for name in ("tool", "rare")]}
+                name = f"d__every-10__s{len(names)}__seed-0"
+                names.append(write_run(name, metrics, config=config, data=data).name)
+    write_plan(tmp_path, names, effects="stitch")
+    table = effects_table(read_results(tmp_path))
+    assert table is not None
+    assert [[cell.text for cell in row] for row in table.groups[0]] == [
+        ["cutmix: 0.0 → 1.0", *["+4.0 ± 0.0"] * 4, "+8.0 ± 0.0"],
+        ["follows: 0.0 → 1.0", *["−2.0 ± 0.0"] * 4, "−4.0 ± 0.0"],
+    ]
+    assert "12 runs, 7 degrees of freedom" in table.notes[0]
+
+
+def test_every_form_of_the_tables_is_written(tmp_path: Path, write_run: Write) -> None:
+    for labelling in ("every-10", "every-20"):
+        for seed in range(2):
+            write_run(f"d__{labelling}__twice__seed-{seed}", {"test": scores(0.5 + 0.01 * seed)})
+    write_run("d__all__a_b__seed-0", {"test": scores(0.6)}, size=128)
+    for point in ("P0", "P1"):
+        write_run(f"e__every-10__pgvcl__{point}__seed-0", {"test": scores(0.5)})
+    out = tmp_path / "out"
+    write_tables(read_results(tmp_path), out)
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("results.csv", "results.html", "results.md", "results.tex"),
+        *("scores-d.png", "sweep-e-every-10.png"),
+    ]
+    page = (out / "results.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 2
+    assert {*re.findall('href="#([^"]+)"', page)} <= {*re.findall('id="([^"]+)"', page)}
+    assert r"a\_b" in (out / "results.md").read_text(encoding="utf-8")
+    assert (out / "results.tex").read_text(encoding="utf-8").isascii()
+    show_tables(out / "results.csv", None, Console(quiet=True))
+    again = (out / "results.md").read_text(encoding="utf-8")
+    assert again == to_markdown(read_results(out / "results.csv"))
+
+
+def test_a_terminal_gets_the_columns_it_can_hold(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(3):
+        for method, size in (("supervised", 64), ("without-unlabelled-frames", 64), ("larger", 128)):
+            videos = {"seqA": 0.6, "seqB": 0.4}
+            metrics = {which: scores(0.5 + 0.1 * seed, videos=videos, per_sequence=True) for which in ("val", "test")}
+            write_run(f"d__every-10__{method}__seed-{seed}", metrics, size=size)
+    (board,) = boards(read_results(tmp_path))
+
+    def printed(width: int) -> str:
+        console = Console(record=True, file=(tmp_path / "printed.txt").open("w"), width=width)
+        print_scores(board, console)
+        return console.export_text()
+
+    narrow = printed(80)
+    assert narrow.count("60.00 ± 10.00 │ 60.00 ± 10.00 │") == 3, "no number is broken"
+    assert not any(title in narrow for title in ("per frame", "seqA", "Unlabelled"))
+    assert narrow.index("† not comparable") > narrow.index("larger†")
+    assert "seqA" not in printed(140)
+    assert "seqA" in printed(180)
+
+
+def test_differences_to_one_method_are_printed(tmp_path: Path, write_run: Write) -> None:
+    for method, value in (("supervised", 0.5), ("pgvcl", 0.6)):
+        for seed in range(2):
+            write_run(f"d__every-10__{method}__seed-{seed}", {"test": scores(value + 0.01 * seed)})
+    console = Console(record=True, file=(tmp_path / "printed.txt").open("w"), width=120)
+    show_tables(tmp_path, None, console, ["pgvcl"], "supervised")
+    assert "+10.00 [+10.00, +10.00]" in console.export_text()
+    assert not (tmp_path / "results.md").exists()
+    with pytest.raises(UserError, match="no labelling and seed of both pgvcl and nothing"):
+        show_tables(tmp_path, None, console, ["pgvcl"], "nothing")
