@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from suture.core.errors import UserError
 from suture.core.io import write_bytes, write_text
 from suture.core.progress import waiting
 from suture.core.text import listed, number
-from suture.evaluation.caution import few
+from suture.evaluation.sample_size import sample_size_warnings
 from suture.training.run_folder import Run
 from suture.web.page import render_page
 from suture.web.table import Table
@@ -166,7 +166,7 @@ def print_scores(board: Board, console: Console) -> None:
         }
         for run in board.runs
     ]
-    for note in few(metrics):
+    for note in sample_size_warnings(metrics):
         _print(console, note)
 
 
