@@ -143,9 +143,7 @@ class Board:
 def boards(results: Results) -> list[Board]:
     """Arrange results by dataset, in the order of the plan."""
     datasets = distinct(key.dataset for key in results.keys)
-    return [
-        _board(dataset, results) for dataset in datasets if any(run.key.dataset == dataset for run in results.runs)
-    ]
+    return [_board(dataset, results) for dataset in datasets if any(run.key.dataset == dataset for run in results.runs)]
 
 
 def differences(run: RunResult, reference: RunResult, facts: Sequence[str] = (*FACTS, *LABELLING_FACTS)) -> list[str]:
