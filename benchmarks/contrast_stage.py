@@ -78,9 +78,9 @@ def contrast(options: argparse.Namespace, mode: str, steps: int) -> Contrast:
 def train(bench: Bench, mode: str, steps: int, resident: bool = False) -> Pace:
     """The pace of one of our modes."""
     warmup = bench.options.warmup
-    job, trainer_options = bench.job()
+    job = bench.job()
     with tidy():
-        return pace(contrast(bench.options, mode, warmup + steps), job, trainer_options, warmup, resident)
+        return pace(contrast(bench.options, mode, warmup + steps), job, warmup, resident)
 
 
 def train_as_the_paper(bench: Bench) -> Pace:

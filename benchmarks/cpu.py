@@ -51,8 +51,8 @@ from suture.models import convolutions, segmenter
 from suture.training.config import load_config
 from suture.training.distributed import Processes
 from suture.training.run_folder import Run
+from suture.training.run_stages import make_context, starting_segmenter
 from suture.training.session import Session
-from suture.training.stages import make_job, starting_segmenter
 from suture.training.train import open_data
 
 PROMISED = 2.0
@@ -165,8 +165,8 @@ class Demo:
         if not (folder / "data").exists():
             write_synthetic(folder / "data", SyntheticSettings(frames=frames), workers=2)
 
-    def job(self, method: str, reached: int, steps: int) -> tuple[StageContext, dict[str, Stage], dict[str, Any]]:
-        """The job and a method's stages by their kind, with as many steps, and the options of Lightning's Trainer."""
+    def job(self, method: str, reached: int, steps: int) -> tuple[StageContext, dict[str, Stage]]:
+        """The job and a method's stages by their kind, with as many steps."""
         kinds = STAGES[method]
         said = [
             f"method={method}",
@@ -179,18 +179,18 @@ class Demo:
         ]
         config = load_config(self.folder / "data", preset="demo", overrides=said)
         opened, processes = open_data(config), Processes.start(config.compute)
-        session = Session(Run(self.folder / "run"), config, opened, {}, processes, Console(quiet=True))
         stages = list(config.build_method().stages())
         network = starting_segmenter(config, len(opened.dataset.classes), processes)
         if reached < LADDER.index("channels last"):
             network.to(memory_format=torch.contiguous_format)
-        job = make_job(session, stages, network)
+        run, quiet = Run(self.folder / "run"), Console(quiet=True)
+        job = make_context(Session(run, config, opened, {}, processes, quiet, network, stages))
         for labels in stages:
             if isinstance(labels, PseudoLabels):
                 labels.run(job)
                 labels.load(job)
         trained = {kinds[stage.name]: stage for stage in stages if isinstance(stage, Stage) and stage.name in kinds}
-        return job, trained, processes.trainer_options(config.compute)
+        return job, trained
 
 
 def measure(demo: Demo, options: argparse.Namespace, reached: int) -> dict[str, float]:
@@ -198,9 +198,9 @@ def measure(demo: Demo, options: argparse.Namespace, reached: int) -> dict[str, 
     found = {}
     with plainly(reached):
         for method in STAGES:
-            job, stages, trainer_options = demo.job(method, reached, options.warmup + options.steps)
+            job, stages = demo.job(method, reached, options.warmup + options.steps)
             for kind, stage in stages.items():
-                found[kind] = pace(stage, job, trainer_options, options.warmup).step_ms
+                found[kind] = pace(stage, job, options.warmup).step_ms
     return found
 
 
@@ -208,7 +208,7 @@ def floor(demo: Demo) -> dict[str, float]:
     """Milliseconds that the operations of our steps take at the pace of a matrix product."""
     pace_of_products, operations = matrix_pace(), {}
     for method in STAGES:
-        job, stages, _ = demo.job(method, LADDER.index("class sums"), 1)
+        job, stages = demo.job(method, LADDER.index("class sums"), 1)
         operations |= {kind: step_flops(stage, job) for kind, stage in stages.items()}
     return {kind: 1000 * count / pace_of_products for kind, count in operations.items()}
 

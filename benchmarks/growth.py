@@ -78,8 +78,9 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
     """In a fresh process: `suture train` itself, up to its first batch of the contrast stage."""
     from suture.cli.train import train
     from suture.methods import pseudo_labels as pseudo
-    from suture.methods.pgvcl import Contrast
+    from suture.training import run_stages
     from suture.training import train as run
+    from suture.training.loop import TrainingLoop
 
     marks = {"process": started}
     found: dict[str, Any] = {}
@@ -95,7 +96,9 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
 
         return mock.patch.object(owner, part, noted)
 
-    def first_step(stage: Contrast, batch: Any, number: int) -> None:
+    def first_step(loop: TrainingLoop, batches: Any) -> None:
+        stage = loop.stage
+        next(batches)
         marks["first batch"] = time.time()
         found.update(cpu_seconds=time.process_time(), private_bytes=private_memory(), frames=len(stage.context.frames))
         batches = iter(stage.loader(1))
@@ -120,15 +123,15 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
         "compute.workers=0",
     ]
     with (
-        marked("import", run, "_start"),
+        marked("import", run, "start_processes"),
         marked("list", run, "open_data"),
         marked("network", run, "starting_segmenter"),
         marked("record", run.Run, "begin"),
-        marked("store", run, "make_job"),
+        marked("store", run_stages, "make_context"),
         marked("pseudo labels", pseudo, "load_pseudo_labels"),
         # Only where the run is made. Three colours stand in for what a network makes of them: there are three classes.
         mock.patch.object(pseudo, "probabilities", lambda network, images, **_: images),
-        mock.patch.object(Contrast, "training_step", first_step),
+        mock.patch.object(TrainingLoop, "_do_step", first_step),
         suppress(Begun),
     ):
         train(root, root / "run", None, said)
@@ -183,9 +186,9 @@ def grow_keys(options: argparse.Namespace) -> list[dict[str, Any]]:
             batch=options.batch,
             keys=KeySettings(mode="bank", other_videos=others),
         )
-        job, trainer_options = bench.job()
+        job = bench.job()
         with tidy():
-            found = pace(Contrast("contrast", settings), job, trainer_options, options.warmup, resident=True)
+            found = pace(Contrast("contrast", settings), job, options.warmup, resident=True)
         rows.append({"keys": others if others == "all" else others + 2, **asdict(found)})
     return rows
 

@@ -9,16 +9,16 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from common import CUDA, DEVICE, gpu_seconds, parser, report, seconds, synchronize, table
 from contrast_stage import contrast
-from lightning.fabric.utilities import move_data_to_device
 from stages import Bench, footage_options
 from supervised import STAGES, stage_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
+
+from suture.training.loop import DeviceBatches
 
 KINDS = {
     "resizing and blur": r"grid_sampler|upsample|replication_pad|depthwise",
@@ -49,7 +49,7 @@ def main() -> None:
     chosen = options.parse_args()
 
     bench = Bench(chosen)
-    job, _ = bench.job(capture=False)
+    job = bench.job(capture=False)
     stage: Any
     if chosen.stage == "contrast":
         stage = contrast(chosen, chosen.mode, 100)
@@ -60,8 +60,8 @@ def main() -> None:
     stage.to(DEVICE).train()
     stage.on_train_start()
     torch.backends.cudnn.benchmark = CUDA
-    optimizer = stage.configure_optimizers()["optimizer"]
-    batch = move_data_to_device(next(iter(stage.loader(0))), DEVICE)
+    optimizer = stage.make_optimizer()
+    batch = next(iter(DeviceBatches(stage.loader(0), DEVICE)))
 
     def step() -> None:
         rendered = stage.render(batch)
@@ -71,16 +71,16 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        stage.on_train_batch_end(None, rendered, 0)  # averages and momentum copies
+        stage.finish_step()  # averages and momentum copies
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if CUDA else [])]
-    with mock.patch.object(type(stage), "global_step", 1):  # without a Trainer it is 0: before any step
-        whole = seconds(step, 10 if CUDA else 2)
-        rendering = gpu_seconds(lambda: stage.render(batch), 10 if CUDA else 2)
-        with profile(activities=activities) as profiler:
-            for _ in range(chosen.steps):
-                step()
-            synchronize()
+    stage.global_step = 1  # 0 is before any step
+    whole = seconds(step, 10 if CUDA else 2)
+    rendering = gpu_seconds(lambda: stage.render(batch), 10 if CUDA else 2)
+    with profile(activities=activities) as profiler:
+        for _ in range(chosen.steps):
+            step()
+        synchronize()
     if chosen.trace:
         profiler.export_chrome_trace(str(chosen.trace))
 

@@ -1,11 +1,9 @@
 """What the benchmarks of training share: generated footage on disk, the job of a run on it, and the pace of a stage."""
 
 import gc
-import logging
 import shutil
 import tempfile
 import time
-import warnings
 from argparse import BooleanOptionalAction
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import lightning as L
 import numpy as np
 import torch
 from common import CUDA, DEVICE, flops, synchronize
@@ -34,6 +31,7 @@ from suture.models.segmenter import Segmenter, build_segmenter
 from suture.training.callbacks import Curve
 from suture.training.config import ComputeSettings
 from suture.training.distributed import Processes
+from suture.training.loop import Callback, DeviceBatches, TrainingLoop
 
 CLASSES = 12
 SHOT = 30
@@ -195,8 +193,8 @@ class Bench:
         made = build_segmenter(self.options.architecture, self.options.encoder, CLASSES)
         return made.to(memory_format=torch.channels_last)
 
-    def job(self, precision: str = "auto", **changes: Any) -> tuple[StageContext, dict[str, Any]]:
-        """What a run gives its stages, and its options for Lightning's Trainer."""
+    def job(self, precision: str = "auto", **changes: Any) -> StageContext:
+        """Build what a run gives its stages."""
         compute = ComputeSettings(precision=precision, workers=self.options.workers)
         processes = Processes.start(compute)
         offset = np.cumsum([0, *(-(-length // SHOT) for length in self.footage.lengths)])
@@ -214,7 +212,7 @@ class Bench:
             compile=self.options.compile,
             capture=CUDA,
         )
-        return replace(made, **changes), processes.trainer_options(compute)
+        return replace(made, **changes)
 
 
 @dataclass(frozen=True)
@@ -235,7 +233,7 @@ class Pace:
     captured: bool
 
 
-class Stopwatch(L.Callback):
+class Stopwatch(Callback):
     """Times all steps after the first ones together; with `patience`, only as many as begin within so many seconds."""
 
     def __init__(self, warmup: int, patience: float | None = None) -> None:
@@ -245,10 +243,8 @@ class Stopwatch(L.Callback):
         self.start = time.perf_counter()
         self.first = self.began = self.ended = 0.0
 
-    def on_train_batch_end(self, trainer: L.Trainer, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if (batch_idx + 1) % stage.settings.accumulate:
-            return
-        step = trainer.global_step
+    def on_step_end(self, loop: TrainingLoop) -> None:
+        step, stage = loop.step, loop.stage
         if step not in (1, self.warmup, stage.total_steps) and self.patience is None:
             return
         synchronize()
@@ -261,7 +257,7 @@ class Stopwatch(L.Callback):
             self.began = now
         elif step > self.warmup:
             self.ended, self.steps = now, step - self.warmup
-            trainer.should_stop = self.patience is not None and now - self.began >= self.patience
+            loop.should_stop = self.patience is not None and now - self.began >= self.patience
 
 
 class Again:
@@ -280,13 +276,12 @@ def drawn(stage: Stage) -> Any:
     workers, stage.context.workers = stage.context.workers, 0
     batch = next(iter(stage.loader(0)))
     stage.context.workers = workers
-    return stage.transfer_batch_to_device(batch, DEVICE, 0)
+    return next(iter(DeviceBatches([batch], DEVICE)))
 
 
 def pace(
     stage: Stage,
     job: StageContext,
-    trainer_options: dict[str, Any],
     warmup: int,
     resident: bool = False,
     patience: float | None = None,
@@ -308,22 +303,8 @@ def pace(
     watch = Stopwatch(warmup, patience)
     with tempfile.TemporaryDirectory() as folder:
         curve = Curve(Path(folder) / "metrics.csv", 10, Path(folder) / "last.ckpt")
-        trainer = L.Trainer(
-            max_steps=stage.total_steps,
-            max_epochs=-1,
-            accumulate_grad_batches=stage.settings.accumulate,
-            gradient_clip_val=stage.settings.optimizer.clip,
-            callbacks=[curve, watch],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-            default_root_dir=folder,
-            **trainer_options,
-        )
         watch.start = time.perf_counter()
-        trainer.fit(stage)
+        TrainingLoop(stage, [curve, watch]).run()
     took = watch.ended - watch.began
     recordings = getattr(getattr(stage, "captured", None), "recordings", None)
     return Pace(
@@ -355,12 +336,11 @@ def step_flops(stage: Stage, job: StageContext) -> int:
 
 def plain_pace(bench: Bench, stage: Stage, patience: float) -> Pace:
     """The pace the plain way: fp32 in the default layout, kernel by kernel; as many steps as there is time for."""
-    job, trainer_options = bench.job("32", capture=False, compile=False)
+    job = bench.job("32", capture=False, compile=False)
     # Channels-last is a layout for tensor cores: in plain fp32, cuDNN's kernels for it are the slow ones.
     job.segmenter.to(memory_format=torch.contiguous_format)
-    trainer_options["benchmark"] = False
     with full_float32(), tidy():
-        return pace(stage, job, trainer_options, 1, patience=patience)
+        return pace(stage, job, 1, patience=patience)
 
 
 def loader_pace(stage: Stage, job: StageContext, batches: int) -> float:
@@ -401,10 +381,6 @@ def full_float32() -> Iterator[None]:
 
 
 def quiet() -> None:
-    """As a run begins: without Lightning's hints, and with TF32 where numbers are fp32."""
-    for name in ("lightning", "lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="lightning")
-    warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*")
+    """Use TF32 for fp32 numbers, as a run does."""
     if CUDA:
         torch.set_float32_matmul_precision("high")

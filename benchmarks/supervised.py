@@ -82,10 +82,10 @@ def measure(bench: Bench, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"batch": chosen.batch if name == "supervised" else chosen.small_batch}
     torch._dynamo.reset()  # a block takes no more than so many shapes, and each stage brings its own
     for way, resident, timed in (("drawn", True, chosen.steps // 2 or 1), ("loaded", False, chosen.steps)):
-        job, trainer_options = bench.job()
+        job = bench.job()
         with tidy():
             stage = stage_of(name, row["batch"], warmup + timed)
-            row[way] = asdict(pace(stage, job, trainer_options, warmup, resident))
+            row[way] = asdict(pace(stage, job, warmup, resident))
             del stage
     with tidy():
         job, _ = bench.job(capture=False, compile=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from suture.data.dataset import Dataset
     from suture.prediction.predictor import Predictor
-    from suture.training.api import evaluate, load_dataset, train
+    from suture.training.python_api import evaluate, load_dataset, train
     from suture.training.run_folder import Run
 
 __version__ = "0.1.0"
@@ -20,9 +20,9 @@ _MODULES = {
     "Dataset": "suture.data.dataset",
     "Predictor": "suture.prediction.predictor",
     "Run": "suture.training.run_folder",
-    "evaluate": "suture.training.api",
-    "load_dataset": "suture.training.api",
-    "train": "suture.training.api",
+    "evaluate": "suture.training.python_api",
+    "load_dataset": "suture.training.python_api",
+    "train": "suture.training.python_api",
 }
 """The module of each public name."""
 

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
-from stage_tester import trainer
 
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Video
@@ -16,6 +14,7 @@ from suture.data.labelling import Labelling
 from suture.data.sampling.frames import TrainingFrames
 from suture.methods.stage import Stage, StageContext
 from suture.models.segmenter import build_segmenter
+from suture.training.loop import Callback, TrainingLoop
 
 CLASSES = ClassTable(("tissue", "tool", "vessel"), ((180, 90, 80), (90, 90, 110), (120, 20, 30)), {0: 0, 1: 1, 2: 2})
 Place = tuple[str, int]
@@ -130,13 +129,11 @@ def tiny_context(tmp_path: Path) -> Callable[..., StageContext]:
 
 
 @pytest.fixture
-def fit(tmp_path: Path) -> Callable[..., L.Trainer]:
+def fit() -> Callable[..., None]:
     """Trains a stage to its end, as a run does, but without its files and bars."""
 
-    def run(stage: Stage, context: StageContext, *callbacks: L.Callback) -> L.Trainer:
+    def run(stage: Stage, context: StageContext, *callbacks: Callback) -> None:
         stage.begin(context)
-        made = trainer(stage, tmp_path, *callbacks)
-        made.fit(stage)
-        return made
+        TrainingLoop(stage, callbacks).run()
 
     return run

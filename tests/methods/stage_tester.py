@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -19,37 +18,21 @@ from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Part, Stage, StageContext
 from suture.models.inference import probabilities
 from suture.models.segmenter import Segmenter, set_dropout
+from suture.training.loop import Callback, TrainingLoop
 
 QUICK = {"lr": 3e-3, "head_factor": 1}
 EASY = {"crop": (0.9, 1.0), "color": "none"}
 
 
-def trainer(stage: Stage, folder: Path, *callbacks: L.Callback) -> L.Trainer:
-    """Lightning as a run has it, but without its files and bars."""
-    return L.Trainer(
-        max_steps=stage.total_steps,
-        max_epochs=-1,
-        accumulate_grad_batches=stage.settings.accumulate,
-        gradient_clip_val=stage.settings.optimizer.clip,
-        callbacks=list(callbacks),
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
-
-
-class SaveAt(L.Callback):
-    """Saves a checkpoint before a step, as a run does."""
+class SaveAt(Callback):
+    """Saves the state before a step, as a run does."""
 
     def __init__(self, step: int, path: Path) -> None:
         self.step, self.path = step, path
 
-    def on_train_batch_start(self, trainer: L.Trainer, stage: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.global_step == self.step and not self.path.exists():
-            trainer.save_checkpoint(self.path)
+    def on_step_start(self, loop: TrainingLoop) -> None:
+        if loop.step == self.step:
+            torch.save(loop.state_dict(), self.path)
 
 
 def train_accuracy(segmenter: Segmenter, context: StageContext) -> float:
@@ -79,7 +62,7 @@ def loss_and_gradient(
     stage.load_state_dict(state)
     stage.zero_grad()
     torch.manual_seed(0)
-    with torch.autocast(stage.device.type, precision, enabled=precision != torch.float32):
+    with torch.autocast(next(stage.parameters()).device.type, precision, enabled=precision != torch.float32):
         loss = stage.step(batch)[0]
     loss.backward()
     return loss.item(), torch.cat([p.grad.flatten() for p in stage.parameters() if p.grad is not None])
@@ -91,7 +74,7 @@ def gradients(stage: Stage, part: Part) -> list[Tensor]:
     for module in stage.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
-    stage.training_step(stage.render(stage.draw(part)), 0).backward()
+    stage(stage.render(stage.draw(part)), 0).backward()
     return [p.grad for p in stage.parameters() if p.grad is not None]
 
 
@@ -121,9 +104,11 @@ class StageTester:
         path = tmp_path / "last.ckpt"
         whole, resumed = self.make(steps=4), self.make(steps=4)
         whole.begin(tiny_context())
-        trainer(whole, tmp_path, SaveAt(2, path)).fit(whole)
+        TrainingLoop(whole, [SaveAt(2, path)]).run()
         resumed.begin(tiny_context())
-        trainer(resumed, tmp_path).fit(resumed, ckpt_path=path, weights_only=True)
+        loop = TrainingLoop(resumed)
+        loop.load_state_dict(torch.load(path, weights_only=True))
+        loop.run()
         a, b = whole.state_dict(), resumed.state_dict()
         assert a.keys() == b.keys()
         assert all(torch.equal(a[name], b[name]) for name in a)
@@ -134,7 +119,7 @@ class StageTester:
         """No pixel in view: neither a loss, nor a gradient, nor a NaN of a mean over nothing."""
         stage = self.make(steps=4)
         stage.begin(tiny_context(blind=True))
-        loss = stage.training_step(stage.render(stage.draw(Part(0, range(4), range(4)))), 0)
+        loss = stage(stage.render(stage.draw(Part(0, range(4), range(4)))), 0)
         loss.backward()
         assert loss == 0
         assert all((p.grad == 0).all() for p in stage.parameters() if p.grad is not None)

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from stage_tester import loss_and_gradient, stages_of
@@ -15,9 +13,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from suture.methods.method import methods
-from suture.methods.stage import Part, Stage, StageContext
+from suture.methods.stage import Part, StageContext
 from suture.models.compile_blocks import compile_blocks
 from suture.models.segmenter import set_dropout
+from suture.training.loop import Callback, TrainingLoop
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
@@ -87,17 +86,16 @@ def test_a_compiled_step_computes_the_same(
 @needs_cuda
 @pytest.mark.parametrize(
     ("precision", "compiled", "tolerance"),
-    [("32-true", False, 2e-2), ("32-true", True, 2e-2), ("bf16-mixed", False, 2e-2), ("bf16-mixed", True, 5e-2)],
+    [(None, False, 2e-2), (None, True, 2e-2), (torch.bfloat16, False, 2e-2), (torch.bfloat16, True, 5e-2)],
 )
 @pytest.mark.parametrize(("name", "settings"), METHODS)
 def test_a_recorded_step_learns_the_same(
     name: str,
     settings: dict[str, Any],
-    precision: Any,
+    precision: torch.dtype | None,
     compiled: bool,
     tolerance: float,
     tiny_context: Callable[..., StageContext],
-    tmp_path: Path,
 ) -> None:
     """Losses, and the running averages of batch norms: a loss, computed in train mode, does not show these.
 
@@ -105,27 +103,16 @@ def test_a_recorded_step_learns_the_same(
     """
 
     def learnt(capture: bool, compiled: bool) -> tuple[list[float], list[torch.Tensor]]:
-        context = replace(tiny_context(), device=torch.device("cuda"), capture=capture, compile=compiled)
+        context = replace(
+            tiny_context(), device=torch.device("cuda"), autocast=precision, capture=capture, compile=compiled
+        )
         start = deepcopy(context.segmenter.state_dict())
         seen, averages = Losses(), []
         for stage in stages_of(name, settings, context):
             stage.settings = stage.settings.model_copy(update={"steps": 5, "epochs": None, "batch": 4})
             context.segmenter.cpu().load_state_dict(start)
             stage.begin(context)
-            trainer = L.Trainer(
-                max_steps=5,
-                max_epochs=-1,
-                callbacks=[seen, WithoutDropout()],
-                accelerator="gpu",
-                devices=1,
-                precision=precision,
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-                default_root_dir=tmp_path,
-            )
-            trainer.fit(stage)
+            TrainingLoop(stage, [seen, WithoutDropout()]).run()
             assert (stage.captured is not None) == capture
             assert not capture or stage.replayed
             stage.end()
@@ -140,18 +127,18 @@ def test_a_recorded_step_learns_the_same(
         assert (one - other).norm() <= tolerance * one.norm()
 
 
-class WithoutDropout(L.Callback):
+class WithoutDropout(Callback):
     """Switches it off in train mode: what is compiled draws other random numbers."""
 
-    def on_train_batch_start(self, trainer: L.Trainer, stage: L.LightningModule, *args: object) -> None:
-        set_dropout(stage, active=False)
+    def on_step_start(self, loop: TrainingLoop) -> None:
+        set_dropout(loop.stage, active=False)
 
 
-class Losses(L.Callback):
+class Losses(Callback):
     """Notes the loss of every step."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
 
-    def on_train_batch_end(self, trainer: L.Trainer, stage: Stage, *args: object) -> None:
-        self.losses.append(float(stage.last_loss))
+    def on_step_end(self, loop: TrainingLoop) -> None:
+        self.losses.append(float(loop.stage.last_loss))

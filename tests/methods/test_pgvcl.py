@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -21,6 +20,7 @@ from suture.methods.pgvcl import Contrast, ContrastBatch, ContrastSettings
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Batches, Part, StageContext
 from suture.methods.supervised import Supervised
+from suture.training.loop import Callback, TrainingLoop
 
 Build = Callable[..., StageContext]
 ALL = Part(0, range(4), range(4))
@@ -415,7 +415,7 @@ def test_keys_come_from_the_momentum_weights(tiny_context: Build) -> None:
     assert not torch.allclose(stage.key_sums(batch.keys).sums, before.sums, atol=1e-3)
 
 
-class Watch(L.Callback):
+class Watch(Callback):
     """The weights of both branches at the start of every step, and which layers are in training."""
 
     def __init__(self) -> None:
@@ -423,10 +423,10 @@ class Watch(L.Callback):
         self.momentum: list[list[Tensor]] = []
         self.losses: list[float] = []
 
-    def on_train_batch_start(self, trainer: Any, stage: Contrast, batch: Any, batch_idx: int) -> None:
-        if batch_idx % stage.settings.accumulate == 0:
-            self.online.append([p.detach().clone() for p in stage.online.parameters()])
-            self.momentum.append([p.detach().clone() for p in stage.momentum.parameters()])
+    def on_step_start(self, loop: TrainingLoop) -> None:
+        stage: Any = loop.stage
+        self.online.append([p.detach().clone() for p in stage.online.parameters()])
+        self.momentum.append([p.detach().clone() for p in stage.momentum.parameters()])
         for branch in (stage.online, stage.momentum):
             for module in branch.modules():
                 if isinstance(module, nn.Dropout):
@@ -434,8 +434,8 @@ class Watch(L.Callback):
                 if isinstance(module, nn.BatchNorm2d):
                     assert module.training
 
-    def on_train_batch_end(self, trainer: Any, stage: Contrast, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.losses.append(float(stage.last_loss))
+    def on_step_end(self, loop: TrainingLoop) -> None:
+        self.losses.append(float(loop.stage.last_loss))
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
-from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from pydantic import ValidationError
 from torch import nn
 
@@ -18,6 +16,7 @@ from suture.methods.stage import Batches, OptimizerSettings, Part, Stage, StageC
 from suture.methods.strong import StrongSettings
 from suture.methods.supervised import Supervised
 from suture.models.compile_blocks import blocks
+from suture.training.loop import Callback, TrainingLoop
 
 Build = Callable[..., StageContext]
 
@@ -88,23 +87,6 @@ def test_workers_do_not_change_the_order(tiny_context: Build, workers: int) -> N
     assert later == [3, 3, 4, 4]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="batches are sent to a GPU")
-def test_batches_that_are_sent_beside_the_steps_arrive_whole(tiny_context: Build) -> None:
-    """Each is read after some work that takes longer than to send the next."""
-    device = torch.device("cuda")
-    stage = line(tiny_context, {"steps": 20}, device=device)
-    factor = torch.rand(4096, 4096, device=device)
-    sums = []
-    for step in range(20):
-        batch = torch.full((16 * 2**20 + step,), step, dtype=torch.uint8).pin_memory()
-        (sent,) = stage.transfer_batch_to_device((batch,), device, 0)
-        for _ in range(4):
-            factor = factor @ factor / 4096
-        sums.append(sent.sum(dtype=torch.int64))
-        del sent
-    assert [int(value) for value in sums] == [step * (16 * 2**20 + step) for step in range(20)]
-
-
 def test_one_frame_at_a_time_is_refused_where_batch_norm_cannot_do_it(tiny_context: Build, fit: Any) -> None:
     stage = Supervised("train", TrainingSettings(steps=1, batch=2, accumulate=2))
     with pytest.raises(UserError, match="one frame at a time"):
@@ -118,7 +100,7 @@ def test_the_loss_is_a_mean_over_the_batch(tiny_context: Build) -> None:
     stage = line(tiny_context, {"batch": 4})
     batch = stage.draw(Part(0, range(4), range(4)))
     total = stage.loss(batch)
-    assert stage.training_step(batch, 0).item() == pytest.approx(total.loss.item() / 4)
+    assert stage(batch, 0).item() == pytest.approx(total.loss.item() / 4)
     assert stage.last_loss.item() == pytest.approx(total.loss.item() / 4)
 
 
@@ -126,7 +108,7 @@ def test_a_batch_without_any_pixel_has_no_loss_and_no_gradient(tiny_context: Bui
     stage = line(tiny_context, {"batch": 4})
     weight = next(stage.segmenter.parameters())
     stage.loss = lambda batch: Total((weight * 0).sum(), torch.tensor(0))  # type: ignore[method-assign]
-    stage.training_step(None, 0).backward()
+    stage(None, 0).backward()
     assert stage.last_loss == 0
     assert (weight.grad == 0).all()
 
@@ -135,7 +117,7 @@ def test_processes_divide_by_the_global_weight(tiny_context: Build, monkeypatch:
     """The gradient that DDP averages over two processes is that of one process with the whole batch."""
     whole = line(tiny_context, {"batch": 4})
     batch = whole.draw(Part(0, range(4), range(4)))
-    whole.training_step(batch, 0).backward()
+    whole(batch, 0).backward()
     expected = next(whole.segmenter.parameters()).grad
     state = whole.segmenter.state_dict()
 
@@ -152,7 +134,7 @@ def test_processes_divide_by_the_global_weight(tiny_context: Build, monkeypatch:
     answers = iter([weight, loss] * 2)
     monkeypatch.setattr("suture.methods.stage.all_sum", lambda value: next(answers))
     for stage, part in zip(stages, parts, strict=True):
-        stage.training_step(stage.draw(part), 0).backward()
+        stage(stage.draw(part), 0).backward()
         assert stage.last_loss.item() == pytest.approx(whole.last_loss.item())
     gradients = [next(stage.segmenter.parameters()).grad for stage in stages]
     torch.testing.assert_close((gradients[0] + gradients[1]) / 2, expected)
@@ -195,13 +177,13 @@ def test_the_same_seed_gives_the_same_weights(tiny_context: Build, fit: Any) -> 
 def test_hands_on_the_average_of_the_weights_if_asked(tiny_context: Build, fit: Any) -> None:
     seen: list[torch.Tensor] = []
 
-    class Watch(L.Callback):
-        def on_before_zero_grad(self, trainer: Any, stage: Any, optimizer: Any) -> None:
-            seen.append(stage.segmenter.encoder.weight.detach().clone())
+    class Watch(Callback):
+        def on_step_start(self, loop: TrainingLoop) -> None:
+            seen.append(loop.stage.segmenter.encoder.weight.detach().clone())
 
     stage = Line("line", TrainingSettings(steps=4, batch=4, ema=0.15, optimizer=OptimizerSettings(lr=0.1)))
-    trainer = fit(stage, tiny_context({"a": 2}, segmenter=Little()), Watch())
-    assert trainer.global_step == 4
+    fit(stage, tiny_context({"a": 2}, segmenter=Little()), Watch())
+    assert stage.global_step == 4
     last = stage.segmenter.encoder.weight.detach()
     average, *moved = [*seen, last]  # the average begins as the weights do
     for step, weight in enumerate(moved, 1):
@@ -233,37 +215,15 @@ def test_a_stage_frees_what_the_one_before_froze(tiny_context: Build) -> None:
 def test_optimizers_by_name_with_a_rate_for_each_part(tiny_context: Build, kind: str, expected: type) -> None:
     settings = {"kind": kind, "lr": 0.5, "decoder_factor": 2, "head_factor": 3, "weight_decay": 0.2}
     stage = line(tiny_context, {"optimizer": settings})
-    optimizer = stage.configure_optimizers()["optimizer"]
+    optimizer = stage.make_optimizer()
     assert type(optimizer) is expected
     rates = {group["name"]: group["lr"] for group in optimizer.param_groups}
     assert rates == {"encoder": 0.5, "decoder": 1.0, "head": 1.5}
     assert all(group["weight_decay"] == 0.2 for group in optimizer.param_groups)
 
 
-@pytest.mark.parametrize(
-    ("clip", "autocast", "fused"),
-    [(None, torch.bfloat16, True), (1.0, None, True), (1.0, torch.bfloat16, False), (1.0, torch.float16, False)],
-)
-def test_on_a_gpu_gradients_can_be_clipped(
-    tiny_context: Build, clip: float | None, autocast: torch.dtype | None, fused: bool
-) -> None:
-    """Lightning refuses to where the optimiser is fused and the precision mixed, which both are the usual there."""
-    stage = line(tiny_context, {"optimizer": {"clip": clip}})
-    stage.context = replace(stage.context, device=torch.device("cuda"), autocast=autocast)
-    optimizer = stage.configure_optimizers()["optimizer"]
-    assert optimizer.defaults["fused"] == (fused or None), "where it is False, parameters take their steps one by one"
-    mixed = MixedPrecision("bf16-mixed", "cpu") if autocast else Precision()
-    mixed.clip_gradients(optimizer, clip or 0.0)
-
-
 def rates(stage: Stage, steps: int) -> list[float]:
-    made = stage.configure_optimizers()
-    found = []
-    for _ in range(steps):
-        found.append(made["optimizer"].param_groups[0]["lr"])
-        made["optimizer"].step()
-        made["lr_scheduler"]["scheduler"].step()
-    return found
+    return [stage.make_optimizer().param_groups[0]["lr"] * stage.lr_factor(step) for step in range(steps)]
 
 
 def test_the_learning_rate_falls_over_the_whole_stage(tiny_context: Build) -> None:
@@ -276,7 +236,7 @@ def test_the_learning_rate_falls_over_the_whole_stage(tiny_context: Build) -> No
 @pytest.mark.parametrize(("said", "expected"), [({}, 1e-3), ({"trust": 0.02}, 0.02)])
 def test_lars_trusts_as_much_as_it_is_told(tiny_context: Build, said: dict[str, float], expected: float) -> None:
     stage = line(tiny_context, {"optimizer": {"kind": "lars", "lr": 1.0, **said}})
-    assert {group["trust"] for group in stage.configure_optimizers()["optimizer"].param_groups} == {expected}
+    assert {group["trust"] for group in stage.make_optimizer().param_groups} == {expected}
 
 
 def test_a_cosine_warms_up_by_epochs(tiny_context: Build) -> None:

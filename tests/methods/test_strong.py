@@ -60,7 +60,7 @@ def test_a_transformer_learns_at_a_lower_rate(
 ) -> None:
     settings = OptimizerSettings(**StrongSettings().optimizer.model_dump() | optimizer)
     stage = begun(tiny_context(segmenter=build_segmenter(architecture, encoder, classes=3)), optimizer=settings)
-    rates = [group["lr"] for group in stage.configure_optimizers()["optimizer"].param_groups]
+    rates = [group["lr"] for group in stage.make_optimizer().param_groups]
     assert rates == pytest.approx([expected, expected, 5 * expected])
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from suture.core.errors import UserError
 from suture.methods.stage import Stage
 from suture.models.segmenter import set_dropout
-from suture.training.callbacks import Bar
+from suture.training.callbacks import StageProgress
 from suture.training.config import parse_config
 from suture.training.distributed import Processes
 from suture.training.train import Run, evaluate_run, train
@@ -42,15 +42,15 @@ class Crash(Exception):
 
 def crash_once() -> None:
     """Let every process crash at the same place, after a checkpoint."""
-    original = Bar.on_train_batch_end
+    original = StageProgress.on_step_end
 
-    def crash(self: Bar, trainer: Any, stage: Any, *rest: Any) -> None:
-        if stage.name == "contrast" and stage.global_step == 3:
-            Bar.on_train_batch_end = original  # type: ignore[method-assign]
+    def crash(self: StageProgress, loop: Any) -> None:
+        if loop.stage.name == "contrast" and loop.step == 3:
+            StageProgress.on_step_end = original  # type: ignore[method-assign]
             raise Crash
-        original(self, trainer, stage, *rest)
+        original(self, loop)
 
-    Bar.on_train_batch_end = crash  # type: ignore[method-assign]
+    StageProgress.on_step_end = crash  # type: ignore[method-assign]
 
 
 def main(folder: Path) -> None:

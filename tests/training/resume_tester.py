@@ -13,7 +13,7 @@ from rich.console import Console
 
 from suture.cli import main
 from suture.models.encoder_weights import read_tensors
-from suture.training.callbacks import Bar
+from suture.training.callbacks import StageProgress
 from suture.training.config import Config
 from suture.training.run_folder import read_curve
 from suture.training.train import train
@@ -51,14 +51,14 @@ def _command(words: list[str], said: Path, connection: Connection) -> None:
     os.setsid()
     with said.open("w") as errors:
         os.dup2(errors.fileno(), sys.stderr.fileno())
-    at_end = Bar.on_train_batch_end
+    at_end = StageProgress.on_step_end
 
     def wait(*arguments: Any) -> None:
         at_end(*arguments)
         connection.send("a batch")
         connection.recv()
 
-    Bar.on_train_batch_end = wait  # type: ignore[method-assign]
+    StageProgress.on_step_end = wait  # type: ignore[method-assign]
     sys.argv = ["suture", *words]
     main()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import cv2
-import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -17,9 +16,9 @@ from safetensors.torch import load_file
 
 from suture.core.errors import UserError
 from suture.core.io import read_json
-from suture.methods.stage import Stage
-from suture.training.best_weights import Best
+from suture.training.best_weights import BestWeights
 from suture.training.config import Config
+from suture.training.loop import TrainingLoop
 from suture.training.session import Session
 from suture.training.train import train
 
@@ -73,10 +72,7 @@ def test_validation_that_shows_nothing_learnt_is_refused_before_the_training(
     choosing = supervised(*settings, "method.train.best_every=2")
     with pytest.raises(UserError) as caught:
         train(choosing, tmp_path / "run", QUIET)
-    assert str(caught.value) == (
-        f"method.train.best_every is set, but the validation masks of {data} show only gauze, expected a class that is "
-        "learnt and scored: choose other training cases or videos in data.validation."
-    )
+    assert f"best_every is set, but no validation mask of {data} shows a class that is learnt" in str(caught.value)
     assert not (tmp_path / "run").exists()
     assert not list(cache.glob("frames/*"))
     cv2.imwrite(str(masks[-1]), np.where(np.arange(64) < 32, gauze, 0)[None].repeat(64, 0).astype(np.uint8))
@@ -84,13 +80,12 @@ def test_validation_that_shows_nothing_learnt_is_refused_before_the_training(
     assert (tmp_path / "run/stages/1-train/best.json").exists()
 
 
-def test_without_validation_videos_there_is_no_best(supervised: Make, tmp_path: Path) -> None:
-    config = supervised("method.train.best_every=2")
-    with (
-        patch("suture.training.train.frames_to_score", return_value={}),
-        pytest.raises(UserError, match=r"method.train.best_every is set, but there are no validation videos"),
-    ):
-        train(config, tmp_path / "run", QUIET)
+def test_without_validation_videos_there_is_no_best(dataset: Path, supervised: Make, tmp_path: Path) -> None:
+    data = shutil.copytree(dataset, tmp_path / "data")
+    described = data / "dataset.yaml"
+    described.write_text(described.read_text().replace("  val: [case03]\n", ""))
+    with pytest.raises(UserError, match=r"method\.train\.best_every is set, but no validation mask of"):
+        train(supervised("method.train.best_every=2", f"data.root={data}"), tmp_path / "run", QUIET)
 
 
 @pytest.mark.parametrize(("step", "kept"), [(2, 2), (4, 4), (6, 5)])
@@ -108,27 +103,27 @@ def test_masks_that_are_changed_during_the_training_cost_no_more_than_a_step(
     data = shutil.copytree(dataset, tmp_path / "data")
     config = supervised(f"data.root={data}", "method.train.best_every=2", "method.train.steps=6")
     train(config, tmp_path / "whole", QUIET)
-    look, masks = Best._look, sorted((data / "masks").glob("case03__*"))
+    look, masks = BestWeights._compare, sorted((data / "masks").glob("case03__*"))
 
-    def spoil(self: Best, trainer: L.Trainer, stage: Stage) -> None:
-        for mask in masks if trainer.global_step == step else ():
+    def spoil(self: BestWeights, loop: TrainingLoop) -> None:
+        for mask in masks if loop.step == step else ():
             if how in ("ignored", "another"):
                 cv2.imwrite(str(mask), np.full((64, 64), 255 if how == "ignored" else 1, np.uint8))
             elif how == "cut off":
                 mask.write_bytes(mask.read_bytes()[:100])
             else:
                 mask.unlink()
-        look(self, trainer, stage)
+        look(self, loop)
 
     first = {
-        "ignored": "show no class any more that is learnt and scored: put them back as they were, then start the same",
-        "cut off": r"case03__frame_0000.*\.png does not decode .* Found where method\.train\.best_every chooses",
-        "gone": r"case03__frame_0000.*\.png cannot be read \(No such file.*: mend it, then start the same command",
+        "ignored": "show no class that is learnt and scored: put them back, then start the same",
+        "cut off": r"case03__frame_0000.*\.png does not decode",
+        "gone": r"case03__frame_0000.*\.png cannot be read \(No such file.*",
     }
-    later = "The validation masks by which method.train.best_every chooses weights were changed since it began to: put"
+    later = r"The validation masks changed since method\.train\.best_every began to choose weights"
     told = first.get(how, "") if step == 2 or how == "gone" else later
     with monkeypatch.context() as patches:
-        patches.setattr(Best, "_look", spoil)
+        patches.setattr(BestWeights, "_compare", spoil)
         with pytest.raises(UserError, match=told) if told else nullcontext():
             train(config, tmp_path / "run", QUIET)
     if not told:  # none was chosen by the masks of before

@@ -1,6 +1,5 @@
-"""How often a checkpoint is written, and where."""
+"""How often a checkpoint is written."""
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,49 +10,35 @@ import torch
 from torch import nn
 
 from suture.training import callbacks
-from suture.training.callbacks import LATE, Checkpoint
-from suture.training.config import Config
+from suture.training.callbacks import CHECKPOINT_DUE, Checkpoint
 
-
-def test_it_is_written_into_its_folder_alone(
-    supervised: Callable[..., Config],
-    train_quietly: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Lightning writes into the folder for temporary files first: it may be small, or full, and is another disk."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
-    train_quietly(supervised("compute.checkpoint_every=1"), tmp_path / "run")
+EVERY_STEP = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize(
-    ("longest", "agree", "steps"),
+    ("max_age", "agree", "steps"),
     [
         (60, None, [5, 10]),
-        (0, None, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
-        (60, lambda own: max(own, LATE), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),  # another process's clock is ahead
-        (0, lambda own: max(own, 0), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+        (0, None, EVERY_STEP),
+        (60, lambda own: max(own, CHECKPOINT_DUE), EVERY_STEP),  # another process's clock is ahead
+        (0, lambda own: max(own, 0), EVERY_STEP),
     ],
 )
-def test_every_few_steps_and_where_they_are_slow_every_minute(
+def test_every_few_steps_and_when_the_last_one_is_too_old(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    longest: float,
+    max_age: float,
     agree: Callable[[int], int] | None,
     steps: list[int],
 ) -> None:
-    monkeypatch.setattr(callbacks, "LONGEST", longest)
-    written: list[int] = []
-
-    def save(path: Path) -> None:
-        written.append(trainer.global_step)
-        path.touch()
-
-    trainer: Any = SimpleNamespace(global_step=0, is_global_zero=True, save_checkpoint=save)
+    monkeypatch.setattr(callbacks, "MAX_CHECKPOINT_AGE_S", max_age)
     stage: Any = nn.Linear(1, 1)
-    stage.settings, stage.last_loss = SimpleNamespace(accumulate=1), torch.tensor(1.0)
-    checkpoint = Checkpoint(tmp_path / "last.ckpt", 5, agree)
-    checkpoint.on_train_start(trainer, stage)
-    for trainer.global_step in range(12):
-        checkpoint.on_train_batch_start(trainer, stage, None, trainer.global_step)
+    stage.total_steps, stage.last_loss = 12, torch.tensor(1.0)
+    loop: Any = SimpleNamespace(stage=stage, step=0, is_first=True, state_dict=lambda: {"global_step": loop.step})
+    checkpoint, written = Checkpoint(tmp_path / "last.ckpt", 5, agree), []
+    checkpoint.on_start(loop)
+    for loop.step in range(12):
+        checkpoint.on_step_start(loop)
+        if checkpoint.kept == loop.step and loop.step:
+            written.append(torch.load(checkpoint.path, weights_only=True)["global_step"])
     assert written == steps

@@ -25,7 +25,7 @@ from suture.reports.reported_run import read_runs
 from suture.reports.summary_section import cautions
 from suture.training import run_folder as folder
 from suture.training.config import Config
-from suture.training.provenance import as_met
+from suture.training.data_record import match_record
 from suture.training.run_folder import Run
 from suture.training.train import evaluate_run
 
@@ -281,7 +281,7 @@ def test_known_videos_are_not_hashed_again(trained: tuple[Path, Path], monkeypat
     record = read_json(run / "data.json")
     for count, video in enumerate(record["videos"].values()):
         video["frames"] = 13 + count
-    as_met(record, load_dataset(data), Fingerprints(data.parent / "empty"))
+    match_record(record, load_dataset(data), Fingerprints(data.parent / "empty"))
     assert not hashed, "and without a memory, those of lengths of their own need no look"
 
 
@@ -297,7 +297,7 @@ def test_a_case_goes_where_the_run_had_any_of_its_videos(trained: tuple[Path, Pa
         cases={"joined": ["case02", "case04"], "case03": ["case03"]},
         split={"test": ["joined", "case01a", "case01b"]},
     )
-    now = splits(as_met(record, load_dataset(data), Fingerprints()))
+    now = splits(match_record(record, load_dataset(data), Fingerprints()))
     assert now == {"case01a": "train", "case01b": "train", "case02": "train", "case03": "val", "case04": "train"}
     # A video that is gone was of its case still; one that was in no split was never met.
     record["videos"] = {
@@ -305,7 +305,7 @@ def test_a_case_goes_where_the_run_had_any_of_its_videos(trained: tuple[Path, Pa
         "case04": record["videos"]["case04"] | {"split": None},
     }
     say(data, cases=None, split={"train": ["case02"], "test": ["case01b", "case04"]})
-    now = splits(as_met(record, load_dataset(data), Fingerprints()))
+    now = splits(match_record(record, load_dataset(data), Fingerprints()))
     assert now == {"case01a": None, "case01b": "train", "case02": "train", "case03": None, "case04": "test"}
 
 
@@ -315,5 +315,5 @@ def test_a_protocol_that_divides_cases_goes_by_video(trained: tuple[Path, Path])
     dataset.divides_cases = True
     record = read_json(run / "data.json")
     record["videos"]["case01b"]["split"] = "test"
-    now = splits(as_met(record, dataset, Fingerprints()))
+    now = splits(match_record(record, dataset, Fingerprints()))
     assert (now["case01a"], now["case01b"]) == ("train", "test")

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 
 from suture.core.errors import UserError
 from suture.methods.stage import Stage
+from suture.training.callbacks import Checkpoint
 from suture.training.config import Config
-from suture.training.failures import explained
+from suture.training.explain_failures import explain_failures
+from suture.training.loop import TrainingLoop
 
 EVERY_STEP = "compute.checkpoint_every=1"
 
@@ -23,14 +24,14 @@ EVERY_STEP = "compute.checkpoint_every=1"
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Stage], Any]], None]:
     """Let something happen in the training step after so many steps."""
-    original = Stage.training_step
+    original = Stage.forward
 
     def at(step: int, happens: Callable[[Stage], Any]) -> None:
-        def training_step(self: Stage, batch: Any, batch_idx: int) -> Any:
-            loss = original(self, batch, batch_idx)
+        def forward(self: Stage, batch: Any, part: int) -> Any:
+            loss = original(self, batch, part)
             return loss if self.global_step != step else (happens(self), loss)[1]
 
-        monkeypatch.setattr(Stage, "training_step", training_step)
+        monkeypatch.setattr(Stage, "forward", forward)
 
     return at
 
@@ -80,18 +81,18 @@ def test_a_file_that_cannot_grow_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A real failure of the file system, in the middle of writing a checkpoint."""
-    original = L.Trainer.save_checkpoint
+    original = Checkpoint.save
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def save_checkpoint(self: L.Trainer, path: Path, *args: Any, **kwargs: Any) -> None:
-        limit = 1_000_000 if self.global_step == 2 else limits[0]
+    def save(self: Checkpoint, loop: TrainingLoop) -> None:
+        limit = 1_000_000 if loop.step == 2 else limits[0]
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
         try:
-            original(self, path, *args, **kwargs)
+            original(self, loop)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    monkeypatch.setattr(L.Trainer, "save_checkpoint", save_checkpoint)
+    monkeypatch.setattr(Checkpoint, "save", save)
     with pytest.raises(UserError, match=r"The disk is full .*: make room, then start the same command again"):
         train_quietly(supervised(EVERY_STEP), tmp_path)
     assert saved_step(tmp_path) == 1
@@ -132,7 +133,7 @@ def test_a_full_disk(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "x.ckpt")
 
-    monkeypatch.setattr(L.Trainer, "save_checkpoint", full)
+    monkeypatch.setattr(Checkpoint, "save", full)
     with pytest.raises(UserError, match=re.escape("The disk is full (x.ckpt): make room")):
         train_quietly(supervised(EVERY_STEP), tmp_path)
 
@@ -149,14 +150,14 @@ def test_a_lost_frame_without_the_store(
 ) -> None:
     """In the process itself or in a loader's: one sentence either way."""
     shutil.copytree(dataset, tmp_path / "data")
-    original = L.Trainer.save_checkpoint
+    original = Checkpoint.save
 
-    def save_and_lose(self: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+    def save_and_lose(self: Checkpoint, loop: TrainingLoop) -> None:
+        original(self, loop)
         for frame in (tmp_path / "data/videos").rglob("*.png"):
             frame.unlink()
 
-    monkeypatch.setattr(L.Trainer, "save_checkpoint", save_and_lose)
+    monkeypatch.setattr(Checkpoint, "save", save_and_lose)
     settings = (f"data.root={tmp_path}/data", f"compute.workers={workers}", EVERY_STEP)
     with pytest.raises(UserError) as caught:  # in the end: some batches are fetched ahead
         train_quietly(supervised(*settings, "method.train.steps=50"), tmp_path / "run")
@@ -181,7 +182,7 @@ def test_out_of_gpu_memory(
 
 
 def said(error: Exception) -> str:
-    with pytest.raises(UserError) as caught, explained(Path("run")):
+    with pytest.raises(UserError) as caught, explain_failures(Path("run")):
         raise error
     return str(caught.value)
 
@@ -193,13 +194,13 @@ def test_what_happens_in_a_loader_process_is_one_sentence() -> None:
     )
     lost = "FileNotFoundError: [Errno 2] No such file or directory: '/cache/x.npy'"
     text = said(FileNotFoundError(trace.format("FileNotFoundError", lost)))
-    assert text.startswith("[Errno 2] No such file or directory: '/cache/x.npy': mend it, then start the same command")
+    assert text.startswith("[Errno 2] No such file or directory: '/cache/x.npy': fix it, then start the same command")
     assert "compute.workers" in said(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "))
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    with pytest.raises(RuntimeError, match="shape"), explained(Path("run")):
+    with pytest.raises(RuntimeError, match="shape"), explain_failures(Path("run")):
         raise RuntimeError("shape mismatch")
-    with pytest.raises(UserError, match=r"^two\nlines$"), explained(Path("run")):
+    with pytest.raises(UserError, match=r"^two\nlines$"), explain_failures(Path("run")):
         raise UserError("two\nlines")
     assert said(PermissionError(errno.EACCES, "Permission denied", "x")).startswith("x cannot be read or written (Perm")

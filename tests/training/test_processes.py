@@ -27,7 +27,7 @@ from suture.models.encoder_weights import read_tensors
 from suture.training import distributed as processes
 from suture.training.config import ComputeSettings, Config
 from suture.training.distributed import Processes, memory_limits
-from suture.training.provenance import RUNS_AT_A_TIME
+from suture.training.environment import RUNS_AT_A_TIME
 from suture.training.run_folder import read_curve
 from suture.training.train import train
 
@@ -216,9 +216,8 @@ def test_alone_where_nobody_started_several() -> None:
     assert alone.first
     assert alone.gather("x") == ["x"]
     assert alone.first_then_all(lambda: 3) == 3
-    assert alone.trainer_options(ComputeSettings())["devices"] == 1
     with pytest.raises(KeyError):
-        alone.first_only(lambda: {}["x"])
+        alone.share(lambda: {}["x"])
 
 
 def test_srun_says_the_same_as_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """A run that is stopped at any moment goes on to the same weights, bit for bit, as one that never was."""
 
-import inspect
 import io
 import itertools
 import os
@@ -12,13 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import lightning as L
 import psutil
 import pytest
 import torch
 import yaml
-from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
-from lightning.pytorch.utilities import CombinedLoader
 from resume_tester import begin, begin_command, same
 from rich.console import Console
 
@@ -26,10 +22,10 @@ from suture.core.errors import UserError
 from suture.core.io import read_json, write_json
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.models.model import save_model
-from suture.training.callbacks import Bar, Checkpoint
+from suture.training.callbacks import Checkpoint, StageProgress
 from suture.training.config import Config
+from suture.training.loop import TrainingLoop
 from suture.training.run_folder import read_curve
-from suture.training.stages import _Trainer
 from suture.training.train import train
 
 EITHER_SIGNAL = pytest.mark.parametrize(
@@ -39,27 +35,28 @@ BANK = ("method.contrast.keys.mode=bank", "method.contrast.accumulate=2", "metho
 
 
 class Crash(Exception):
-    """What ends a run where a test wants it."""
+    """Ends a run where a test wants it."""
 
 
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Places (stage, batches done) still to crash at: a run that reaches one ends there, and the place is gone."""
+    """Places (stage, parts of steps done) still to crash at: a run that reaches one ends there, and it is removed."""
     places: list[tuple[str, int]] = []
-    original = Bar.on_train_batch_end
+    original = TrainingLoop._do_part
 
-    def or_crash(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if (stage.name, batch_idx + 1) in places:
-            places.remove((stage.name, batch_idx + 1))
+    def or_crash(self: TrainingLoop, batch: Any, part: int) -> None:
+        original(self, batch, part)
+        place = (self.stage.name, self.step * self.stage.settings.accumulate + part + 1)
+        if place in places:
+            places.remove(place)
             raise Crash
-        original(self, trainer, stage, outputs, batch, batch_idx)
 
-    monkeypatch.setattr(Bar, "on_train_batch_end", or_crash)
+    monkeypatch.setattr(TrainingLoop, "_do_part", or_crash)
     return places
 
 
 def finish(config: Config, folder: Path, crashes: list[tuple[str, int]], train: Callable[..., Any]) -> int:
-    """Start a run again and again until it goes through; give the number of starts."""
+    """Start a run again and again until it goes through; return the number of starts."""
     for starts in range(1, 100):
         try:
             train(config, folder)
@@ -81,7 +78,7 @@ def whole(supervised: Callable[..., Config], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
-def test_supervised_crashed_after_every_batch(
+def test_supervised_crashed_in_every_part_of_every_step(
     every: int,
     supervised: Callable[..., Config],
     whole: Path,
@@ -89,7 +86,6 @@ def test_supervised_crashed_after_every_batch(
     train_quietly: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    """In the middle of steps too."""
     config = supervised(*HALVES, f"compute.checkpoint_every={every}")
     crashes += [("train", batches) for batches in range(1, 9)]
     assert finish(config, tmp_path, crashes, train_quietly) == 9
@@ -108,8 +104,8 @@ def test_the_time_of_a_stage_is_that_of_all_its_starts(
         train_quietly(config, tmp_path)
     checkpoint = tmp_path / "stages/1-train/last.ckpt"
     saved = torch.load(checkpoint, weights_only=True)
-    assert 0 < saved["callbacks"]["Checkpoint"]["seconds"] < 100
-    saved["callbacks"]["Checkpoint"]["seconds"] += 1000
+    assert 0 < saved["seconds"] < 100
+    saved["seconds"] += 1000
     torch.save(saved, checkpoint)
     train_quietly(config, tmp_path)
     assert 1000 < read_json(tmp_path / "stages/1-train/done.json")["seconds"] < 1100
@@ -140,7 +136,7 @@ def test_the_time_of_pseudo_labels_is_that_of_all_their_starts(
     assert not clock.exists()
 
 
-def test_contrast_with_a_bank_crashed_after_every_batch(
+def test_contrast_with_a_bank_crashed_in_every_part_of_every_step(
     pgvcl: Callable[..., Config],
     crashes: list[tuple[str, int]],
     train_quietly: Callable[..., Any],
@@ -171,22 +167,14 @@ def test_a_checkpoint_holds_momentum_copy_bank_and_average_as_plain_tensors(
     assert saved["state_dict"]["bank.visited"].any()
 
 
-def test_lightning_still_asks_the_private_hooks_that_are_replaced() -> None:
-    """If not, a signal is no longer heard by `Checkpoint` alone: look where Lightning hears it now, for `_Trainer`."""
-    assert "self._signal_connector.register_signal_handlers()" in inspect.getsource(L.Trainer._run)
-    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(_TrainingEpochLoop.advance)
-    assert isinstance(_Trainer(accelerator="cpu", logger=False).fit_loop.epoch_loop, _TrainingEpochLoop)
-
-
 def test_ctrl_c_is_an_interrupt_and_not_an_exit(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Lightning would end the program with 1 and without a word."""
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(Bar, "on_train_batch_end", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(StageProgress, "on_step_end", lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         train_quietly(supervised(), tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
@@ -196,16 +184,17 @@ def test_ctrl_c_is_an_interrupt_and_not_an_exit(
 
 @pytest.fixture
 def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Send a signal so many times after so many batches; each is heard before the next comes."""
-    original = Bar.on_train_batch_end
+    """Send a signal some times after so many parts of steps; each is handled before the next comes."""
+    original = TrainingLoop._do_part
 
-    def send(number: signal.Signals, batches: int, times: int = 1) -> None:
-        def or_end(self: Bar, trainer: Any, stage: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            for _ in range(times if batch_idx + 1 == batches else 0):
+    def send(number: signal.Signals, parts: int, times: int = 1) -> None:
+        def or_end(self: TrainingLoop, batch: Any, part: int) -> None:
+            original(self, batch, part)
+            done = self.step * self.stage.settings.accumulate + part + 1
+            for _ in range(times if done == parts else 0):
                 signal.raise_signal(number)
-            original(self, trainer, stage, outputs, batch, batch_idx)
 
-        monkeypatch.setattr(Bar, "on_train_batch_end", or_end)
+        monkeypatch.setattr(TrainingLoop, "_do_part", or_end)
 
     return send
 
@@ -231,10 +220,10 @@ def stopped(
 ) -> Callable[..., Stopped]:
     """End a training of accumulated halves by a signal after so many batches; it then goes on to the same weights."""
 
-    def stop(number: signal.Signals, batches: int, ends: type[BaseException]) -> Stopped:
+    def stop(number: signal.Signals, parts: int, ends: type[BaseException]) -> Stopped:
         config, folder = supervised(*HALVES), tmp_path
         before = signal.getsignal(number)
-        signalled(number, batches)
+        signalled(number, parts)
         with pytest.raises(ends) as ended:
             train_quietly(config, folder)
         assert signal.getsignal(number) is before
@@ -247,17 +236,17 @@ def stopped(
     return stop
 
 
-@pytest.mark.parametrize(("batches", "step"), [(1, 1), (2, 1), (5, 3), (7, None), (8, None)])
+@pytest.mark.parametrize(("parts", "step"), [(1, 1), (2, 1), (5, 3), (7, None), (8, None)])
 @EITHER_SIGNAL
 def test_a_signal_waits_for_the_end_of_the_step_and_keeps_it(
     number: signal.Signals,
     ends: type[BaseException],
-    batches: int,
+    parts: int,
     step: int | None,
     stopped: Callable[..., Stopped],
 ) -> None:
     """In the last step, the stage is done first."""
-    found = stopped(number, batches, ends)
+    found = stopped(number, parts, ends)
     assert getattr(found.error, "code", 143) == 143
     assert found.step == step
     assert found.done == (step is None)
@@ -275,7 +264,7 @@ def test_a_signal_while_the_weights_of_a_stage_are_written_waits_for_them(
         signal.raise_signal(number)
         save_model(*arguments)
 
-    monkeypatch.setattr("suture.training.stages.save_model", signalled)
+    monkeypatch.setattr("suture.training.run_stages.save_model", signalled)
     assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 4 steps"
     assert (tmp_path / "stages/1-train/done.json").exists()
 
@@ -287,7 +276,7 @@ def fail_after(number: signal.Signals, says: str, monkeypatch: pytest.MonkeyPatc
         signal.raise_signal(number)
         raise RuntimeError(says)
 
-    monkeypatch.setattr(Bar, "on_train_batch_end", fail)
+    monkeypatch.setattr(StageProgress, "on_step_end", fail)
 
 
 @EITHER_SIGNAL
@@ -298,7 +287,6 @@ def test_a_loader_that_died_of_the_signal_is_no_failure(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As it does when it has not yet begun."""
     fail_after(number, "DataLoader worker (pid 7) is killed by signal: Terminated. ", monkeypatch)
     assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 0 steps"
 
@@ -310,7 +298,7 @@ def test_a_second_ctrl_c_ends_at_once(
     signalled: Callable[..., None],
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
-    signalled(signal.SIGINT, batches=3, times=2)
+    signalled(signal.SIGINT, parts=3, times=2)
     with pytest.raises(KeyboardInterrupt):
         train_quietly(supervised(*HALVES), tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
@@ -342,12 +330,10 @@ def test_who_is_asked_to_end_says_what_is_kept(
     assert (tmp_path / "stages/1-train/best.json").exists() == (step == 4)
 
 
-@pytest.mark.parametrize("place", [(Bar, "on_fit_start"), (CombinedLoader, "__iter__")])
-def test_what_is_kept_is_not_said_before_the_checkpoint_is_read(
+@pytest.mark.parametrize("place", [(TrainingLoop, "run"), (Checkpoint, "on_start")])
+def test_kept_steps_are_not_printed_before_the_checkpoint_is_read(
     place: tuple[type, str], supervised: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lightning's own tidying fails where its loader has not begun."""
-
     def twice(*_: Any) -> None:
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
@@ -369,22 +355,21 @@ def test_an_error_after_a_signal_is_said_as_what_it_is(
         train_quietly(supervised(), tmp_path)
 
 
-def test_ctrl_c_while_it_is_asked_whether_to_save_ends_a_step_later(
+def test_ctrl_c_between_request_and_checkpoint_ends_a_step_later(
     supervised: Callable[..., Config],
     train_quietly: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would end without the checkpoint."""
-    original, calls = Checkpoint.heard, itertools.count()
+    original, calls = Checkpoint.request, itertools.count()
 
     def interrupted(self: Checkpoint) -> int:
-        heard = original(self)
+        request = original(self)
         if next(calls) == 2:
             signal.raise_signal(signal.SIGINT)
-        return heard
+        return request
 
-    monkeypatch.setattr(Checkpoint, "heard", interrupted)
+    monkeypatch.setattr(Checkpoint, "request", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_quietly(supervised(), tmp_path)
     assert steps_kept(tmp_path) == 3

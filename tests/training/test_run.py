@@ -23,7 +23,7 @@ from suture.core.errors import UserError
 from suture.data import messages as mends
 from suture.deployment.model_card import Papers
 from suture.models.encoder_weights import read_tensors
-from suture.training.callbacks import Bar, Curve, progress_bar
+from suture.training.callbacks import Curve, StageProgress
 from suture.training.config import Config
 from suture.training.distributed import Processes
 from suture.training.run_folder import read_curve
@@ -60,15 +60,6 @@ def test_progress_says_stage_k_of_n(
     assert ("stage 1 of 1: train begins, 4 steps" in text.getvalue()) != terminal
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_the_bar_leaves_room_for_the_numbers(width: int) -> None:
-    text = io.StringIO()
-    with progress_bar(Console(file=text, force_terminal=True, width=width, color_system=None)) as progress:
-        progress.add_task("stage 3 of 4: contrast", total=78225, completed=39112, detail="loss 0.123 1234.5 img/s")
-    assert "39112/78225 loss 0.123 1234.5 img/s" in text.getvalue()
-    assert "…" not in text.getvalue()
-
-
 def test_terminal_curve_and_tables_count_the_same_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of 4 labelled and 8 unlabelled frames, in two seconds."""
     facts = {"steps": 1, "batch": 4, "unlabelled_batch": 8}
@@ -79,22 +70,19 @@ def test_terminal_curve_and_tables_count_the_same_images(tmp_path: Path, monkeyp
         last_taught=None,
         facts=lambda: facts,
     )
-    trainer: Any = SimpleNamespace(
-        global_step=0,
-        is_global_zero=True,
-        loggers=[],
-        optimizers=[SimpleNamespace(param_groups=[{"lr": 0.1}])],
+    loop: Any = SimpleNamespace(
+        stage=stage, step=0, is_first=True, optimizer=SimpleNamespace(param_groups=[{"lr": 0.1}])
     )
     text, now = io.StringIO(), [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    watching = Curve(tmp_path / "metrics.csv", 1, tmp_path / "last.ckpt"), Bar("train", Console(file=text, width=100))
-    for callback in watching:
-        callback.on_train_start(trainer, stage)
-        callback.on_train_batch_start(trainer, stage, None, 0)
-    now[0], trainer.global_step = 2.0, 1
-    for callback in watching:
-        callback.on_train_batch_end(trainer, stage, None, None, 0)
-        callback.on_train_end(trainer, stage)
+    curve = Curve(tmp_path / "metrics.csv", 1, tmp_path / "last.ckpt")
+    callbacks = curve, StageProgress("train", Console(file=text, width=100))
+    for callback in callbacks:
+        callback.on_start(loop)
+    now[0], loop.step = 2.0, 1
+    for callback in callbacks:
+        callback.on_step_end(loop)
+        callback.on_close(loop)
     assert "6.0 img/s" in text.getvalue()
     assert read_curve(tmp_path / "metrics.csv")[0]["images_per_second"] == 6
 

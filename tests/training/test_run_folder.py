@@ -22,7 +22,7 @@ from suture.data.datasets import load_dataset
 from suture.deployment.model_card import Papers
 from suture.prediction.networks import noted_training
 from suture.training.config import Config, load_config
-from suture.training.provenance import environment
+from suture.training.environment import environment
 from suture.training.run_folder import read_curve
 from suture.training.train import Run, evaluate_run
 

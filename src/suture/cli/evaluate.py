@@ -11,7 +11,7 @@ from suture.cli.train import NOTHING_SCORED
 
 def evaluate(run: Annotated[Path, existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
-    from suture.training.overrides import validate_scoring_overrides
+    from suture.training.config import validate_scoring_overrides
 
     validate_scoring_overrides(set or [], COMMAND_LINE)
     require_unused(run)

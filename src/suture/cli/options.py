@@ -50,7 +50,7 @@ def require_unused(folder: Path) -> None:
 
 def parse_options(values: list[str] | None) -> dict[str, Any]:
     """Parse `KEY=VALUE` options of a dataset source; values are YAML."""
-    from suture.training.overrides import set_value
+    from suture.training.config import set_value
 
     options: dict[str, Any] = {}
     for value in values or []:

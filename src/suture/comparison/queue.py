@@ -30,7 +30,7 @@ from suture.core.signals import end, hearing
 from suture.core.workers import cores
 from suture.evaluation.protocols import COMPLETION
 from suture.training.config import relocated
-from suture.training.provenance import RUNS_AT_A_TIME
+from suture.training.environment import RUNS_AT_A_TIME
 
 POLL_INTERVAL_S = 0.2
 EXPECTED_TIME_MARGIN = 1.1

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import lightning as L
 import torch
 import torch.distributed as dist
 from pydantic import Field, model_validator
-from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from suture.core.errors import UserError
@@ -153,14 +151,17 @@ START = "start"
 """As `start_from`: the segmenter that the run began with."""
 
 
-class Stage(L.LightningModule, ABC):
+class Stage(nn.Module, ABC):
     """A training stage."""
 
     settings: TrainingSettings
+    context: StageContext
     instead: ClassVar[str | None] = None
     """The method that does the same with labelled frames alone, if this stage cannot do without unlabelled ones."""
     labels_alone: bool = False
     """Whether it learns from labelled frames alone: `done.json` and the tables of a comparison say so."""
+    global_step: int = 0
+    """Number of steps done."""
     clock: Tensor
     """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
     last_loss: Tensor
@@ -215,6 +216,9 @@ class Stage(L.LightningModule, ABC):
         s = self.settings.optimizer
         return param_groups(self.segmenter, self.lr, s.decoder_factor, s.head_factor)
 
+    def on_train_start(self) -> None:
+        """Called once before the first step of every start."""
+
     def after_step(self) -> None:
         """Called when the weights have moved: the place for momentum copies."""
 
@@ -223,6 +227,7 @@ class Stage(L.LightningModule, ABC):
     def begin(self, context: StageContext) -> None:
         """Take over the networks."""
         self.context = context
+        self.global_step = 0
         self.segmenter = context.segmenter
         self.segmenter.requires_grad_(True)
         self.segmenter.train()
@@ -232,8 +237,6 @@ class Stage(L.LightningModule, ABC):
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema is not None else None
         if self._compiling_pays() if context.compile is None else context.compile:
             compile_blocks(self, strict=context.compile is not None)
-        self.sending: torch.cuda.Stream | None = None
-        self.before: torch.cuda.Event | None = None
         # Accumulated parts would each have gradients of their own in the graph.
         self.captured: CapturedStep | None = None
         if context.capture and self.settings.accumulate == 1:
@@ -293,64 +296,34 @@ class Stage(L.LightningModule, ABC):
             worker_init_fn=lambda _: start_worker(parent),
         )
 
-    def configure_optimizers(self) -> Any:
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Create the optimiser, with the highest learning rate of each group."""
         s = self.settings.optimizer
-        optimizer: torch.optim.Optimizer
         if s.kind == "adamw":
-            # Lightning clips no gradients of a fused optimiser in mixed precision, though only those of 16 are scaled.
-            clipped = s.clip is not None and self.context.autocast is not None
-            fused = self.context.device.type == "cuda" and not clipped
             # Not False: then PyTorch would go through the parameters one by one.
-            optimizer = torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused or None)
-        elif s.kind == "sgd":
-            optimizer = torch.optim.SGD(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
-        else:
-            optimizer = Lars(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay, trust=s.trust)
-        warmup = round(s.warmup_epochs * self.epoch_frames / self.settings.batch)
+            fused = True if self.context.device.type == "cuda" else None
+            return torch.optim.AdamW(self.groups(), self.lr, weight_decay=s.weight_decay, fused=fused)
+        if s.kind == "sgd":
+            return torch.optim.SGD(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+        return Lars(self.groups(), self.lr, momentum=s.momentum, weight_decay=s.weight_decay, trust=s.trust)
 
-        def factor(step: int) -> float:
-            if s.schedule == "cosine":
-                return cosine_warmup(
-                    step, self.total_steps, min(warmup, self.total_steps // 2), end_factor=1e-6 / self.lr
-                )
+    def lr_factor(self, step: int) -> float:
+        """Learning rate of a step as a share of the highest one."""
+        s = self.settings.optimizer
+        if s.schedule == "poly":
             return poly(step, self.total_steps, s.power)
+        warmup = min(round(s.warmup_epochs * self.epoch_frames / self.settings.batch), self.total_steps // 2)
+        return cosine_warmup(step, self.total_steps, warmup, end_factor=1e-6 / self.lr)
 
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+    def forward(self, batch: Any, part: int) -> Tensor:
+        """Compute the loss of one part of a step from a rendered batch, recorded as a CUDA graph if there is one.
 
-    def train_dataloader(self) -> DataLoader[Any]:
-        # Lightning asks for it after a checkpoint is restored: the batches go on with the step that is next.
-        return self.loader(self.global_step)
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # Dropout draws from the global generator: keyed like every other draw, it needs no state to be saved either.
-        part = batch_idx % self.settings.accumulate
-        torch.manual_seed(
-            int(generator(self.context.seed, self.name, self.global_step, part, self.context.rank).integers(2**62))
-        )
+        Called by the training loop, or by `DistributedDataParallel` around it.
+        """
+        # Dropout draws from the global generator. Seeded by step and part, its state needs no checkpoint.
+        seed = generator(self.context.seed, self.name, self.global_step, part, self.context.rank).integers(2**62)
+        torch.manual_seed(int(seed))
         self.clock.fill_(self.global_step / self.total_steps)
-
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Send a batch while the step before is still computed."""
-        if device.type != "cuda":
-            return super().transfer_batch_to_device(batch, device, dataloader_idx)
-        self.sending = self.sending or torch.cuda.Stream(device)
-        computing = torch.cuda.current_stream(device)
-        if self.before:
-            self.before.synchronize()  # the step before last: no more than two batches wait on the device
-        self.before = computing.record_event()
-        with torch.cuda.stream(self.sending):
-            sent = super().transfer_batch_to_device(batch, device, dataloader_idx)
-        computing.wait_stream(self.sending)
-        for value in tree_leaves(sent):
-            if isinstance(value, Tensor):
-                value.record_stream(computing)
-        return sent
-
-    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        return self.render(batch)
-
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         replayed = self.captured(batch) if self.captured else None
         self.replayed = replayed is not None
         loss, self.last_loss, *taught = replayed or self.step(batch)
@@ -370,15 +343,15 @@ class Stage(L.LightningModule, ABC):
         loss, shown = total.loss * (self.context.world / count), all_sum(total.loss.detach()) / count
         return (loss, shown) if total.taught is None else (loss, shown, total.taught)
 
-    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of the loss that `forward` returned."""
         if self.captured and self.replayed:
             self.captured.take_gradients()
         else:
-            super().backward(loss, *args, **kwargs)
+            loss.backward()
 
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if (batch_idx + 1) % self.settings.accumulate:
-            return  # the weights have not moved yet
+    def finish_step(self) -> None:
+        """Update the averages after the weights have moved."""
         if self.average is not None:
             self.average.update(self.segmenter, self.average_momentum)
         self.after_step()

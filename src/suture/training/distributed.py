@@ -1,4 +1,4 @@
-"""One process or many: who this one is among them, and which device it computes on."""
+"""Processes: the rank of this process, its device, and work that processes share."""
 
 import atexit
 import os
@@ -12,33 +12,31 @@ from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-from lightning.fabric.plugins.environments import LightningEnvironment, SLURMEnvironment, TorchElasticEnvironment
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from suture.core.errors import UserError
-from suture.training.callbacks import PlainCheckpoints
 from suture.training.config import ComputeSettings
-from suture.training.provenance import runs_at_a_time
+from suture.training.environment import runs_at_a_time
 
 T = TypeVar("T")
-PATIENCE = timedelta(hours=12)
-"""How long a process waits for the others before it gives up."""
+MAX_WAIT = timedelta(hours=12)
+"""How long a process waits for the others: the first one may be building the frame store."""
 
 
 def memory_limits(root: Path = Path("/")) -> list[int]:
-    """The bytes that Linux's control groups, as containers and batch systems have them, allow this process.
+    """Memory limits (bytes) of this process by Linux control groups, as containers and batch systems set them.
 
-    Without a limit, version 2 says `max` and version 1 a number larger than any memory.
+    Without a limit, version 2 has `max` and version 1 a number larger than any memory.
     """
-    said = root / "proc/self/cgroup"
+    groups = root / "proc/self/cgroup"
     limits = []
-    for line in said.read_text().splitlines() if said.exists() else []:
+    for line in groups.read_text().splitlines() if groups.exists() else []:
         _, kinds, group = line.split(":", 2)
         if kinds and "memory" not in kinds.split(","):
             continue
         top = root / "sys/fs/cgroup" / ("memory" if kinds else "")
         name = "memory.limit_in_bytes" if kinds else "memory.max"
-        # A container may see its own group as the top one, though by the name that it has outside.
+        # Inside a container its own group may be the top one, under the name that it has outside.
         for folder in (place := Path(group.lstrip("/")), *place.parents):
             with suppress(OSError, ValueError):
                 limits.append(int((top / folder / name).read_text()))
@@ -47,7 +45,7 @@ def memory_limits(root: Path = Path("/")) -> list[int]:
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that torchrun or SLURM started; alone where nobody did."""
+    """This process among those that torchrun or SLURM started, or alone."""
 
     rank: int
     world: int
@@ -57,7 +55,7 @@ class Processes:
 
     @staticmethod
     def start(compute: ComputeSettings) -> "Processes":
-        """Find out who this process is, and meet the others."""
+        """Read rank and device from the environment, and connect to the other processes."""
         _take_over_slurm()
         rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         local_rank, local_world = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", world))
@@ -65,8 +63,7 @@ class Processes:
         if world > 1 and not dist.is_initialized():
             if device.type == "cuda":
                 torch.cuda.set_device(device)
-            # The others wait while the first one builds the frame store, which takes its time.
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=MAX_WAIT)
             atexit.register(dist.destroy_process_group)
         return Processes(rank, world, local_rank, local_world, device)
 
@@ -76,43 +73,45 @@ class Processes:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory where this process computes, in use or not."""
+        """Memory (bytes) of the device, in use or not."""
         if self.device.type == "cuda":
             return int(torch.cuda.get_device_properties(self.device).total_memory)
         return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *memory_limits()])
 
     @property
     def sharing(self) -> int:
-        """How many processes share that memory: the runs of a comparison, and without a GPU each all its processes."""
+        """Number of processes that share this memory: runs of a comparison, and on the CPU all processes of a run."""
         return (runs_at_a_time() or 1) * (1 if self.device.type == "cuda" else self.local_world)
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait for all processes."""
         if self.world > 1:
             dist.barrier()
 
-    def first_only(self, work: Callable[[], T]) -> T:
-        """Let the first process do the work, and give what it found to all; where it fails, the others end with it."""
-        found: T | None = None
-        failure: Exception | None = None
+    def share(self, work: Callable[[], T]) -> T:
+        """Run work on the first process and return its result to all; if it fails, all processes end.
+
+        >>> processes.share(run.require_free_folder)  # doctest: +SKIP
+        """
+        result, failure = None, None
         if self.first:
             try:
-                found = work()
+                result = work()
             except Exception as error:
                 failure = error
-        failed, given = self.agreed((failure is not None, found))
-        if failed:
-            raise failure or SystemExit(2)  # the first one says what is wrong
-        return cast(T, given)
+        has_failed, result = self.gather((failure is not None, result))[0]
+        if has_failed:
+            raise failure or SystemExit(2)  # the first process prints the reason
+        return cast(T, result)
 
     def first_then_all(self, work: Callable[[], T]) -> T:
-        """Let the first process do the work (which leaves something on disk), then the others."""
+        """Run work on the first process, and then, with what it left on disk, on all others."""
         results: list[T] = []
-        self.first_only(lambda: results.append(work()))
+        self.share(lambda: results.append(work()))
         return results[0] if results else work()
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of every process."""
+        """Return the values of all processes, by rank."""
         if self.world == 1:
             return [value]
         values: list[Any] = [None] * self.world
@@ -120,54 +119,31 @@ class Processes:
         return values
 
     def largest(self, number: int) -> int:
-        """Of all processes' numbers; no GPU is waited for."""
+        """Return the largest number of all processes, without waiting for a GPU."""
         if self.world == 1:
             return number
-        found = torch.tensor(number)
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=_on_cpu())
-        return int(found)
-
-    def agreed(self, value: T) -> T:
-        """The first process's value: another node may see the run folder a moment later."""
-        return self.gather(value)[0]
-
-    def trainer_options(self, compute: ComputeSettings) -> dict[str, Any]:
-        """Lightning's Trainer options for these devices and this precision."""
-        cuda = self.device.type == "cuda"
-        precision = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[self.precision(compute)]
-        options: dict[str, Any] = {
-            "accelerator": {"cuda": "gpu"}.get(self.device.type, self.device.type),
-            "devices": self.local_world,
-            "precision": precision,
-            "benchmark": cuda,
-            # Who we are is settled already: Lightning shall neither look for a cluster nor requeue its jobs.
-            "plugins": [TorchElasticEnvironment() if self.world > 1 else LightningEnvironment(), PlainCheckpoints()],
-        }
-        if self.world > 1:
-            # With synchronised batch norm every process has the same buffers: sending those of the first one at every
-            # step would be needless, and for a bank of many frames expensive.
-            strategy = DDPStrategy(broadcast_buffers=not cuda)
-            options |= {"strategy": strategy, "num_nodes": self.world // self.local_world, "sync_batchnorm": cuda}
-        return options
+        largest = torch.tensor(number)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=_on_cpu())
+        return int(largest)
 
     def precision(self, compute: ComputeSettings) -> str:
-        """`auto` as what it means here."""
+        """Floating-point precision of the training; resolves `auto`."""
         if compute.precision != "auto":
             return compute.precision
         return "bf16" if self.device.type == "cuda" and torch.cuda.is_bf16_supported() else "32"
 
     def autocast(self, compute: ComputeSettings) -> torch.dtype | None:
-        """What inference computes in; None is full precision."""
+        """Type of mixed precision; None in full precision."""
         return {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[self.precision(compute)]
 
 
 @cache
 def _on_cpu() -> Any:
-    """The group of all processes, as those that talk by way of their CPUs; made when all of them first do."""
+    """Process group that communicates through the CPU."""
     if dist.get_backend() == "gloo":
         return None
     try:
-        return dist.new_group(backend="gloo", timeout=PATIENCE)
+        return dist.new_group(backend="gloo", timeout=MAX_WAIT)
     except RuntimeError as error:
         raise UserError(
             f"The processes cannot meet through gloo ({error}): set GLOO_SOCKET_IFNAME to the network interface by "
@@ -176,7 +152,7 @@ def _on_cpu() -> Any:
 
 
 def _take_over_slurm() -> None:
-    """Where srun started several processes, say so in the variables that torchrun sets."""
+    """Translate the variables of srun into those of torchrun."""
     step = os.environ
     if "RANK" in step or int(step.get("SLURM_STEP_NUM_TASKS", 1)) == 1:
         return

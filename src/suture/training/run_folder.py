@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from suture.core.errors import UserError
 from suture.core.io import (
-    check_format,
     lock_folder,
     read_yaml,
     remove_leftovers,
@@ -154,9 +153,7 @@ class Run:
         """The parsed config; paths are relative to the current folder."""
 
         def parse(path: Path) -> Config:
-            said = read_yaml(path)
-            check_format(path, said.get("format"), Config.model_fields["format"].default)
-            return parse_config(relocated(said, self.folder, Path()), str(path))
+            return parse_config(relocated(read_yaml(path), self.folder, Path()), str(path))
 
         return self.read_file(self.folder / "config.yaml", Config, parse)
 
@@ -321,122 +318,116 @@ class Run:
     # Writing
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep a second process off this folder."""
+        """Lock the folder for this process."""
         return lock_folder(self.folder)
 
     def begin(self, config: Config, data: dict[str, Any], machine: dict[str, Any] | None) -> None:
-        """Write down config, data and machine before anything starts; refuse to go on if config or data changed.
+        """Write config, data and machine of a start; require those of earlier starts.
 
-        Without a machine, none will train: machine and `compute` stay as they are written, as card and tables tell of
-        those that did. Where no stage had begun there is nothing to lose: what was mended since may be tried in the
-        same folder.
+        Args:
+            config: Config of this start.
+            data: Content of `data.json`.
+            machine: Entry of `environment.json`; None if nothing is left to train, so that `compute` and machine stay
+                those of the training.
         """
         if self.is_begun:
             self.require_unchanged(config, data)
         else:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
-        path = self.folder / STARTS  # the first of them: by it the folder is known as a run's
-        starts = self.starts if path.exists() else []
-        written = self.folder / "config.yaml"
+        path, written = self.folder / STARTS, self.folder / "config.yaml"
         if machine is not None:
-            write_json(path, {"starts": [*starts, machine]})
+            write_json(path, {"starts": [*(self.starts if path.exists() else []), machine]})
         elif written.exists():
             config = config.model_copy(update={"compute": self.config.compute})
-        said = relocated(config.model_dump(mode="json"), Path(), self.folder)
-        write_text(written, yaml.safe_dump(said, sort_keys=False, allow_unicode=True))
+        settings = relocated(config.model_dump(mode="json"), Path(), self.folder)
+        write_text(written, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
         write_json(self.folder / "data.json", data)
 
+    def write_model(self, segmenter: "Segmenter", dataset: Dataset, size: tuple[int, int]) -> None:
+        """Write the finished model, with what a predictor needs to use it."""
+        from suture.models.model import Model
+
+        classes = dataset.classes
+        view = training_view(dataset.split("train"))
+        trained_on = json.dumps({"dataset": dataset.name, "view": view, "videos_by": dataset.videos_by})
+        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: trained_on})
+
+    # Rules for going on
+
     def require_free_folder(self) -> None:
-        """Refuse a folder that holds files and no run: one of the run's may have the name of one of them."""
+        """Raise `UserError` if the folder has files, but no run."""
         validate_folder_path(self.folder)
-        if self.is_begun or (self.folder / STARTS).exists():
-            return
-        if holds_files(self.folder):
+        if not self.is_begun and not (self.folder / STARTS).exists() and holds_files(self.folder):
             raise UserError(
                 f"{self.folder} holds files but no run, expected a new or empty folder, or a run to go on with: give "
                 "another."
             )
 
     def require_unchanged(self, config: Config, data: Mapping[str, Any]) -> None:
-        """Refuse to go on with another config or with other data."""
+        """Raise `UserError` if config or data differ from those of a run that has begun."""
         self.require_same_config(config)
-        self._refuse_other_data(config, data)
-
-    def require_same_config(self, config: Config) -> None:
-        """Where a stage has begun, only the same config goes on; how it is scored may be mended until it is."""
-        if self.is_begun and (self.folder / "config.yaml").exists():
-            # What it means, not what it says: an earlier version may have said it otherwise.
-            before = relocated(self.config.model_dump(mode="json"), Path(), None)
-            after = relocated(config.model_dump(mode="json"), Path(), None)
-            free = {"compute", "evaluation"} if self._scoring_is_open(config) else {"compute"}
-            if changed := differences(_without(before, free), _without(after, free)):
-                go_on = shlex.join(["suture", "train", str(self.folder / "config.yaml"), "-o", str(self.folder)])
-                raise UserError(
-                    f"{self.folder} was begun with another config ({_some(changed)}): "
-                    f"to go on as it was begun, {go_on}; for the changed settings, give another folder with -o."
-                )
-
-    def _refuse_other_data(self, config: Config, data: Mapping[str, Any]) -> None:
         if not self.has_data:
             return
-        free = {"protocol"} if self._scoring_is_open(config) else set[str]()
-        if changed := _changed_data(_without(self.data, free), _without(data, free)):
+        free = {"protocol"} if self._scoring_may_change(config) else set[str]()
+        if changes := _data_changes(_without(self.data, free), _without(data, free)):
             raise UserError(
-                f"{self.folder} was begun with other data ({_some(changed)}): "
+                f"{self.folder} was begun with other data ({_shorten(changes)}): "
                 "restore the data to go on, or give another folder."
             )
 
-    def _scoring_is_open(self, config: Config) -> bool:
-        """Whether it may still change how the run is scored: nothing is yet, and no weights are chosen by scores."""
-        chosen = any(isinstance(stage, Mapping) and stage.get("best_every") for stage in config.method.values())
-        return not chosen and not (self.folder / "metrics.json").exists()
+    def require_same_config(self, config: Config) -> None:
+        """Raise `UserError` if the config differs; `compute` may, and `evaluation` until the run is scored."""
+        if self.is_begun and (self.folder / "config.yaml").exists():
+            before = relocated(self.config.model_dump(mode="json"), Path(), None)
+            after = relocated(config.model_dump(mode="json"), Path(), None)
+            free = {"compute", "evaluation"} if self._scoring_may_change(config) else {"compute"}
+            if changes := differences(_without(before, free), _without(after, free)):
+                go_on = shlex.join(["suture", "train", str(self.folder / "config.yaml"), "-o", str(self.folder)])
+                raise UserError(
+                    f"{self.folder} was begun with another config ({_shorten(changes)}): "
+                    f"to go on as it was begun, {go_on}; for the changed settings, give another folder with -o."
+                )
 
-    def write_model(self, segmenter: "Segmenter", dataset: Dataset, size: tuple[int, int]) -> None:
-        """Write the finished model, and all that a predictor needs to use it."""
-        from suture.models.model import Model
-
-        classes = dataset.classes
-        view = training_view(dataset.split("train"))
-        noted = json.dumps({"dataset": dataset.name, "view": view, "videos_by": dataset.videos_by})
-        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: noted})
+    def _scoring_may_change(self, config: Config) -> bool:
+        """Test that nothing is scored yet, and that no stage chooses weights by scores."""
+        chooses = any(isinstance(stage, Mapping) and stage.get("best_every") for stage in config.method.values())
+        return not chooses and not self.is_scored
 
 
-def _changed_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Lines for all that differs: of class tables the classes that do, of labels how many."""
+def _data_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """List the differences between two contents of `data.json`; of labels only their number."""
     then, now = ({one["name"]: one["color"] for one in data["classes"]} for data in (before, after))
     names = renamed(list(then), list(now))
     lines = [f"classes: {names}"] if names else differences({"classes": then}, {"classes": now})
-    lines += _changed_labels(before["labelled"], after["labelled"])
+    lines += _label_changes(before["labelled"], after["labelled"])
     if not names:
         lines += changed_values(before, after["values"])
-    told = {"classes": None, "labelled": None, "values": None}
-    return lines + differences({**before, **told}, {**after, **told})
+    listed = {"classes": None, "labelled": None, "values": None}
+    return lines + differences({**before, **listed}, {**after, **listed})
 
 
 def changed_values(data: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
-    """Lines for the values of masks that mean another class than in a run's data; others may have come or gone."""
-    both = {value: name for value, name in data.get("values", {}).items() if value in now}
+    """List the values of masks that have another class than in `data.json`; new and lost values do not count."""
+    both = {value: name for value, name in data["values"].items() if value in now}
     return differences({"values": both}, {"values": {value: now[value] for value in both}})
 
 
-def _changed_labels(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    more, fewer = after.keys() - before.keys(), before.keys() - after.keys()
-    other = {place for place in after.keys() & before.keys() if after[place] != before[place]}
-    told = (
-        (more, "more labelled frame", "more labelled frames"),
-        (fewer, "labelled frame fewer", "labelled frames fewer"),
-        (other, "changed mask", "changed masks"),
+def _label_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    changed = {place for place in after.keys() & before.keys() if after[place] != before[place]}
+    kinds = (
+        (after.keys() - before.keys(), "more labelled frame", "more labelled frames"),
+        (before.keys() - after.keys(), "labelled frame fewer", "labelled frames fewer"),
+        (changed, "changed mask", "changed masks"),
     )
-    return [f"{number(len(places), *words)}, such as {min(places)}" for places, *words in told if places]
+    return [f"{number(len(places), *nouns)}, such as {min(places)}" for places, *nouns in kinds if places]
 
 
-def _without(said: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
-    """What decides the outcome: a run may go on with more workers or on another device."""
-    return {key: value for key, value in said.items() if key not in free}
+def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in keys}
 
 
-def _some(changed: list[str], shown: int = 5) -> str:
-    """The first few changes, with hashes cut short."""
-    text = "; ".join(changed[:shown]) + (f"; and {len(changed) - shown} more" if len(changed) > shown else "")
+def _shorten(changes: list[str], shown: int = 5) -> str:
+    """Join the first few changes, with shortened hashes."""
+    text = "; ".join(changes[:shown]) + (f"; and {len(changes) - shown} more" if len(changes) > shown else "")
     return re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", text)

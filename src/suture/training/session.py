@@ -1,6 +1,6 @@
-"""What one start of a run works with, and how it scores a segmenter."""
+"""Session: one start of a run in one process, with its data and networks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +10,20 @@ from suture.data.dataset import Dataset
 from suture.data.labelling import Labelling
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.scoring import Frames, protocol_of, score_frames, scores
+from suture.methods.pseudo_labels import PseudoLabels
+from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
 from suture.training.callbacks import bar
 from suture.training.config import Config
 from suture.training.distributed import Processes
 from suture.training.run_folder import Run
 
+AnyStage = Stage | PseudoLabels
+
 
 @dataclass(frozen=True)
 class Opened:
-    """A run's data: the dataset with validation carved out, and which frames are labelled."""
+    """Data of a run: the dataset with its validation videos, and the labelled frames."""
 
     dataset: Dataset
     labelling: Labelling
@@ -33,20 +37,30 @@ class Session:
     config: Config
     opened: Opened
     data: Mapping[str, Any]
-    """What the run learns from, or has learnt from, as its `data.json` says it."""
+    """Content of `data.json`."""
     processes: Processes
     console: Console
+    segmenter: Segmenter
+    stages: Sequence[AnyStage] = ()
 
     def protocol(self, which: str) -> Protocol:
-        """The rules by which a set is scored; validation is not asked for what training could not learn."""
+        """Return the scoring rules of a set; validation leaves out classes that training could not learn."""
         unlearnt = self.data.get("unlearnt", ()) if which == "val" else ()
         return protocol_of(self.opened.dataset, self.config.evaluation.include_background, unlearnt)
 
-    def score(self, segmenter: Segmenter, which: str, frames: Frames, title: str | None = None) -> dict[str, Any]:
-        """The scores of frames with masks of a set, by its protocol, and in which precision; several processes share
-        the work.
+    def print(self, *lines: str) -> None:
+        """Print lines without markup, colours or line breaks."""
+        for line in lines:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-        Without a title there is no bar: a training stage shows its own.
+    def score(self, segmenter: Segmenter, which: str, frames: Frames, title: str | None = None) -> dict[str, Any]:
+        """Score a segmenter on the masks of a set; all processes share the work.
+
+        Args:
+            segmenter: The network.
+            which: Name of the set: `val`, `test` or `completion`.
+            frames: Frames by video.
+            title: Title of the progress bar; None shows no bar.
         """
         config, processes, dataset = self.config, self.processes, self.opened.dataset
         settings, protocol = config.evaluation, self.protocol(which)

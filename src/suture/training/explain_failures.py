@@ -1,4 +1,4 @@
-"""What can go wrong in a long training, told in one sentence; what was computed so far is kept."""
+"""Errors of a long training as messages: full disk, lost file, lost process, lack of memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ from suture.core.errors import UserError, describe_os_error, is_full
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk, a lost file or process, a lack of memory into a `UserError` that says how to go on here."""
+def explain_failures(folder: Path) -> Iterator[None]:
+    """Turn failures of disk, memory or processes into a `UserError` with the way to go on in a run folder."""
     go_on = f"start the same command again to go on from the last checkpoint in {folder}"
     try:
         yield
@@ -24,18 +24,18 @@ def explained(folder: Path) -> Iterator[None]:
     except OSError as error:
         if is_full(error):
             raise UserError(f"{describe_os_error(error, folder)}: make room, then {go_on}.") from error
-        what = _message(error) if _of_worker(error) else describe_os_error(error)
-        raise UserError(f"{what}: mend it, then {go_on}.") from error
+        problem = _message(error) if _is_from_worker(error) else describe_os_error(error)
+        raise UserError(f"{problem}: fix it, then {go_on}.") from error
     except UserError as error:
-        if not _of_worker(error):
+        if not _is_from_worker(error):
             raise
         raise UserError(_message(error)) from error
     except RuntimeError as error:
-        if _lost_process(error):
+        if isinstance(error, dist.DistError) or "/gloo/" in str(error):  # gloo's errors have no class of their own
             raise UserError(
-                f"Another process of this run has ended, or cannot be reached any more: see what it said, then {go_on}."
+                f"Another process of this run has ended, or cannot be reached any more: read its output, then {go_on}."
             ) from error
-        if not lost_loader(error):
+        if not is_lost_loader(error):
             raise
         raise UserError(
             "A loader process was killed, probably for lack of memory or of shared memory (/dev/shm): lower "
@@ -43,23 +43,16 @@ def explained(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def lost_loader(error: BaseException) -> bool:
-    """Whether an error says that a loader's process is gone, by no error of its own."""
-    return "DataLoader worker" in str(error) and not _of_worker(error)
+def is_lost_loader(error: BaseException) -> bool:
+    """Test whether a loader process ended without an error of its own."""
+    return "DataLoader worker" in str(error) and not _is_from_worker(error)
 
 
-def _lost_process(error: BaseException) -> bool:
-    """Whether an error says that another process no longer answers; gloo's has no class of its own."""
-    return isinstance(error, dist.DistError) or "/gloo/" in str(error)
-
-
-def _of_worker(error: BaseException) -> bool:
-    """Whether an error happened in a loader worker: its text is then the worker's whole traceback."""
+def _is_from_worker(error: BaseException) -> bool:
+    """Test whether an error happened in a loader process; its text is then a whole traceback."""
     return str(error).startswith("Caught ")
 
 
 def _message(error: Exception) -> str:
-    """The message itself; that of a worker's error is the last line, after the exception's name."""
-    if not _of_worker(error):
-        return str(error)
+    """Return the message of an error in a loader process: the last line, without the exception's name."""
     return [line for line in str(error).splitlines() if line.strip()][-1].partition(": ")[2]

@@ -1,0 +1,282 @@
+"""Run the stages of a run: what each is given, how it is trained, what it leaves behind.
+
+A stage is done when its `done.json` is there; an unfinished one goes on from its `last.ckpt`.
+"""
+
+import hashlib
+import importlib
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
+
+from suture.checks.check import as_check_reports
+from suture.core.errors import UserError
+from suture.core.io import write_json
+from suture.core.schemas import ClockRecord, ShotsRecord, read_record
+from suture.core.signals import ended_by
+from suture.core.workers import cores
+from suture.data.dataset import WrongMask
+from suture.data.fingerprint import Fingerprints
+from suture.data.sampling.frames import TrainingFrames
+from suture.data.shots import stored_shots
+from suture.data.store import FrameStore, storage_size
+from suture.evaluation.scoring import frames_to_score
+from suture.methods.pseudo_labels import PseudoLabels
+from suture.methods.stage import START, Stage, StageContext
+from suture.models.model import load_model, save_model
+from suture.models.segmenter import Segmenter, build_segmenter
+from suture.training.best_weights import BestWeights
+from suture.training.callbacks import (
+    CHECKPOINT_DUE,
+    Checkpoint,
+    Curve,
+    StageProgress,
+    bar,
+    memory_peak,
+    require_finite,
+)
+from suture.training.config import Config, LoggerSettings
+from suture.training.distributed import Processes
+from suture.training.explain_failures import is_lost_loader
+from suture.training.loop import TrainingLoop
+from suture.training.session import Session
+
+
+def starting_segmenter(config: Config, classes: int, processes: Processes) -> Segmenter:
+    """Build the segmenter that the first stage starts from; the first process downloads its weights."""
+    model = config.model
+
+    def build() -> Segmenter:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            return build_segmenter(
+                model.architecture, model.encoder, classes, model.output_stride, model.weights, model.layout
+            )
+
+    segmenter = processes.first_then_all(build)
+    return segmenter.to(memory_format=torch.channels_last)  # faster convolutions
+
+
+def make_context(session: Session) -> StageContext:
+    """Open the frame store, detect shots, and collect what all stages need."""
+    config, processes = session.config, session.processes
+    frames = processes.first_then_all(lambda: open_frames(session))
+    workers = config.compute.workers
+    if workers is None:
+        workers = min(8, cores(processes.local_world)) if processes.device.type == "cuda" else 0
+    return StageContext(
+        frames=frames,
+        segmenter=session.segmenter,
+        size=config.data.height_width,
+        seed=config.seed,
+        shots=processes.first_then_all(lambda: _shots(session, frames)),
+        folder=session.run.folder,
+        device=processes.device,
+        autocast=processes.autocast(config.compute),
+        workers=workers,
+        compile=None if config.compute.compile == "auto" else config.compute.compile,
+        # The factor that scales fp16 gradients changes from step to step.
+        capture=processes.device.type == "cuda"
+        and processes.world == 1
+        and processes.precision(config.compute) != "16",
+        rank=processes.rank,
+        world=processes.world,
+    )
+
+
+def open_frames(session: Session, *, masks_alone: bool = False) -> TrainingFrames:
+    """Open the training frames in the frame store, or their masks alone, which takes less time."""
+    data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
+    smallest = min(stage.settings.smallest_crop for stage in session.stages if isinstance(stage, Stage))
+    size = data.store_size or storage_size(min(data.height_width), smallest)
+    videos = dataset.split("train")
+    usable = {} if masks_alone else {video.id: video.usable for video in videos}
+    labelled = {video.id: labelling[video.id] for video in videos}
+    try:
+        store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
+    except WrongMask as error:
+        raise as_check_reports(dataset, error) from error
+    return TrainingFrames(dataset, labelling, store)
+
+
+def _shots(session: Session, frames: TrainingFrames) -> list[int]:
+    """Return the shot of every training frame; detect shots once and keep them in `shots.json`."""
+    path = session.run.folder / "shots.json"
+    if not path.exists():
+        another = "Another process is detecting shots: waiting for it."
+        with bar("detect shots", len(frames), session.console) as (progress, task):
+            shots = stored_shots(
+                frames.videos,
+                cast(FrameStore, frames.pixels),
+                progress=lambda done: progress.advance(task, done),
+                waiting=lambda: session.console.print(another, highlight=False),
+            )
+        write_json(path, {video: list(detected.starts) for video, detected in shots.items()})
+    shot_of: list[int] = (frames.places.marked(read_record(path, ShotsRecord)).cumsum() - 1).tolist()
+    return shot_of
+
+
+def run_stages(session: Session) -> None:
+    """Run all stages that are not done; leave the final weights in the session's segmenter."""
+    context = make_context(session)
+    weights: dict[str, Path] = {}
+    start = {name: tensor.clone() for name, tensor in context.segmenter.state_dict().items()}
+    latest, labels = START, None
+
+    def load(origin: str) -> None:
+        if origin == START:
+            context.segmenter.load_state_dict(start)
+            return
+        path = weights[origin]
+        if not path.is_file():
+            raise UserError(
+                f"{path} is gone, though its stage is done: put it back, or remove done.json beside it to train the "
+                "stage again."
+            )
+        context.segmenter.load_state_dict(load_model(path, context.segmenter.describe()).state_dict())
+
+    for number, stage in enumerate(session.stages, 1):
+        in_folder = session.run.stage(number, stage.name)
+        title = f"stage {number} of {len(session.stages)}: {stage.name}"
+        is_done = session.processes.share(lambda one=in_folder: one.is_done)  # type: ignore[misc]
+        if not is_done:
+            load(stage.start_from or latest)
+        if isinstance(stage, PseudoLabels):
+            labels = stage
+            if not is_done:
+                _label(session, context, stage, in_folder.folder, title)
+        else:
+            if not is_done:
+                if labels is not None:
+                    labels.load(context)
+                _train(session, context, stage, in_folder.folder, title)
+            latest, weights[stage.name] = stage.name, in_folder.folder / "weights.safetensors"
+    load(latest)
+    if session.processes.first:
+        session.run.write_model(context.segmenter, session.opened.dataset, context.size)
+
+
+def _label(session: Session, context: StageContext, stage: PseudoLabels, folder: Path, title: str) -> None:
+    """Write the pseudo labels of a stage; finished videos are its checkpoints."""
+    began, first = time.perf_counter(), session.processes.first
+    clock = folder / "clock.json"
+    earlier = read_record(clock, ClockRecord)["seconds"] if clock.exists() else 0.0
+
+    def seconds() -> dict[str, float]:
+        return {"seconds": round(earlier + time.perf_counter() - began, 3)}
+
+    with bar(title, len(context.frames.unlabelled), session.console) as (progress, task):
+
+        def show(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+            if first:
+                write_json(clock, seconds())
+
+        stage.run(context, show)
+    session.processes.wait()
+    if first:
+        write_json(folder / "done.json", {"frames": len(context.frames.unlabelled)} | seconds())
+        clock.unlink(missing_ok=True)
+    session.processes.wait()
+
+
+def _train(session: Session, context: StageContext, stage: Stage, folder: Path, title: str) -> None:
+    """Train a stage to its end, from its last checkpoint if there is one."""
+    processes, compute = session.processes, session.config.compute
+    checkpoint = Checkpoint(
+        folder / "last.ckpt",
+        compute.checkpoint_every,
+        processes.largest if processes.world > 1 else None,
+        stage.settings.best_every,
+    )
+    processes.share(lambda: folder.mkdir(parents=True, exist_ok=True))
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    stage.begin(context)
+    best = _best_weights(session, stage, folder)
+    loggers = _loggers(compute.logger, folder) if processes.first else []
+    loop = TrainingLoop(
+        stage,
+        [
+            checkpoint,  # first, so that a failing validation costs no step
+            *([best] if best else []),
+            Curve(folder / "metrics.csv", compute.log_every, checkpoint.path, loggers),
+            StageProgress(title, session.console),
+        ],
+    )
+    has_begun = processes.share(checkpoint.path.exists)
+    with checkpoint.handling_signals():
+        try:
+            if has_begun:
+                checkpoint.load(loop)
+            loop.run()
+        except (KeyboardInterrupt, SystemExit, RuntimeError) as error:
+            # A loader process may receive the signal too, before it ignores it.
+            if not checkpoint.signal or (isinstance(error, RuntimeError) and not is_lost_loader(error)):
+                raise
+            _print_end(session, title, checkpoint.kept)
+            raise ended_by(checkpoint.signal) from error
+        stage.end()
+        require_finite(stage, checkpoint.path, weights=True)
+        if processes.first:
+            segmenter = stage.outcome()
+            outcome: dict[str, Any] = {"loss": float(stage.last_loss), "peak_memory": memory_peak()}
+            if best:
+                outcome["best"] = best.load_into(segmenter)
+            save_model(segmenter, folder / "weights.safetensors")
+            outcome["seconds"] = round(checkpoint.seconds, 3)
+            write_json(folder / "done.json", stage.facts() | outcome)
+            checkpoint.path.unlink(missing_ok=True)
+        processes.wait()
+        request = checkpoint.request()
+    if request > CHECKPOINT_DUE:  # received in the last step
+        _print_end(session, title, stage.total_steps)
+        raise ended_by(request)
+
+
+def _print_end(session: Session, title: str, kept: int | None) -> None:
+    steps = "" if kept is None else f"; kept are {kept} steps"
+    session.console.print(f"{title} is asked to end{steps}", highlight=False, soft_wrap=True)
+
+
+def _best_weights(session: Session, stage: Stage, folder: Path) -> BestWeights | None:
+    """Create the callback that chooses weights, if the stage has `best_every`."""
+    every = stage.settings.best_every
+    if every is None:
+        return None
+    opened = session.opened
+    frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
+    masks = [opened.dataset[video].masks[index] for video, indices in frames.items() for index in indices]
+    prints = Fingerprints(session.config.data.cache)
+    return BestWeights(
+        folder,
+        every,
+        score=lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"],
+        masks=lambda: hashlib.sha256("".join(prints.masks(masks)).encode()).hexdigest(),
+    )
+
+
+def _loggers(settings: LoggerSettings | None, folder: Path) -> list[Logger]:
+    """Create TensorBoard's logger, and the one that the config names."""
+    loggers: list[Logger] = [TensorBoardLogger(folder, name="", version="tensorboard")]
+    if settings is not None:
+        try:
+            loggers.append(logger_class(settings)(**settings.arguments))
+        except Exception as error:
+            raise UserError(f"compute.logger: {settings.kind} cannot be made ({error}).") from error
+    return loggers
+
+
+def logger_class(settings: LoggerSettings) -> type[Logger]:
+    """Import the Lightning logger that a config names."""
+    module, _, name = settings.kind.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"compute.logger.kind is {settings.kind!r}, which cannot be imported ({error}).") from error
+    if not (isinstance(kind, type) and issubclass(kind, Logger)):
+        raise UserError(f"compute.logger.kind is {settings.kind!r}, which is no logger of Lightning.")
+    return kind
