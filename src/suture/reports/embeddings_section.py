@@ -31,7 +31,7 @@ from suture.reports.finished_model import FinishedModel
 from suture.reports.frame_choice import FrameKey, by_video, sample
 from suture.reports.gallery import data_uri, view_photo
 from suture.reports.report_context import ReportContext
-from suture.training.stages import starting_segmenter
+from suture.training.run_stages import starting_segmenter
 
 FRAMES = 5
 MAX_PIXELS = 500

@@ -16,7 +16,7 @@ from suture.methods.semi import SemiSupervised
 from suture.models.model_files import is_weights_file
 from suture.training.config import differences
 from suture.training.run_folder import Run, RunStage
-from suture.training.stages import AnyStage
+from suture.training.session import AnyStage
 
 MAX_TITLE_LENGTH = 20
 """Characters of a folder's name that fit above a panel or column."""

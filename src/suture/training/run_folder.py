@@ -336,8 +336,9 @@ class Run:
             (self.folder / "shots.json").unlink(missing_ok=True)
         remove_leftovers(self.folder)
         path, written = self.folder / STARTS, self.folder / "config.yaml"
+        starts = self.starts if path.exists() else []
         if machine is not None:
-            write_json(path, {"starts": [*(self.starts if path.exists() else []), machine]})
+            write_json(path, {"starts": [*starts, machine]})
         elif written.exists():
             config = config.model_copy(update={"compute": self.config.compute})
         settings = relocated(config.model_dump(mode="json"), Path(), self.folder)
