@@ -1,28 +1,27 @@
-"""The figures of docs/performance/*.json as tables and pictures of docs/performance.md: `python benchmarks/plot.py`.
+"""Write the tables of the measured figures: `python benchmarks/plot.py`.
 
-Every benchmark writes its figures with `--json docs/performance/NAME.json`; this puts them into the page, between
-`<!-- NAME -->` and `<!-- end -->`, so that no number there is typed by hand. `--check` only says whether the page is
-what the figures say, by its exit code.
+Every benchmark writes its figures with `--json research/performance/NAME.json`. This writes all of them as tables into
+`research/performance/README.md`, and the summary into `docs/explanation/performance.md`. `--check` writes nothing and
+fails if a page differs.
 """
 
 import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from common import ROOT, show, table
 from growth import epoch_seconds
-from matplotlib.figure import Figure
 
-PAGE = ROOT / "docs" / "performance.md"
-FIGURES = ROOT / "docs" / "performance"
-IMAGES = ROOT / "docs" / "images"
+FIGURES = ROOT / "research" / "performance"
+PAGE = FIGURES / "README.md"
+SUMMARY = ROOT / "docs" / "explanation" / "performance.md"
 EPOCHS, QUERIES, CHECKPOINT = 140, 2235, 200
 """Of the paper's contrast stage on EndoVis18, and the steps between two checkpoints of a run."""
 SMALL_CARD = ("12gb", "preset")
 """The modes of contrast_stage.py in a process that may take no more memory than a card of 12 GB has."""
-OURS, PLAIN, FLOOR, BAR = "#0072b2", "#d55e00", "#999999", "#009e73"
 Facts = dict[str, Any]
 
 
@@ -358,15 +357,16 @@ def folded(facts: Facts) -> str:
     return f"{facts['network']}; ours: {facts['ours']}.\n\n{table(rows, head)}"
 
 
-def bars() -> str:
-    """What was promised, and what is reached, each of the tables below."""
+def summary() -> str:
+    """What was aimed at and what is reached, from the tables."""
     loss, stage, learning, video = (
         read(name) or {} for name in ("contrast_loss", "contrast_stage", "supervised", "inference_gpu")
     )
     keys, frames, exported, demo = (read(name) or {} for name in ("growth_keys", "growth_frames", "export", "cpu"))
     small, large = frames["frames"][0], frames["frames"][-1]
-    more = (large["private_bytes"] - small["private_bytes"]) / 1e6
+    memory = (large["private_bytes"] - small["private_bytes"]) / 1e6
     modes = [stage["rows"][mode] for mode in ("shared", "bank")]
+    paper = stage["rows"]["paper"]["loaded"]["frames_per_second"]
     times = [row["step_ms"] for row in keys["keys"]]
     plain, *others = learning["rows"].values()
     fast = exported["rows"][1]
@@ -375,94 +375,80 @@ def bars() -> str:
         for facts in (read("supervised_tilted") or {}, read("supervised_cpu") or {})
     ]
     paces = [row["fps"] for row in video["rows"]]
-    one_by_one = [ratio(fps["all at once"], fps["one by one"]) for fps in paces]
 
-    def promised(bar: float, parts: Iterable[float]) -> str:
-        return " and ".join(f"{part:.0%}{' (missed)' if part < bar else ''}" for part in parts)
-
-    def resident(rows: Iterable[Facts]) -> list[float]:
+    def of_resident(rows: Iterable[Facts]) -> list[float]:
         return [row["loaded"]["frames_per_second"] / row["drawn"]["frames_per_second"] for row in rows]
+
+    def both(values: Iterable[Any]) -> str:
+        return " and ".join(map(str, values))
 
     rows = (
         (
-            "the contrast loss at 60×60, batch 16, and at 120×120, batch 4",
+            "Contrast loss at 60×60 (batch 16) and 120×120 (batch 4)",
             "1 ms",
-            " and ".join(f"{row['ours_ms']:.2f} ms" for row in loss["promised"]),
-            "pairwise " + " and ".join(str(ratio(row["pairwise_ms"], row["ours_ms"])) for row in loss["promised"]),
+            both(f"{row['ours_ms']:.2f} ms" for row in loss["promised"]),
+            "pairwise " + both(ratio(row["pairwise_ms"], row["ours_ms"]) for row in loss["promised"]),
         ),
         (
-            "the contrast stage with shared keys, and with the bank",
-            "180 and 200 queries/s",
-            " and ".join(show(row["loaded"]["frames_per_second"]) for row in modes),
-            "the paper's way "
-            + " and ".join(
-                str(ratio(row["loaded"]["frames_per_second"], stage["rows"]["paper"]["loaded"]["frames_per_second"]))
-                for row in modes
-            ),
+            "Contrast stage with shared keys and with the bank, queries/s",
+            "180 and 200",
+            both(show(row["loaded"]["frames_per_second"]) for row in modes),
+            "the paper's way " + both(ratio(row["loaded"]["frames_per_second"], paper) for row in modes),
         ),
+        ("Its speed, of that on a resident batch", "95 %", both(f"{part:.1%}" for part in of_resident(modes)), None),
+        ("A contrast step with all keys, of one with 6", "1.10×", f"{max(times) / min(times):.2f}×", None),
         (
-            "of its speed on a resident batch",
-            "95 %",
-            " and ".join(f"{part:.1%}" for part in resident(modes)),
+            f"Start-up with {large['frames']:,} frames, of {small['frames']:,} (two CPU cores)",
+            "2×",
+            f"{large['seconds'] / small['seconds']:.2f}×",
             None,
         ),
-        ("6 keys → all, a step", "under 1.10×", f"{max(times) / min(times):.2f}×", None),
+        ("Its private memory", "200 MB more", f"{memory:.0f} MB more", None),
         (
-            f"{small['frames']:,} → {large['frames']:,} frames: start-up; private memory (two CPU cores)",
-            "under 2×; 200 MB",
-            f"{large['seconds'] / small['seconds']:.2f}×; {more:.0f} MB",
-            None,
-        ),
-        (
-            "supervised training, of the bare model",
+            "Supervised training, of the bare model",
             "90 %",
             percent(plain["loaded"]["frames_per_second"], plain["bare"]),
             f"the plain way {ratio(plain['loaded']['frames_per_second'], plain['plain']['frames_per_second'])}",
         ),
         (
-            "the other training stages, of their step on a resident batch",
+            "Other training stages, of their speed on a resident batch",
             "90 %",
-            f"{min(resident(others)):.1%} to {max(resident(others)):.1%}",
+            f"{min(of_resident(others)):.1%} to {max(of_resident(others)):.1%}",
             None,
         ),
         (
-            "a step of `stitch`, of one of `strong`: on the H200, on two CPU cores",
+            "A step of `stitch`, of one of `strong`: H200 and two CPU cores",
             "at most 3×",
-            " and ".join(f"{of['stitch'] / of['strong']:.1f}×" for of in steps),
+            both(f"{of['stitch'] / of['strong']:.1f}×" for of in steps),
             None,
         ),
         (
-            "a video of 1280×1024, and of 960×540, of the model alone",
+            "Video of 1280×1024 and 960×540 to masks and overlay, frames/s",
+            None,
+            both(show(fps["all at once"]) for fps in paces),
+            "one by one " + both(ratio(fps["all at once"], fps["one by one"]) for fps in paces),
+        ),
+        ("The same, of the model alone", "85 %", both(f"{row['share']:.0%}" for row in video["rows"]), None),
+        (
+            "The same for a short clip",
             "85 %",
-            promised(0.85, (row["share"] for row in video["rows"])),
-            "one by one " + " and ".join(map(str, one_by_one)),
-        ),
-        (
-            "the same of a short clip",
-            "85 %",
-            promised(0.85, (fps["a short clip"] / fps["model alone"] for fps in paces)),
+            both(f"{fps['a short clip'] / fps['model alone']:.0%}" for fps in paces),
             None,
         ),
         (
-            "the same video, of the bare network",
-            None,
-            promised(0, (fps["all at once"] / video["bare"]["fps"] for fps in paces)),
-            None,
-        ),
-        (
-            "preset `fast` by ONNX Runtime, two CPU cores, 256×256",
-            "25 frames/s",
+            "Preset `fast` in ONNX Runtime, two CPU cores, 256×256, frames/s",
+            "25",
             show(fast["onnx"]),
             f"eager PyTorch {fast['onnx'] / fast['eager']:.2f}×",
         ),
         (
-            "the demo's training on two CPU cores, over its plain version",
+            "The demo's training on two CPU cores, of its plain version",
             "2×",
             f"{demo['rows'][0]['seconds'] / demo['rows'][-1]['seconds']:.2f}×",
             None,
         ),
     )
-    return table(rows, ("", "bar", "reached", "as fast as"))
+    return table(rows, ("", "aim", "reached", "as fast as"))
 
 
 TABLES: dict[str, tuple[str, Callable[[Facts], str]]] = {
@@ -507,153 +493,42 @@ def made_by(command: str, facts: Facts) -> str:
 
 def section(name: str) -> str:
     """A table with where and how its figures were measured."""
-    if name == "bars":
-        return bars()
     command, shown = TABLES[name]
-    figures = f"--json docs/performance/{name}.json"
+    figures = f"--json research/performance/{name}.json"
     facts = read(name)
     if facts is None:
-        return f"Not measured yet: `python benchmarks/{command} {figures}`."
+        return f"## {name}\n\nNot measured yet: `python benchmarks/{command} {figures}`."
     machine = facts["machine"]
     return (
-        f"{shown(facts)}\n\n{machine['device']}, {machine['cores']} cores, torch {machine['torch']}, commit "
-        f"{machine['commit']}: `python benchmarks/{made_by(command, facts)} {figures}`"
+        f"## {name}\n\n{shown(facts)}\n\n{machine['device']}, {machine['cores']} cores, torch {machine['torch']}, "
+        f"commit {machine['commit']}: `python benchmarks/{made_by(command, facts)} {figures}`"
     )
 
 
-def page(text: str) -> str:
-    """The page with the tables that its marks name."""
+HEAD = """<!-- Generated by `python benchmarks/plot.py`. Do not edit. -->
 
-    def filled(mark: re.Match[str]) -> str:
-        return f"<!-- {mark[1]} -->\n{section(mark[1])}\n<!-- end -->"
+# Performance tables
 
-    return re.sub(r"<!-- (\w+) -->\n.*?<!-- end -->", filled, text, flags=re.DOTALL)
+Every measured figure, with its machine, commit and command. Speeds are compared with ceilings; brackets show the share
+that is reached.
+
+- *Resident*: speed on one batch that is on the device already and is only augmented anew at every step.
+- *Bare*: the network alone, in the shortest possible loop.
+- *By FLOPs*: what the floating-point operations allow at the pace of a large matrix product.
+- *Floor*: time that the bytes take at the pace of a plain copy.
+"""
 
 
-# Pictures
-
-
-def draw_loss(facts: Facts) -> Figure:
-    """Time and memory of the loss as the grid and the number of keys grow."""
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    axes = figure.subplots(2, 2, sharey="row")
-    for column, (rows, key, label) in enumerate(
-        ((facts["grids"], "grid", "side of the feature grid (6 keys)"), (facts["keys"], "keys", "key frames (60×60)"))
-    ):
-        x = [row[key] for row in rows]
-        for row, unit, scale, what in ((0, "ms", 1, "forward + backward, ms"), (1, "bytes", 1e9, "extra memory, GB")):
-            plot = axes[row, column]
-            for name, color, words in (("pairwise", PLAIN, "all pixel pairs"), ("ours", OURS, "class sums (ours)")):
-                known = [
-                    (a, one[f"{name}_{unit}"] / scale) for a, one in zip(x, rows, strict=True) if one[f"{name}_{unit}"]
-                ]
-                plot.plot(*zip(*known, strict=True), "o-", color=color, label=words)
-            bar = [1.0 if unit == "ms" else 2 * one["features_bytes"] / scale for one in rows]
-            plot.plot(x, bar, ":", color=BAR, label="the bar: 1 ms, and twice the query features")
-            if unit == "ms":
-                plot.plot(
-                    x, [one["floor_ms"] for one in rows], "--", color=FLOOR, label="floor: bytes at a copy's speed"
-                )
-                plot.set_title("the grid grows" if key == "grid" else "the keys grow")
-            plot.set(xscale="log", yscale="log", xlabel=label, xticks=x)
-            plot.set_xticks(x, map(str, x))
-            plot.minorticks_off()
-            plot.grid(alpha=0.3)
-            if not column:
-                plot.set_ylabel(what)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.suptitle(
-        f"The contrast loss, batch {facts['grids'][0]['batch']}, {facts['depth']} channels, {device(facts)}"
+def pages() -> dict[Path, str]:
+    """Both pages as the figures make them."""
+    text = SUMMARY.read_text(encoding="utf-8")
+    filled = re.sub(
+        r"<!-- summary -->.*?<!-- end -->",
+        lambda _: f"<!-- summary -->\n{summary()}\n<!-- end -->",
+        text,
+        flags=re.DOTALL,
     )
-    return figure
-
-
-def draw_growth(keys: Facts | None, frames: Facts | None) -> Figure:
-    """The step as keys grow; start, memory and epoch as frames grow."""
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    (step, start), (epoch, memory) = figure.subplots(2, 2)
-    for plot, facts in ((step, keys), (start, frames), (epoch, frames), (memory, frames)):
-        plot.set_visible(facts is not None)
-    if keys:
-        rows = keys["keys"]
-        step.bar([str(row["keys"]) for row in rows], [row["step_ms"] for row in rows], color=OURS)
-        step.axhline(1.1 * rows[0]["step_ms"], color=BAR, linestyle=":", label="the bar: 10 % more")
-        step.legend(fontsize=8, loc="lower right")
-        step.set(title=f"a contrast step, {device(keys)}", xlabel="keys that stand behind a query", ylabel="ms")
-    if frames:
-        rows = frames["frames"]
-        names = [f"{row['frames']:,}" for row in rows]
-        bottom = [0.0] * len(rows)
-        for number, part in enumerate(rows[0]["parts"]):
-            heights = [row["parts"][part] for row in rows]
-            start.bar(names, heights, bottom=bottom, label=part, color=f"C{number}")
-            bottom = [a + b for a, b in zip(bottom, heights, strict=True)]
-        start.axhline(2 * rows[0]["seconds"], color=BAR, linestyle=":", label="the bar: twice the first")
-        start.set(title=f"a start, {device(frames)}", xlabel="frames", ylabel="s")
-        start.set_xlim(-0.6, len(rows) + 1.3)
-        start.legend(fontsize=7, reverse=True, loc="center right")
-        memory.bar(names, [row["private_bytes"] / 1e6 for row in rows], color=OURS)
-        memory.axhline(rows[0]["private_bytes"] / 1e6 + 200, color=BAR, linestyle=":", label="the bar: 200 MB more")
-        memory.legend(fontsize=8, loc="lower right")
-        memory.set(title=f"private memory, {device(frames)}", xlabel="frames", ylabel="MB")
-        x = [row["frames"] for row in rows]
-        batches = [epoch_seconds(row) for row in rows]
-        epoch.plot(x, batches, "o-", color=OURS, label="all batches of an epoch")
-        epoch.plot(x, [batches[0] * a / x[0] for a in x], "--", color=FLOOR, label="linear from the first")
-        epoch.set(title=f"drawing an epoch, {device(frames)}", xscale="log", yscale="log", xlabel="frames", ylabel="s")
-        epoch.set_xticks(x, names)
-        epoch.minorticks_off()
-        epoch.grid(alpha=0.3)
-        epoch.legend(fontsize=8)
-    return figure
-
-
-def draw_reached(stage: Facts, others: Facts, video: Facts) -> Figure:
-    """How much of each ceiling is reached: by the training stages, and by a video on its way to masks and overlay."""
-    rows: list[tuple[str, float, dict[str, float | None]]] = []
-    promised: list[int] = []
-    for facts, what, bar in ((stage, "contrast, {}", 95), (others, "{}", 90)):
-        for name, row in facts["rows"].items():
-            if "drawn" in row:
-                floor = row.get("by_flops") or ceiling(facts) / row["flops_per_frame"]
-                told = {"resident": row["drawn"]["frames_per_second"], "bare": row.get("bare"), "flops": floor}
-                rows.append((what.format(name), row["loaded"]["frames_per_second"], told))
-                promised.append(bar)
-    for row in video["rows"]:
-        bare = video["bare"]
-        told = {"bare": row["fps"]["model alone"], "network": bare["fps"], "flops": bare["fps_by_flops"]}
-        rows.append((f"video of {row['size'].replace('x', '×')}", row["fps"]["all at once"], told))
-        promised.append(85)
-    kinds = {
-        "resident": ("o", OURS, "a batch that is there already"),
-        "bare": ("D", PLAIN, "the bare networks; of a video, the model alone"),
-        "network": ("s", "#cc79a7", "the bare network without frames (video)"),
-        "flops": ("|", FLOOR, "by FLOPs, at a matrix product's pace"),
-    }
-    figure = Figure(figsize=(10, 0.5 * len(rows) + 1.6), layout="constrained")
-    plot = figure.subplots()
-    for kind, (marker, color, words) in kinds.items():
-        known = [(100 * pace / most, y) for y, (_, pace, told) in enumerate(rows) if (most := told.get(kind))]
-        plot.plot(*zip(*known, strict=True), marker, color=color, label=words, markersize=11 if marker == "|" else 7)
-    plot.axvline(100, color="black", linewidth=0.8)
-    places = [place - 0.5 for place in range(len(rows))], [place + 0.5 for place in range(len(rows))]
-    plot.vlines(
-        promised,
-        *places,
-        color=BAR,
-        linestyle=":",
-        label="the bar",
-    )
-    plot.set_yticks(range(len(rows)), [f"{name}: {show(pace)} frames/s" for name, pace, _ in rows])
-    plot.set(xlim=(0, 110), xlabel="reached of each ceiling, %", title=f"What is reached, {device(stage)}")
-    plot.invert_yaxis()
-    plot.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=2)
-    return figure
-
-
-def device(facts: Facts) -> str:
-    return str(facts["machine"]["device"])
+    return {PAGE: "\n\n".join([HEAD.rstrip(), *map(section, TABLES)]) + "\n", SUMMARY: filled}
 
 
 def read(name: str) -> Facts | None:
@@ -663,22 +538,13 @@ def read(name: str) -> Facts | None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--check", action="store_true", help="write nothing; fail if the page says other numbers")
-    text = PAGE.read_text(encoding="utf-8")
-    filled = page(text)
-    if options.parse_args().check:
-        raise SystemExit(filled != text and f"{PAGE.name} is not what the figures say: run python {__file__}")
-    PAGE.write_text(filled, encoding="utf-8")
-    keys, frames = read("growth_keys"), read("growth_frames")
-    pictures = {"loss": draw_loss(facts) if (facts := read("contrast_loss")) else None}
-    told = [read(name) for name in ("contrast_stage", "supervised", "inference_gpu")]
-    pictures["reached"] = draw_reached(*told) if all(told) else None  # type: ignore[arg-type]
-    pictures["growth"] = draw_growth(keys, frames) if keys or frames else None
-    for name, figure in pictures.items():
-        if figure:
-            figure.savefig(IMAGES / f"performance-{name}.png", dpi=110)
-            print(f"docs/images/performance-{name}.png")
-    print(f"docs/performance.md: {', '.join(re.findall(r'<!-- (?!end)(.+?) -->', text))}")
+    options.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
+    check = options.parse_args().check
+    for path, text in pages().items():
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{path.relative_to(ROOT)} is out of date: run python benchmarks/plot.py")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Train on a folder of your own videos, a few of whose frames are labelled.
+"""Train on a folder of videos with a few labelled frames.
 
-A notebook as a script: run it whole, or cell by cell in an editor that knows `# %%`.
+A notebook as a script: run it whole, or cell by cell in an editor that supports `# %%`.
 
     python examples/train_on_your_folder.py [WORK_FOLDER]
 """
 
-# %% A folder of videos and masks. Here it is generated, so that the example runs anywhere; yours has the same shape:
-# videos (files, or folders of frames), a folder `masks` and `dataset.yaml`, which `suture check --write` drafts.
+# %% A folder of videos and masks. It is generated here, so that the example runs anywhere. Yours has the same shape:
+# videos (files or folders of frames), a folder `masks`, and `dataset.yaml`, which `suture check --write` drafts.
 import sys
 from pathlib import Path
 
@@ -19,16 +19,15 @@ data = work / "videos"
 if not data.exists():
     write_synthetic(data, SyntheticSettings(cases=5, frames=20, width=96, height=96), container="mp4")
 
-# %% What is in it.
+# %% Its contents.
 dataset = suture.load_dataset(data)
 print("classes:", ", ".join(dataset.classes.names))
 for split in ("train", "val", "test"):
     videos = dataset.split(split)
     print(f"{split}: {len(videos)} videos, {sum(len(video.usable) for video in videos)} frames")
 
-# %% Train. The preset `demo` is a small network for a CPU; leave it out for the real thing on a GPU. Only every 10th
-# frame is taken as labelled: what your own labels are is found from the masks there are. Interrupt it and run the
-# cell again: it goes on.
+# %% Train. The preset `demo` is a small network for a CPU; leave it out on a GPU. Every 10th frame counts as labelled.
+# With your own data, leave `data.labelling.every` out: all masks are used. Interrupted, the same cell resumes.
 run = suture.train(
     data,
     work / "run",
@@ -37,17 +36,17 @@ run = suture.train(
         "data.size": 64,
         "data.labelling.every": 10,
         "data.cache": work / "cache",
-        # Far too short to learn much, so that the example takes about a minute.
+        # Short, so that the example takes about a minute.
         "method.train.steps": 30,
     },
 )
 
-# %% What came of it: on new videos, and on the unlabelled frames of the labelled ones.
+# %% Scores on new videos, and on the unlabelled frames of the labelled videos.
 assert run.metrics is not None
 for name, scores in run.metrics.items():
     print(f"{name}: mIoU {100 * scores['primary']['value']:.1f} %")
 
-# %% The same model with mirrored frames averaged in.
+# %% The same model, averaged with mirrored frames.
 mirrored = suture.evaluate(run, {"evaluation.flip": True})
 print(f"test, with flips: mIoU {100 * mirrored['test']['primary']['value']:.1f} %")
 print(f"Next: suture report {run.folder}")

@@ -1,6 +1,6 @@
-"""Use a finished model on a video: masks, and how much of each frame every class covers.
+"""Predict a video with a finished model: masks, and the share of each frame that every class covers.
 
-A notebook as a script: run it whole, or cell by cell in an editor that knows `# %%`.
+A notebook as a script: run it whole, or cell by cell in an editor that supports `# %%`.
 
     python examples/use_a_model_on_a_video.py MODEL VIDEO [PICTURE]
 
@@ -24,7 +24,7 @@ predictor = suture.Predictor(model)
 video = VideoFile(path)
 print(f"{path.name}: {len(video)} frames, classes {', '.join(predictor.classes.names)}")
 
-# %% One frame, RGB, in; one mask of class ids out, at the size of the frame.
+# %% One RGB frame in, one mask of class ids out, at the size of the frame.
 frame = video.read(0)
 mask = predictor(frame)
 assert mask.shape == frame.shape[:2]
@@ -36,9 +36,10 @@ overlay = cv2.addWeighted(frame, 0.6, colors[mask], 0.4, 0)
 cv2.imwrite(str(picture), overlay[..., ::-1])
 print(f"{picture}: the first frame")
 
-# %% All frames in batches: the share of the picture that each class covers.
-frames = np.stack([video.read(index) for index in range(len(video))])
-masks = np.concatenate([predictor(frames[start : start + 8]) for start in range(0, len(frames), 8)])
-for number, name in enumerate(predictor.classes.names):
-    areas = (masks == number).mean((1, 2))
-    print(f"{name}: {100 * areas.mean():.1f} % on average, at most {100 * areas.max():.1f} %")
+# %% All frames, one after the other: the share of the picture that each class covers.
+areas = []
+for index in range(len(video)):
+    mask = predictor(video.read(index))
+    areas.append([(mask == number).mean() for number in range(len(predictor.classes))])
+for name, shares in zip(predictor.classes.names, np.array(areas).T, strict=True):
+    print(f"{name}: {100 * shares.mean():.1f} % on average, at most {100 * shares.max():.1f} %")

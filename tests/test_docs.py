@@ -1,105 +1,109 @@
-"""The pages' links lead somewhere, their commands print what they show and leave nothing of it in the repository."""
+"""Documents: links lead somewhere, generated pages are up to date, the tutorial's commands run."""
 
+import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from suture.cli import main
-from suture.data.video_index import MASK_FOLDERS
-
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+NOTES = sorted((ROOT / "research").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS, *NOTES]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
 
 
-def text_of(page: Path) -> str:
-    """Without code, where brackets and # mean something else."""
+def without_code(page: Path) -> str:
     return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as code hosts name them."""
-    without_blocks = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    headings = re.findall(r"^#+ (.+)$", without_blocks, re.MULTILINE)
+    """Anchors of a page's headings, as code hosts name them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def linked(page: Path) -> set[Path]:
+    return {(page.parent / path).resolve() for path, _ in LINK.findall(without_code(page)) if path}
+
+
+def load(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A script as a module, with its neighbours importable."""
+    monkeypatch.syspath_prepend(str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     lost = []
-    for path, anchor in LINK.findall(text_of(page)):
+    for path, anchor in LINK.findall(without_code(page)):
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             lost.append(f"{path}#{anchor}" if anchor else path)
     assert not lost
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_formulas_are_fenced(page: Path) -> None:
-    """As code by indentation alone, two lines of one had been wrapped into a sentence."""
-    without_blocks = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert not re.findall(r"^ {4}\S.*", without_blocks, re.MULTILINE)
+@pytest.mark.parametrize(
+    ("index", "pages"), [("docs/index.md", DOCS), ("research/README.md", NOTES)], ids=["docs", "research"]
+)
+def test_every_page_is_linked_from_its_index(index: str, pages: list[Path]) -> None:
+    assert {page.resolve() for page in pages} - {ROOT / index} <= linked(ROOT / index)
 
 
-def test_every_page_is_in_the_index() -> None:
-    named = set(re.findall(r"\]\(([\w-]+\.md)\)", text_of(ROOT / "docs/index.md")))
-    assert named == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+def test_every_picture_is_shown() -> None:
+    pictures = {path for path in (ROOT / "docs/images").iterdir() if path.suffix != ".py" and path.is_file()}
+    assert pictures <= set().union(*map(linked, PAGES))
 
 
-def test_the_page_of_labelling_shows_what_the_commands_print(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its story once more, up to the training; the masks have no names of classes, and the page says some."""
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/labelling.md").read_text(encoding="utf-8").partition("## Train")[0]
-    printed: list[str] = []
-
-    def suture(words: str) -> None:
-        monkeypatch.setattr(sys, "argv", ["suture", *words.split()])
-        with pytest.raises(SystemExit):
-            main()
-        said = capsys.readouterr().out
-        for number, name in {7: "thread", 8: "needle", 9: "gauze"}.items():
-            said = said.replace(f"class_{number}", name)
-        printed.extend(said.split())
-
-    def mend(before: str, after: str) -> None:
-        file = Path("videos/dataset.yaml")
-        assert before in file.read_text()
-        file.write_text(file.read_text().replace(before, after))
-
-    suture("synthetic truth --cases 5 --frames 60 --size 256x192")
-    shutil.copytree("truth/videos", "videos")
-    suture("check videos")
-    Path("videos/exclude.csv").write_text("video,first,last,reason\ncase03,34,40,out of body\n")
-    suture("check videos --write")
-    mend("case01b]  # guess", "case01b]")
-    suture("select videos --budget 24 -o label")
-    Path("videos/masks").mkdir()
-    for frame in Path("label").glob("*.png"):
-        shutil.copy(Path("truth/masks") / frame.name, "videos/masks")
-    suture("check videos")
-    suture("check videos --write --force")
-    mend("# unpainted: background", "unpainted: background")
-    suture("check videos")
-    shown = "".join(re.findall(r"```console\n(.*?)```", page, re.DOTALL)).splitlines()
-    shown = [" ".join(line.split()) for line in shown if not line.startswith(("$ suture ", "…"))]
-    assert [line for line in shown if line not in " ".join(printed)] == []
+def test_the_reference_is_what_the_code_generates(monkeypatch: pytest.MonkeyPatch) -> None:
+    generate = load(ROOT / "docs/reference/generate.py", monkeypatch)
+    for name, make in generate.PAGES.items():
+        text = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+        assert make() == text, f"run python docs/reference/generate.py: {name} is out of date"
 
 
-def test_the_folders_that_predict_does_not_enter_are_all_named() -> None:
-    listed = ", ".join(f"`{name}`" for name in MASK_FOLDERS[:-1]) + f" or `{MASK_FOLDERS[-1]}`"
-    assert f"Folders that are called {listed}" in (ROOT / "docs/predict.md").read_text(encoding="utf-8").replace(
-        "\n", " "
+def test_performance_tables_are_what_the_figures_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = load(ROOT / "benchmarks/plot.py", monkeypatch)
+    try:
+        for path, text in plot.pages().items():
+            assert path.read_text(encoding="utf-8") == text, "run python benchmarks/plot.py"
+    finally:
+        for name in ("common", "growth"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_tutorial_runs_up_to_the_training(tmp_path: Path) -> None:
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8").partition("## 5. Train")[0]
+    script = "".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    command = tmp_path / "bin/suture"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m suture "$@"\n')
+    command.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    # The first check of new masks fails on purpose: they have no classes yet.
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=work, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "24 labelled" in done.stdout.partition("kept")[2] or "24 labelled" in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_a_clone_commits_nothing_of_a_patient_after_the_commands_of_the_readme(tmp_path: Path) -> None:
+def test_files_of_the_readme_commands_are_ignored_by_git(tmp_path: Path) -> None:
     shutil.copy(ROOT / ".gitignore", tmp_path)
     left = ["videos/case01.mp4", "videos/dataset.yaml", "label/case01__frame_000000.png", "new.mp4", "model.onnx"]
     left += ["runs/videos-stitch-0/report.html", "predictions/new/overlay.mp4", "MODEL_CARD.md", "demo/data/x.mp4"]
@@ -108,5 +112,5 @@ def test_a_clone_commits_nothing_of_a_patient_after_the_commands_of_the_readme(t
         (tmp_path / name).touch()
     git = ["git", "-C", str(tmp_path)]
     subprocess.run([*git, "init", "-q"], check=True)
-    seen = subprocess.run([*git, "status", "--porcelain", "-uall"], capture_output=True, text=True, check=True).stdout
-    assert seen.splitlines() == ["?? .gitignore"]
+    status = subprocess.run([*git, "status", "--porcelain", "-uall"], capture_output=True, text=True, check=True)
+    assert status.stdout.splitlines() == ["?? .gitignore"]

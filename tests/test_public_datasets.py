@@ -1,4 +1,4 @@
-"""The lines of docs/public-datasets.md bring generated files of those layouts in as they should be."""
+"""The lines of docs/how-to/public-datasets.md bring generated files of those layouts in as they should be."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from suture.data.dataset import splits_by_name
 from suture.data.datasets import load_dataset
 
 NUMBERS = itertools.count()
-PAGE = Path(__file__).parents[1] / "docs/public-datasets.md"
+PAGE = Path(__file__).parents[1] / "docs/how-to/public-datasets.md"
 
 
 def lines_of(title: str) -> tuple[str, str]:

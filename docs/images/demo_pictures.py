@@ -4,6 +4,8 @@ The report's need Chromium.
 """
 
 import argparse
+import io
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,12 +16,15 @@ import cv2
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from PIL import Image
+from playwright.sync_api import sync_playwright
 
 from suture import load_dataset
 from suture.data.dataset import Dataset
 
 HERE = Path(__file__).resolve().parent
 ROWS, COLUMNS = 5, 6
+SETTLE_MS = 1000
+"""Time for the page to draw before its picture is taken."""
 
 
 def synthetic(dataset: Dataset) -> Figure:
@@ -45,26 +50,26 @@ def synthetic(dataset: Dataset) -> Figure:
     return figure
 
 
-def report_pictures(report: Path, untrue: Path, profile: Path) -> None:
-    """Sections of the demo's report, and of one with a video without truth, as a browser shows them."""
-    sys.path.insert(0, str(HERE.parents[1] / "tests/reports"))
-    from browser import browser
-
+def report_pictures(report: Path, unlabelled: Path) -> None:
+    """Sections of the demo's report, and of one with an unlabelled video, as a browser shows them."""
     shots = (
         (report, "predictions", 680, "report-predictions.jpg"),
-        (report, "embeddings", 1060, "report-embeddings.jpg"),
-        (untrue, "footage", 720, "report-without-truth.png"),
+        (unlabelled, "footage", 720, "report-without-truth.png"),
     )
-    with browser(profile) as page:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         for file, section, height, name in shots:
-            page.open(file, 1280, height)
-            page.run("document.querySelectorAll('#footage details').forEach(one => one.open = true)")
-            page.run(
+            page = browser.new_page(viewport={"width": 1280, "height": height})
+            page.goto(file.resolve().as_uri())
+            page.evaluate("document.querySelectorAll('#footage details').forEach(one => one.open = true)")
+            page.evaluate(
                 "[...document.querySelectorAll('#predictions button')].find(b => b.innerText === 'median')?.click()"
             )
-            page.run(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
-            page.screenshot(taken := profile.with_suffix(".png"))
-            Image.open(taken).convert("RGB").save(HERE / name, quality=80, subsampling=0, optimize=True)
+            page.evaluate(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
+            page.wait_for_timeout(SETTLE_MS)
+            picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            picture.save(HERE / name, quality=80, subsampling=0, optimize=True)
+        browser.close()
 
 
 def run(*command: Any) -> None:
@@ -77,15 +82,15 @@ def main() -> None:
     demo = options.parse_args().demo
     synthetic(load_dataset(demo / "data")).savefig(HERE / "synthetic.jpg", dpi=100)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        untrue, new = Path(folder) / "report.html", Path(folder) / "new"
+        unlabelled, new = Path(folder) / "report.html", Path(folder) / "new"
         run("synthetic", new, "--frames", 60, "--size", "640x480", "--seed", 9)
         video = (new / "videos/case04.mp4").rename(new / "op1.mp4")  # it has a menu above the view
         run("predict", demo / "runs/stitch", video, "-o", new / "predictions")
         overlay = cv2.VideoCapture(str(new / "predictions/op1/overlay.mp4"))
         overlay.set(cv2.CAP_PROP_POS_FRAMES, 30)
         cv2.imwrite(str(HERE / "predict-overlay.jpg"), overlay.read()[1])
-        run("report", demo / "runs/supervised", demo / "runs/pgvcl", "--videos", video, "-o", untrue)
-        report_pictures(demo / "report.html", untrue, Path(folder) / "profile")
+        run("report", demo / "runs/supervised", demo / "runs/pgvcl", "--videos", video, "-o", unlabelled)
+        report_pictures(demo / "report.html", unlabelled)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import torch
 from matplotlib.figure import Figure
 
 from suture.data.classes import IGNORE
+from suture.data.overlay import paint_mask
 from suture.data.sampling.frames import TrainingFrames
 from suture.data.store import FrameStore
 from suture.methods.stage import Job, Part
 from suture.methods.stitch import Stitch, StitchSettings
 from suture.models.segmenter import build_segmenter
-from suture.reports.side_by_side import painted
 from suture.training.config import load_config
 from suture.training.train import open_data
 
@@ -30,8 +30,8 @@ def main() -> None:
     options.add_argument("dataset", type=Path)
     options.add_argument("out", type=Path)
     options.add_argument("--step", type=int, default=0)
-    said = options.parse_args()
-    opened = open_data(load_config(said.dataset, overrides=["data.labelling.every=20"]))
+    given = options.parse_args()
+    opened = open_data(load_config(given.dataset, overrides=["data.labelling.every=20"]))
     videos = opened.dataset.split("train")
     labelled = {video.id: opened.labelling[video.id] for video in videos}
     store = FrameStore.open(opened.dataset, {video.id: video.usable for video in videos}, labelled, 2 * SIDE)
@@ -42,19 +42,19 @@ def main() -> None:
         size=(SIDE, SIDE),
         seed=0,
         shots=frames.places.marked({video.id: [0] for video in videos}).cumsum().tolist(),
-        folder=said.out.parent,
+        folder=given.out.parent,
         device=torch.device("cpu"),
     )
     stage = Stitch("train", StitchSettings(batch=COLUMNS))
     stage.begin(job)
-    batch = stage.render(stage.draw(Part(said.step, range(COLUMNS), range(COLUMNS))))
+    batch = stage.render(stage.draw(Part(given.step, range(COLUMNS), range(COLUMNS))))
 
     def photos(images: torch.Tensor) -> np.ndarray:
         return (images * 255).round().byte().permute(0, 2, 3, 1).numpy()
 
     colors = np.asarray(frames.classes.colors, np.uint8)
     views = photos(batch.images)
-    masks = [painted(*pair, colors) for pair in zip(views, batch.labels.numpy().astype(np.uint8), strict=True)]
+    masks = [paint_mask(*pair, colors) for pair in zip(views, batch.labels.numpy().astype(np.uint8), strict=True)]
     figure = Figure(figsize=(1.5 * COLUMNS, 1.5 * len(ROWS) + 0.1), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
     grid = figure.subplots(len(ROWS), COLUMNS)
@@ -64,8 +64,8 @@ def main() -> None:
             axes.imshow(picture)
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
-    figure.savefig(said.out, dpi=130)
-    print(f"{said.out}: {(batch.labels == IGNORE).float().mean():.1%} of the labelled pixels are not learnt")
+    figure.savefig(given.out, dpi=130)
+    print(f"{given.out}: {(batch.labels == IGNORE).float().mean():.1%} of the labelled pixels are not learnt")
 
 
 if __name__ == "__main__":

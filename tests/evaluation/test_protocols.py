@@ -37,7 +37,7 @@ TWO_FRAMES = (
 
 
 def test_the_docs_state_every_tolerance() -> None:
-    page = (Path(__file__).parents[2] / "docs/scores.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/scores.md").read_text(encoding="utf-8")
     for protocol in PROTOCOLS.values():
         (row,) = [line for line in page.splitlines() if line.startswith("|") and f"`{protocol.name}`" in line]
         assert f"| {protocol.boundary_tolerance:g} pixels |" in row
@@ -180,8 +180,8 @@ def test_case_interval() -> None:
 
 def test_the_docs_state_what_an_interval_of_few_cases_is_worth() -> None:
     """How often it holds the true mean, 0, of cases that vary like a normal distribution."""
-    page = " ".join((Path(__file__).parents[2] / "docs/scores.md").read_text(encoding="utf-8").split())
-    said = re.search(r"in (\d+) % of all samples with five of them, (\d+) % with ten and (\d+) % with twenty", page)
+    page = " ".join((Path(__file__).parents[2] / "docs/reference/scores.md").read_text(encoding="utf-8").split())
+    said = re.search(r"in (\d+) % of samples with five cases, (\d+) % with ten and (\d+) % with twenty", page)
     assert said is not None
     for cases, stated in zip((5, 10, 20), said.groups(), strict=True):
         samples = np.random.default_rng(0).normal(size=(cases, 5000))

@@ -1,4 +1,4 @@
-"""The picture of docs/method.md can be made of any dataset."""
+"""The picture of docs/explanation/stitch.md can be made of any dataset."""
 
 import runpy
 import sys
