@@ -15,12 +15,11 @@ from suture.comparison.effects import effects_table
 from suture.comparison.plan import ComparisonPlan, PlannedRun, RunKey, read_plan, require_unchanged
 from suture.comparison.queue import Queue, QueueOutcome, is_finished, parse_devices
 from suture.comparison.results import MISSING, UNSCORED, Results, config_digest, merged, read_results, read_run
-from suture.comparison.tables import DETAILS, against_table, score_table, tables_of
+from suture.comparison.tables import against_table, score_table, tables_of
 from suture.core.errors import UserError
 from suture.core.io import write_bytes, write_text
 from suture.core.progress import waiting
 from suture.core.text import listed, number
-from suture.evaluation.sample_size import sample_size_warnings
 from suture.training.run_folder import Run
 from suture.web.page import render_page
 from suture.web.table import Table
@@ -148,26 +147,11 @@ def show_tables(
 
 
 def print_scores(board: Board, console: Console) -> None:
-    """Print the scores in as much detail as the terminal is wide, and their notes."""
-    tables = [score_table(board, detail) for detail in DETAILS]
-    unlimited = console.options.update(width=10_000)
-    fitting = (one for one in tables if console.measure(one.to_terminal(), options=unlimited).maximum <= console.width)
-    _print_table(next(fitting, tables[-1]), console)
-    metrics = [
-        {
-            which: {
-                "overall": run.scores[which, "all", ""],
-                "primary": {"interval": run.score(which, "all", "", "low") is not None},
-                "videos": run.names(which, "video"),
-                "cases": run.names(which, "case"),
-            }
-            for which in board.sets
-            if (which, "all", "") in run.scores
-        }
-        for run in board.runs
-    ]
-    for note in sample_size_warnings(metrics):
-        _print(console, note)
+    """Print all scores, or only the primary ones if the terminal is too narrow, and their notes."""
+    table = score_table(board)
+    if console.measure(table.to_terminal(), options=console.options.update(width=10_000)).maximum > console.width:
+        table = score_table(board, only_primary=True)
+    _print_table(table, console)
 
 
 def write_tables(results: Results, out: Path) -> list[Path]:

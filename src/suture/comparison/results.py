@@ -194,15 +194,13 @@ def _read_folder(folder: Path) -> Results:
                 if key is None:
                     raise
                 problem = str(error)
-        key = key or (run and run.key)
-        assert key is not None
-        keys.append(key)
-        if problem:
-            problems[key] = problem
-        elif run is not None:
-            if key in runs:
-                raise UserError(f"{folder}: {key.name} is there twice, the second time as {name}: move one of them.")
-            runs[key] = run
+        keys += [key or run.key] if run else [key] if key else []
+        if run is None or problem:
+            problems[keys[-1]] = problem
+        elif run.key in runs:
+            raise UserError(f"{folder}: {run.key.name} is there twice, the second time as {name}: move one of them.")
+        else:
+            runs[run.key] = run
     if not runs:
         reasons = [f"{key.name}: {problem}" for key, problem in problems.items() if problem != MISSING]
         raise UserError("\n".join(reasons) or f"{folder} has no finished run: expected runs with a metrics.json.")

@@ -1,16 +1,14 @@
 """Tables of a comparison: scores, classes, paired differences, intervals and cost."""
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
 from suture.comparison.board import Board, LabellingGroup, MethodRow
 from suture.comparison.results import RunResult, distinct
-from suture.core.text import listed, number
+from suture.core.text import listed
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.protocols import COMPLETION, case_interval
 from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
@@ -20,9 +18,10 @@ MINIMUM_CASES = Protocol.minimum_cases
 ENOUGH_SEEDS = 3
 """With fewer seeds a difference may be chance."""
 MAX_NAMED_ROWS = 5
-Detail = Literal["videos", "sets", "primary"]
-"""Scores of single videos too, of the sets, or only the primary one of each set."""
-DETAILS: tuple[Detail, ...] = get_args(Detail)
+_T_INTERVAL_NOTE = (
+    "Mean of the differences in percent points over pairs of a labelling and a seed, and its 95 % interval "
+    "(Student's t): of these runs on these videos, not of other videos."
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,11 @@ class ScoreColumn:
         """Values of a row's seeds, in percent."""
         return [100 * value for value in row.values(self.which, self.key, self.scope, self.name).values()]
 
+    def difference(self, run: RunResult, other: RunResult) -> float | None:
+        """Difference between two runs, in percent points."""
+        ours, theirs = (one.score(self.which, self.scope, self.name, self.key) for one in (run, other))
+        return None if ours is None or theirs is None else 100 * (ours - theirs)
+
 
 def tables_of(board: Board) -> list[Table]:
     """Make every table of a dataset."""
@@ -46,42 +50,31 @@ def tables_of(board: Board) -> list[Table]:
     return [table for table in (*tables, *classes, cost_table(board)) if table is not None]
 
 
-def score_columns(board: Board) -> list[ScoreColumn]:
-    """Columns of the paper's Table I if the protocol shows every sequence, else of Table II; completion beside both.
+def score_table(board: Board, only_primary: bool = False) -> Table:
+    """Mean ± deviation over seeds of every method, the best of each labelling in bold.
 
-    Table I has the mean over frames as well: a rare class sways the score of a whole set.
+    Columns are those of the paper's Table I if the protocol shows every sequence, else of Table II, with completion
+    beside both. Table I has the mean over frames as well: a rare class sways the score of a whole set.
     """
-    columns = []
+    by_sequence = board.per_sequence and not only_primary
+    columns, heads = list[ScoreColumn](), [("", 1), ("", 1 if only_primary else 2)]
     for which in board.sets:
-        keys = dict.fromkeys((board.primary, "miou_frames")) if board.per_sequence else (board.primary, "pa", "pac")
-        columns += [ScoreColumn(which, key) for key in keys]
-        if board.per_sequence and which == "test":
+        keys = (board.primary, "miou_frames") if board.per_sequence else (board.primary, "pa", "pac")
+        of_set = [ScoreColumn(which, key) for key in distinct(keys[:1] if only_primary else keys)]
+        if by_sequence and which == "test":
             videos = distinct(video for run in board.runs for video in run.names("test", "video"))
-            columns += [ScoreColumn(which, board.primary, "video", video) for video in videos]
-    return columns
-
-
-def score_table(board: Board, detail: Detail = "videos") -> Table:
-    """Mean ± deviation over seeds of every method, the best of each labelling in bold."""
-    columns = score_columns(board)
-    shares = ["Labelled", "Unlabelled"]
-    if detail != "videos":
-        columns = [column for column in columns if column.scope == "all"]
-    if detail == "primary":
-        columns = [column for column in columns if column.key == board.primary]
-        shares = ["Labelled"]
-    heads = [("", 1), ("", len(shares))]
-    for which in board.sets:
-        span = sum(column.which == which for column in columns)
-        heads.append((_head(which, board.primary if board.per_sequence and span > 1 else ""), span))
-    groups = [_score_rows(group, columns, shares) for group in board.groups]
-    return Table(
-        title=f"{board.title}: scores (%)",
-        label=f"scores-{board.dataset}",
-        heads=heads,
-        columns=["Method", *shares, *(_column_title(board, column, detail) for column in columns)],
-        groups=groups,
-        notes=_score_notes(board, columns) + _footnotes(board, groups),
+            of_set += [ScoreColumn(which, board.primary, "video", video) for video in videos]
+        columns += of_set
+        heads.append((_head(which, board.primary if by_sequence and len(of_set) > 1 else ""), len(of_set)))
+    overall = {board.primary: "Overall", "miou_frames": "per frame"} if by_sequence else TITLES
+    return _table(
+        board,
+        "scores",
+        "scores (%)",
+        ["Method", "Labelled", *([] if only_primary else ["Unlabelled"]), *(c.name or overall[c.key] for c in columns)],
+        [_score_rows(group, columns, with_unlabelled=not only_primary) for group in board.groups],
+        _score_notes(board, columns),
+        heads,
     )
 
 
@@ -92,13 +85,13 @@ def class_table(board: Board, which: str) -> Table | None:
     columns = [column for column in columns if any(column.values(row) for row in board.rows)]
     if not columns:
         return None
-    groups = [_score_rows(group, columns, ["Labelled"]) for group in board.groups]
-    return Table(
-        title=f"{board.title}: IoU of each class, {SETS[which].name} (%)",
-        label=f"classes-{which}-{board.dataset}",
-        columns=["Method", "Labelled", *(column.name for column in columns)],
-        groups=groups,
-        notes=["IoU of a class: from one confusion matrix of all frames.", *_footnotes(board, groups)],
+    return _table(
+        board,
+        f"classes-{which}",
+        f"IoU of each class, {SETS[which].name} (%)",
+        ["Method", "Labelled", *(column.name for column in columns)],
+        [_score_rows(group, columns) for group in board.groups],
+        ["IoU of a class: from one confusion matrix of all frames."],
     )
 
 
@@ -119,15 +112,13 @@ def paired_table(board: Board) -> Table | None:
                 cells = [TableCell(title, mark=_marks((row, group.reference))), TableCell(row.labelled)]
                 for which in board.sets:
                     apart = _apart(group.reference, row, ScoreColumn(which, board.primary))
-                    cells.append(TableCell(", ".join(map(_signed, apart)) or "–"))
-                    cells += [TableCell(_spread(apart, 2, signed=True)), TableCell(_wins(apart))]
+                    texts = [", ".join(map(_signed, apart)) or "–", _spread(apart, 2, signed=True), _wins(apart)]
                     if which in resampled:
-                        cells.append(TableCell(_over_cases(group.reference, row, which, board.primary)))
+                        texts.append(_over_cases(group.reference, row, which, board.primary))
+                    cells += map(TableCell, texts)
                 rows.append(cells)
         groups.append(rows)
     groups = [rows for rows in groups if rows]
-    if not groups:
-        return None
     notes = [
         f"Difference of the overall {TITLES[board.primary]} in percent points, in the order of the seeds that both "
         "have; wins: seeds in which it is above zero."
@@ -137,43 +128,36 @@ def paired_table(board: Board) -> Table | None:
             "Over cases: mean over cases of the difference (in each case the mean over seeds) and its 95 % interval "
             "when cases are resampled. It covers other cases, not other trainings."
         )
-    return Table(
-        title=f"{board.title}: paired differences",
-        label=f"paired-{board.dataset}",
-        heads=heads,
-        columns=columns,
-        groups=groups,
-        notes=notes + _footnotes(board, groups),
-    )
+    return _table(board, "paired", "paired differences", columns, groups, notes, heads) if groups else None
 
 
 def pooled_table(board: Board) -> Table | None:
     """The proposed method against each other one, over all pairs of a labelling and a seed."""
-    keys = distinct((board.primary, "miou_frames"))
+    columns = [ScoreColumn(which, key) for which in board.sets for key in distinct((board.primary, "miou_frames"))]
     rows = []
     for pairs in _pairs_with_proposed(board):
         other, proposed = pairs[0]
         cells = [TableCell(f"{proposed.title} − {other.title}", mark=_marks(itertools.chain(*pairs)))]
-        for which, key in itertools.product(board.sets, keys):
-            apart = [one for theirs, ours in pairs for one in _apart(theirs, ours, ScoreColumn(which, key))]
-            cells += [TableCell(_with_t_interval(apart)), TableCell(_wins(apart))]
+        for column in columns:
+            cells += _difference_cells([one for theirs, ours in pairs for one in _apart(theirs, ours, column)])
         rows.append(cells)
     if not rows:
         return None
-    return Table(
-        title=f"{board.title}: {board.proposed} against each of the others",
-        label=f"pooled-{board.dataset}",
-        heads=[("", 1), *((_head(which, key), 2) for which in board.sets for key in keys)],
-        columns=["Methods", *(["difference", "wins"] * (len(board.sets) * len(keys)))],
-        groups=[rows],
-        notes=[_T_INTERVAL_NOTE, _meaning(keys), *_footnotes(board, [rows])],
+    return _table(
+        board,
+        "pooled",
+        f"{board.proposed} against each of the others",
+        ["Methods", *(["difference", "wins"] * len(columns))],
+        [rows],
+        [_T_INTERVAL_NOTE, _meaning(columns)],
+        [("", 1), *((_head(column.which, column.key), 2) for column in columns)],
     )
 
 
 def against_table(board: Board, method: str, other: str) -> Table | None:
     """Every score of a method against another one, in pairs of a labelling and a seed.
 
-    A method that has only runs with all labels meets each labelling of the other one.
+    If the other method has only runs with all labels, these meet each labelling.
     """
     theirs = {(run.key.labelling, run.key.seed): run for run in board.runs if run.key.method == other}
     pairs = [
@@ -182,31 +166,23 @@ def against_table(board: Board, method: str, other: str) -> Table | None:
         if run.key.method == method
         and (partner := theirs.get((run.key.labelling, run.key.seed)) or theirs.get(("all", run.key.seed)))
     ]
-    if not pairs:
-        return None
     labellings = distinct(run.key.labelling for run, _ in pairs)
-    columns = [*labellings, *(["together"] if len(labellings) > 1 else [])]
+    labellings += ["together"] if len(labellings) > 1 else []
     groups = []
     for which in board.sets:
         rows = []
-        for name, score in _all_scores(board, which):
-            apart = [(run.key.labelling, _difference(run, partner, score)) for run, partner in pairs]
+        for title, column in _all_scores(board, which):
+            apart = [(run.key.labelling, column.difference(run, partner)) for run, partner in pairs]
             known = [(labelling, one) for labelling, one in apart if one is not None]
-            if known:
-                cells = [TableCell(f"{SETS[which].name.capitalize()}, {name}")]
-                for column in columns:
-                    values = [one for labelling, one in known if column in (labelling, "together")]
-                    cells += [TableCell(_with_t_interval(values)), TableCell(_wins(values))]
-                rows.append(cells)
+            cells = [TableCell(f"{SETS[which].name.capitalize()}, {title}")]
+            for labelling in labellings:
+                cells += _difference_cells([one for of, one in known if labelling in (of, "together")])
+            rows += [cells] if known else []
         groups.append(rows)
-    return Table(
-        title=f"{board.title}: {method} − {other}",
-        label=f"against-{other}-{board.dataset}",
-        heads=[("", 1), *((column, 2) for column in columns)],
-        columns=["Score", *(["difference", "wins"] * len(columns))],
-        groups=groups,
-        notes=[_T_INTERVAL_NOTE],
-    )
+    columns = ["Score", *(["difference", "wins"] * len(labellings))]
+    heads = [("", 1), *((labelling, 2) for labelling in labellings)]
+    title = f"{method} − {other}"
+    return _table(board, f"against-{other}", title, columns, groups, [_T_INTERVAL_NOTE], heads) if pairs else None
 
 
 def interval_table(board: Board) -> Table | None:
@@ -214,65 +190,47 @@ def interval_table(board: Board) -> Table | None:
     resampled = _resampled(board)
     if not resampled:
         return None
-    groups = [
+    return _table(
+        board,
+        "intervals",
+        f"{TITLES[board.primary]} and its 95 % interval over cases",
+        ["Method", "Labelled", *(f"{_head(which)} ({board.cases(which)} cases)" for which in resampled)],
         [
-            [
-                TableCell(row.full_title, mark=row.mark),
-                TableCell(row.labelled),
-                *(TableCell(_interval(row, which, board.primary)) for which in resampled),
-            ]
-            for row in group.rows
-        ]
-        for group in board.groups
-    ]
-    return Table(
-        title=f"{board.title}: {TITLES[board.primary]} and its 95 % interval over cases",
-        label=f"intervals-{board.dataset}",
-        columns=["Method", "Labelled", *(f"{_head(which)} ({board.cases(which)} cases)" for which in resampled)],
-        groups=groups,
-        notes=[
+            [_row_cells(row, *(_interval(row, which, board.primary) for which in resampled)) for row in group.rows]
+            for group in board.groups
+        ],
+        [
             "Interval of a row's own score when the cases of the set are resampled 2000 times: mean over seeds of the "
-            "score and of the interval's ends. It covers other cases, not other trainings.",
-            *_footnotes(board, groups),
+            "score and of the interval's ends. It covers other cases, not other trainings."
         ],
     )
 
 
 def cost_table(board: Board) -> Table:
     """Time, memory and speed of each method."""
-    groups = []
-    for group in board.groups:
-        rows = []
-        for row in group.rows:
-            memory = max((run.facts["memory_gib"] or 0 for run in row.runs), default=0)
-            texts = [
-                row.labelled,
+    groups = [
+        [
+            _row_cells(
+                row,
                 _spread(_facts(row, "minutes"), 1),
-                f"{memory:.1f}" if memory else "–",
+                f"{max(memory):.1f}" if (memory := _facts(row, "memory_gib")) else "–",
                 _spread(_facts(row, "images_per_second"), 1),
                 _stage_minutes(row),
                 ", ".join(distinct(run.facts["device"] or "?" for run in row.runs)),
                 ", ".join(distinct(run.facts["runs_at_a_time"] or "–" for run in row.runs)),
-            ]
-            title = TableCell(row.full_title, mark=",".join(filter(None, (row.mark, row.time_mark))))
-            rows.append([title, *map(TableCell, texts)])
-        groups.append(rows)
+                mark=",".join(filter(None, (row.mark, row.time_mark))),
+            )
+            for row in group.rows
+        ]
+        for group in board.groups
+    ]
     columns = ["Method", "Labelled", "Minutes", "Peak GPU memory (GiB)", "Images/s", "Minutes of each stage"]
     notes = [
-        "Minutes: all stages, without the evaluation. Images/s: frames in the batches of the training stages over "
-        "their time. Runs that share a device slow each other down: runs at a time are how many did, at most."
+        "Minutes: all stages, without the evaluation, of the runs whose time is known. Images/s: frames in the batches "
+        "of the training stages over their time. Runs that share a device slow each other down: runs at a time are how "
+        "many did, at most."
     ]
-    untimed = Counter(row.title for row in board.rows for run in row.runs if run.facts["minutes"] is None)
-    if untimed:
-        named = listed([f"{count} of {title}" for title, count in untimed.items()], MAX_NAMED_ROWS)
-        notes.append(f"Times of {number(untimed.total(), 'run')} are not known ({named}); the others are shown.")
-    return Table(
-        title=f"{board.title}: cost of a run",
-        label=f"cost-{board.dataset}",
-        columns=[*columns, "Device", "Runs at a time"],
-        groups=groups,
-        notes=notes + _footnotes(board, groups),
-    )
+    return _table(board, "cost", "cost of a run", [*columns, "Device", "Runs at a time"], groups, notes)
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
@@ -293,10 +251,19 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-_T_INTERVAL_NOTE = (
-    "Mean of the differences in percent points over pairs of a labelling and a seed, and its 95 % interval "
-    "(Student's t): of these runs on these videos, not of other videos."
-)
+def _table(
+    board: Board,
+    kind: str,
+    title: str,
+    columns: Sequence[str],
+    groups: Sequence[Sequence[Sequence[TableCell]]],
+    notes: Sequence[str],
+    heads: Sequence[tuple[str, int]] = (),
+) -> Table:
+    """Make a table of a dataset, with the meaning of its marks below."""
+    used = {mark for rows in groups for row in rows for cell in row for mark in cell.mark.split(",")}
+    marks = [f"{mark} {text}." for mark, text in board.footnotes.items() if mark in used]
+    return Table(columns, groups, f"{board.title}: {title}", f"{kind}-{board.dataset}", heads, [*notes, *marks])
 
 
 def _head(which: str, key: str = "") -> str:
@@ -307,12 +274,6 @@ def _head(which: str, key: str = "") -> str:
     """
     name = SETS[which].name.capitalize()
     return f"{name} {TITLES[key]}" if key else name
-
-
-def _column_title(board: Board, column: ScoreColumn, detail: Detail) -> str:
-    if column.name or not board.per_sequence or detail == "primary":
-        return column.name or TITLES[column.key]
-    return "Overall" if column.key == board.primary else "per frame"
 
 
 def _resampled(board: Board) -> list[str]:
@@ -331,12 +292,22 @@ def best_rows(group: LabellingGroup, column: ScoreColumn) -> list[MethodRow]:
     return [row for row, mean in means if mean == max(distinct_means)] if len(distinct_means) > 1 else []
 
 
-def _score_rows(group: LabellingGroup, columns: Sequence[ScoreColumn], shares: Sequence[str]) -> list[list[TableCell]]:
+def _row_cells(row: MethodRow, *texts: str, mark: str | None = None) -> list[TableCell]:
+    title = TableCell(row.full_title, mark=row.mark if mark is None else mark)
+    return [title, TableCell(row.labelled), *map(TableCell, texts)]
+
+
+def _difference_cells(apart: Sequence[float]) -> list[TableCell]:
+    return [TableCell(_with_t_interval(apart)), TableCell(_wins(apart))]
+
+
+def _score_rows(
+    group: LabellingGroup, columns: Sequence[ScoreColumn], with_unlabelled: bool = False
+) -> list[list[TableCell]]:
     best = [best_rows(group, column) for column in columns]
     rows = []
     for row in group.rows:
-        cells = [TableCell(row.full_title, mark=row.mark)]
-        cells += [TableCell(text) for text in (row.labelled, row.unlabelled)[: len(shares)]]
+        cells = _row_cells(row, *([row.unlabelled] if with_unlabelled else []))
         for column, winners in zip(columns, best, strict=True):
             cells.append(TableCell(_spread(column.values(row), 2), bold=any(row is winner for winner in winners)))
         rows.append(cells)
@@ -350,7 +321,7 @@ def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
     if seeds[0] < ENOUGH_SEEDS:
         spread += " With fewer than three seeds, a difference may be chance."
     notes = [f"{spread} Bold: the best of a labelling among comparable rows."]
-    notes.append(_meaning(distinct(column.key for column in columns)))
+    notes.append(_meaning(columns))
     if any(column.name and column.key == "miou" for column in columns):
         notes.append("Of a single sequence, a class that it lacks counts as 0 in runs that predict a pixel of it.")
     if protocols := distinct(note for run in board.runs for note in (run.facts["notes"] or "").split("; ") if note):
@@ -402,18 +373,11 @@ def _all_scores(board: Board, which: str) -> Iterator[tuple[str, ScoreColumn]]:
         yield f"{TITLES['miou_frames']} of {name}", ScoreColumn(which, "miou_frames", "video", name)
 
 
-def _difference(run: RunResult, other: RunResult, column: ScoreColumn) -> float | None:
-    """Difference of a score in percent points."""
-    place = (column.which, column.scope, column.name, column.key)
-    ours, theirs = run.score(*place), other.score(*place)
-    return None if ours is None or theirs is None else 100 * (ours - theirs)
-
-
 def _apart(reference: MethodRow, row: MethodRow, column: ScoreColumn) -> list[float]:
     """Differences to the reference, seed by seed."""
     theirs = {run.key.seed: run for run in reference.runs}
     pairs = [(run, theirs[run.key.seed]) for run in row.runs if run.key.seed in theirs]
-    return [one for run, other in pairs if (one := _difference(run, other, column)) is not None]
+    return [one for run, other in pairs if (one := column.difference(run, other)) is not None]
 
 
 def _over_cases(reference: MethodRow, row: MethodRow, which: str, key: str) -> str:
@@ -451,19 +415,13 @@ def _facts(row: MethodRow, name: str) -> list[float]:
     return [run.facts[name] for run in row.runs if run.facts[name] is not None]
 
 
-def _meaning(keys: Iterable[str]) -> str:
+def _meaning(columns: Iterable[ScoreColumn]) -> str:
     meanings = {score.key: score.meaning for score in SCORES}
-    return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in keys) + "."
+    return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in distinct(column.key for column in columns)) + "."
 
 
 def _marks(rows: Iterable[MethodRow]) -> str:
     return ",".join(distinct(row.mark for row in rows if row.mark))
-
-
-def _footnotes(board: Board, groups: Iterable[Iterable[Iterable[TableCell]]]) -> list[str]:
-    """Meaning of the marks that stand in these rows."""
-    used = {mark for rows in groups for row in rows for cell in row for mark in cell.mark.split(",")}
-    return [f"{mark} {text}." for mark, text in board.footnotes.items() if mark in used]
 
 
 def _wins(apart: Sequence[float]) -> str:
