@@ -184,23 +184,24 @@ def _read_folder(folder: Path) -> Results:
     failed = read_record(folder / FAILED, FailuresRecord) if (folder / FAILED).exists() else {}
     runs, problems, keys = dict[RunKey, RunResult](), dict[RunKey, str](), list[RunKey]()
     for name in plan.get("runs", found):
-        key, run = RunKey.of_name(name), None
-        problem = failed.get(name, MISSING)
+        run, problem = None, failed.get(name, MISSING)
         if name in found:
             try:
                 run = read_run(found[name])
-                problem = "" if run.scores else UNSCORED
             except UserError as error:
-                if key is None:
+                if not plan:
                     raise
                 problem = str(error)
-        keys += [key or run.key] if run else [key] if key else []
-        if run is None or problem:
-            problems[keys[-1]] = problem
-        elif run.key in runs:
-            raise UserError(f"{folder}: {run.key.name} is there twice, the second time as {name}: move one of them.")
+        key = run.key if run else RunKey.of_name(name)
+        if key is None:
+            continue
+        keys.append(key)
+        if run is None or not run.scores:
+            problems[key] = UNSCORED if run else problem
+        elif key in runs:
+            raise UserError(f"{folder}: {key.name} is there twice, the second time as {name}: move one of them.")
         else:
-            runs[run.key] = run
+            runs[key] = run
     if not runs:
         reasons = [f"{key.name}: {problem}" for key, problem in problems.items() if problem != MISSING]
         raise UserError("\n".join(reasons) or f"{folder} has no finished run: expected runs with a metrics.json.")
@@ -302,7 +303,7 @@ def _split(videos: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _over_starts(starts: Sequence[Mapping[str, Any]], key: str) -> str | None:
-    values = [start.get(key) for start in starts]
+    values: list[Any] = [start.get(key) for start in starts]
     if None in values:
         return None
     return str(max(values)) if key == "runs_at_a_time" else " and ".join(map(str, distinct(values)))

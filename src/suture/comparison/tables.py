@@ -66,7 +66,7 @@ def score_table(board: Board, only_primary: bool = False) -> Table:
             of_set += [ScoreColumn(which, board.primary, "video", video) for video in videos]
         columns += of_set
         heads.append((_head(which, board.primary if by_sequence and len(of_set) > 1 else ""), len(of_set)))
-    overall = {board.primary: "Overall", "miou_frames": "per frame"} if by_sequence else TITLES
+    overall = {"miou_frames": "per frame", board.primary: "Overall"} if by_sequence else TITLES
     return _table(
         board,
         "scores",
