@@ -45,13 +45,12 @@ def test_pixels_are_of_their_class_and_balanced(seed: int) -> None:
     masks = [generator.choice([0, 0, 0, 1, 2, IGNORE], (20, 30)).astype(np.uint8) for _ in range(3)]
     pixels = sample_pixels(masks, classes=4)
     again = sample_pixels(masks, classes=4)
-    assert all(np.array_equal(getattr(pixels, key), getattr(again, key)) for key in ("frame", "row", "column"))
-    assert np.array_equal(np.stack(masks)[pixels.frame, pixels.row, pixels.column], pixels.classes)
+    assert np.array_equal(pixels.places, again.places)
+    assert np.array_equal(np.stack(masks)[tuple(pixels.places.T)], pixels.classes)
     _, counts = np.unique(pixels.classes, return_counts=True)
     assert len(counts) == 3
     assert len(set(counts)) == 1, "there are more than enough of each"
-    places = set(zip(pixels.frame.tolist(), pixels.row.tolist(), pixels.column.tolist(), strict=True))
-    assert len(places) == len(pixels.classes), "no pixel twice"
+    assert len(set(map(tuple, pixels.places.tolist()))) == len(pixels.classes), "no pixel twice"
 
 
 @pytest.fixture
@@ -72,8 +71,9 @@ def test_features_equal_the_upsampled_feature_map(context: ReportContext) -> Non
         with torch.no_grad():
             features = model.segmenter.features(image)
         whole = F.interpolate(features, scale_factor=model.segmenter.stride, mode="bilinear", align_corners=False)
-        here = pixels.frame == number
-        expected = F.normalize(whole[0][:, pixels.row[here], pixels.column[here]].T, dim=1)
+        here = pixels.places[:, 0] == number
+        _, rows, columns = pixels.places[here].T
+        expected = F.normalize(whole[0][:, rows, columns].T, dim=1)
         torch.testing.assert_close(torch.from_numpy(found[here]), expected, atol=1e-5, rtol=1e-4)
 
 

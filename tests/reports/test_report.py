@@ -126,7 +126,7 @@ def test_folder_without_write_permission(runs: Runs, tmp_path: Path, console: Co
 def test_without_masks_of_new_videos(runs: Runs, write: Write) -> None:
     page = write(runs.unmasked, frames=True)
     for text in (
-        "No new video has masks: how good",
+        "No new video with masks was scored",
         "labelled training frames that together",
         "Completion was not measured",
         "only their confidence is known",
@@ -194,28 +194,19 @@ def test_unfinished_run(runs: Runs, write: Write, copy_run: Copy, console: Conso
     assert page.count(">not done yet<") == 1
     assert [panel["title"] for panel in viewers(page)["predictions"]["panels"]] == ["truth", "supervised"]
     alone = write(run)
-    assert "half cannot be scored yet, as training is not finished." in alone
     assert "in finished stages" in alone
-    assert "was not measured" not in alone
 
 
-def test_missing_sets_have_a_reason(runs: Runs, write: Write, copy_run: Copy) -> None:
+def test_missing_sets_are_remarked(runs: Runs, write: Write, copy_run: Copy) -> None:
     def remove(*sets: str) -> Callable[[dict[str, Any]], None]:
         return lambda metrics: [metrics.pop(which) for which in sets] and None
 
-    def train_only(data: dict[str, Any]) -> None:
-        for video in data["videos"].values():
-            video["split"] = "train"
-
-    page = write(copy_run(runs.supervised, "untested", metrics=remove("test")))
+    page = write(copy_run(runs.supervised, "untested", metrics=remove("test", "completion")))
     assert "No test video was scored." in page
-    page = write(copy_run(runs.supervised, "all", metrics=remove("test", "val"), data=train_only))
-    assert "The split keeps no video for validation or test: how good the masks of new videos are" in page
+    assert "Completion was not measured" in page
+    page = write(copy_run(runs.supervised, "unscored", metrics=remove("test", "val")))
+    assert "No new video with masks was scored" in page
     assert "No test video was scored" not in page
-    run = copy_run(runs.supervised, "brief", metrics=remove("completion"))
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("completion: true", "completion: false"))
-    assert "Completion was not measured: evaluation.completion is off." in write(run)
 
 
 def test_score_that_is_null_is_a_dash(runs: Runs, write: Write, copy_run: Copy) -> None:

@@ -20,8 +20,7 @@ def test_video_of_two_runs(runs: Runs, console: Console) -> None:
     context = ReportContext(read_runs([runs.supervised, runs.pgvcl]), frames=True, console=console)
     video = side_by_side_video(context)
     assert video is not None
-    assert (video.video, video.first, video.last) == ("case04", 0, 13)
-    assert video.panels == ["frame", "truth", "supervised", "pgvcl"]
+    assert video.caption == "case04, frames 0 to 13: frame, truth, supervised, pgvcl"
     with av.open(io.BytesIO(video.content), "r") as container:
         stream = container.streams.video[0]
         assert stream.codec_context.name == "h264"

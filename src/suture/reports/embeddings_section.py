@@ -15,7 +15,6 @@ import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
-from markupsafe import Markup
 from torch import Tensor
 
 from suture.core.errors import UserError
@@ -26,7 +25,6 @@ from suture.evaluation.scoring import Frames
 from suture.methods.branches import TwoBranches
 from suture.models.model import load_model
 from suture.models.segmenter import Segmenter
-from suture.reports.charts import scatter
 from suture.reports.finished_model import FinishedModel
 from suture.reports.frame_choice import FrameKey, by_video, sample
 from suture.reports.gallery import data_uri, view_photo
@@ -41,8 +39,6 @@ MAX_SEARCHED_FRAMES = 400
 """Frames among which those that show every class are chosen."""
 MIN_CLASS_PIXELS = 20
 """A frame with fewer pixels of a class does not count as showing it."""
-PCA_CHANNELS = 50
-"""Features are reduced to this number of channels before t-SNE."""
 PHOTO_SIDE = 200
 
 
@@ -68,11 +64,10 @@ class RunEmbeddings:
 
 @dataclass(frozen=True)
 class SampledPixels:
-    """Pixels of some frames, about equally many of each class; one value per pixel."""
+    """Pixels of some frames, about equally many of each class."""
 
-    frame: np.ndarray
-    row: np.ndarray
-    column: np.ndarray
+    places: np.ndarray
+    """Number of the frame, row and column of each pixel, N × 3."""
     classes: np.ndarray
     size: tuple[int, int]
     """Height and width of the masks."""
@@ -89,6 +84,11 @@ class Embeddings:
     runs: list[RunEmbeddings]
     missing: list[str]
     """Classes without a sampled pixel."""
+
+    @property
+    def classes(self) -> list[int]:
+        """Classes with sampled pixels."""
+        return sorted(set(self.pixels.classes.tolist()))
 
 
 def compute_embeddings(context: ReportContext) -> Embeddings | None:
@@ -120,36 +120,14 @@ def compute_embeddings(context: ReportContext) -> Embeddings | None:
 
 
 def embeddings_section(context: ReportContext, embeddings: Embeddings | None) -> dict[str, Any] | None:
-    """Return charts and photos for the template."""
-    if embeddings is None or context.dataset is None:
+    """Return the embeddings with photos of their frames, for the template."""
+    if embeddings is None or (dataset := context.dataset) is None:
         return None
-    dataset, classes = context.dataset, embeddings.pixels.classes
-
-    def chart(run: RunEmbeddings, one: Embedding) -> Markup:
-        return scatter(f"{context.runs[run.number].title}, {one.title}: pixels by class", one.points, classes)
-
-    return {
-        "frames": [
-            {
-                "video": name,
-                "index": index,
-                "photo": data_uri(view_photo(dataset[name], index, PHOTO_SIDE)) if context.frames else None,
-            }
-            for name, index in embeddings.keys
-        ],
-        "is_new": embeddings.is_new,
-        "missing": embeddings.missing,
-        "points": len(classes),
-        "classes": np.unique(classes).tolist(),
-        "runs": [
-            {
-                "number": run.number,
-                "about": run.about,
-                "pair": [(one, chart(run, one)) for one in (run.before, run.after)],
-            }
-            for run in embeddings.runs
-        ],
-    }
+    photos = [
+        data_uri(view_photo(dataset[name], index, PHOTO_SIDE)) if context.frames else None
+        for name, index in embeddings.keys
+    ]
+    return {"embeddings": embeddings, "frames": list(zip(embeddings.keys, photos, strict=True))}
 
 
 def cover_classes(shown: Mapping[FrameKey, set[int]], count: int) -> list[FrameKey]:
@@ -187,10 +165,10 @@ def sample_pixels(masks: Sequence[np.ndarray], classes: int) -> SampledPixels:
     each = min(MAX_CLASS_PIXELS, MAX_PIXELS // max(1, len(present)))
     chosen = []
     for number in present:
-        places = np.argwhere(stack == number)
-        chosen.append(places[np.sort(generator.permutation(len(places))[:each])])
-    frame, row, column = np.concatenate(chosen).T if chosen else np.zeros((3, 0), int)
-    return SampledPixels(frame, row, column, stack[frame, row, column], stack.shape[1:])
+        found = np.argwhere(stack == number)
+        chosen.append(found[np.sort(generator.permutation(len(found))[:each])])
+    pixels = np.concatenate(chosen) if chosen else np.zeros((0, 3), int)
+    return SampledPixels(pixels, stack[tuple(pixels.T)], stack.shape[1:])
 
 
 @torch.no_grad()
@@ -203,23 +181,22 @@ def pixel_features(
     for number, (name, index) in enumerate(keys):
         image = torch.from_numpy(read_scene(dataset[name], index, model.size)).to(device)
         features = segmenter.features(image.permute(2, 0, 1)[None].float() / 255).float()
-        here = pixels.frame == number
+        here = pixels.places[:, 0] == number
         # The grid reaches beyond the image if its sides are no multiples of the stride.
         covered = [side * segmenter.stride for side in features.shape[-2:]]
         x, y = (
-            (places[here] + 0.5) / pixels.size[axis] * model.size[axis] / covered[axis] * 2 - 1
-            for axis, places in ((1, pixels.column), (0, pixels.row))
+            (pixels.places[here, axis + 1] + 0.5) / pixels.size[axis] * model.size[axis] / covered[axis] * 2 - 1
+            for axis in (1, 0)
         )
         grid = torch.from_numpy(np.stack([x, y], 1))[None, None].float().to(device)
         values = F.grid_sample(features, grid, mode="bilinear", padding_mode="border", align_corners=False)
         parts.append(F.normalize(values[0, :, 0].T, dim=1).cpu())
-    order = np.argsort(np.concatenate([np.flatnonzero(pixels.frame == number) for number in range(len(keys))]))
-    return torch.cat(parts).numpy()[order]
+    order = np.argsort(pixels.places[:, 0], kind="stable")
+    return torch.cat(parts).numpy()[np.argsort(order)]
 
 
 def _reduce(features: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, float | None]:
     """Return the features in two dimensions, and the separation of the classes."""
-    from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
     from sklearn.metrics import silhouette_score
 
@@ -229,8 +206,6 @@ def _reduce(features: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, floa
         separation = float(silhouette_score(features, classes))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all features are the same in a network that has learnt nothing
-        if features.shape[1] > PCA_CHANNELS and count > PCA_CHANNELS:
-            features = PCA(PCA_CHANNELS, random_state=0).fit_transform(features)
         tsne = TSNE(2, perplexity=min(30.0, (count - 1) / 3), init="pca", random_state=0)
         return np.nan_to_num(tsne.fit_transform(features)), separation
 

@@ -61,18 +61,18 @@ def _grid(context: ReportContext, gallery: Gallery, keys: Sequence[FrameKey]) ->
         row[0].imshow(photo)
         for axes, panel in zip(row[1:], gallery.panels, strict=True):
             ids = gallery.mask(panel, key, photo)
-            axes.imshow(photo if ids is None else paint_mask(photo, ids, context.colors, opacity=OPACITY))
+            axes.imshow(photo if ids is None else paint_mask(photo, ids, context.class_table.palette, opacity=OPACITY))
         for axes in row:
             axes.set(xticks=[], yticks=[])
         row[0].set_ylabel(f"{key[0]}, {key[1]}", fontsize=6)
     for axes, title in zip(cells[0], ["frame", *(panel.title for panel in gallery.panels)], strict=True):
         axes.set_title(fill(title, MAX_TITLE_LINE), fontsize=8)
-    _add_legend(figure, context, range(len(context.classes)))
+    _add_legend(figure, context, range(len(context.class_table)))
     return figure
 
 
 def _scatter(context: ReportContext, one: RunEmbeddings, classes: np.ndarray) -> Figure:
-    colors = context.colors / 255
+    colors = context.class_table.palette / 255
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     for axes, side in zip(figure.subplots(1, 2), (one.before, one.after), strict=True):
         axes.scatter(*side.points.T, c=colors[classes], s=7, linewidths=0.15, edgecolors="0.3")
@@ -86,6 +86,6 @@ def _scatter(context: ReportContext, one: RunEmbeddings, classes: np.ndarray) ->
 
 
 def _add_legend(figure: Figure, context: ReportContext, shown: Sequence[int]) -> None:
-    colors = context.colors / 255
-    patches = [Patch(facecolor=colors[n], edgecolor="0.3", linewidth=0.4, label=context.classes[n]) for n in shown]
+    names, colors = context.class_table.names, context.class_table.palette / 255
+    patches = [Patch(facecolor=colors[n], edgecolor="0.3", linewidth=0.4, label=names[n]) for n in shown]
     figure.legend(handles=patches, loc="outside lower center", ncols=min(5, len(patches)), fontsize=6, frameon=False)

@@ -13,7 +13,8 @@ from suture.checks.write_pictures import require_free_folder
 from suture.core.errors import UserError
 from suture.core.io import write_text
 from suture.data.classes import default_colors
-from suture.reports.charts import RUN_STYLES, run_label
+from suture.evaluation.titles import SCORES
+from suture.reports.charts import RUN_STYLES, run_label, scatter
 from suture.reports.embeddings_section import compute_embeddings, embeddings_section
 from suture.reports.gallery import Gallery, data_uri, file_uri
 from suture.reports.paper_figures import write_figures
@@ -22,7 +23,7 @@ from suture.reports.pseudo_section import pseudo_pictures, pseudo_qualities, pse
 from suture.reports.report_context import ReportContext, read_footage
 from suture.reports.report_path import report_path
 from suture.reports.reported_run import read_runs
-from suture.reports.scores_section import percent, score_columns, scores_section
+from suture.reports.scores_section import percent, scores_section
 from suture.reports.shots_section import shots_section
 from suture.reports.side_by_side import side_by_side_video
 from suture.reports.summary_section import (
@@ -78,7 +79,7 @@ def write_report(
         raise UserError(f"--videos needs a finished model, and {read[0].folder} has none: train it to the end.")
     page = templates("suture.reports")
     page.filters["percent"] = percent
-    page.globals["run_label"] = run_label
+    page.globals |= {"run_label": run_label, "scatter": scatter}
     write_text(path, page.get_template("page.html").render(_content(context, figures)))
     for sentence in terminal_cautions(read):
         context.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -110,21 +111,21 @@ def _content(context: ReportContext, figures: Path | None) -> dict[str, Any]:
         "runs": context.runs,
         "styles": RUN_STYLES,
         "frames": context.frames,
-        "classes": context.classes,
-        "palettes": {"dataset": context.class_table.colors, "safe": default_colors(context.classes)},
+        "classes": context.class_table.names,
+        "palettes": {"dataset": context.class_table.colors, "safe": default_colors(context.class_table.names)},
         "primary_scores": primary_scores(context.runs, scored),
         "facts": run_facts(context.runs),
         "sets": sets,
         "set_titles": [(one["key"], one["title"]) for one in sets],
-        "columns": score_columns(sets),
-        "unmeasured": unmeasured(context.runs, scored, footage is not None),
+        "columns": SCORES,
+        "unmeasured": unmeasured(scored),
         "galleries": shown,
         "viewers": {name: gallery.content() for name, gallery in shown.items()},
         "video": video,
         "video_uri": video and file_uri(video.content, "video/mp4"),
         "poster": video and data_uri(video.poster),
         "pseudo": pseudo_section(context, pseudo, "pseudo" in shown),
-        "embeddings": embeddings_section(context, embeddings),
+        "embedded": embeddings_section(context, embeddings),
         "footage": footage_section(context, footage),
         "training": training_section(context),
         "shots": shots_section(context),

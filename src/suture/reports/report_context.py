@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
@@ -45,15 +44,6 @@ class ReportContext:
         """Names and colours of the classes."""
         classes = self.first.data["classes"]
         return ClassTable(tuple(one["name"] for one in classes), tuple(tuple(one["color"]) for one in classes), {})
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.class_table.names
-
-    @property
-    def colors(self) -> np.ndarray:
-        """Colours of the classes, N × RGB."""
-        return np.array(self.class_table.colors, np.uint8)
 
     @property
     def dataset(self) -> Dataset | None:

@@ -85,12 +85,6 @@ def scores_section(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
     return sections
 
 
-def score_columns(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the kinds of scores with their meaning."""
-    tolerance = sections[0]["about"]["boundary_tolerance"] if sections else 0
-    return [{"key": c.key, "title": c.title, "meaning": c.meaning.format(tolerance=tolerance)} for c in SCORES]
-
-
 def class_rows(metrics: Sequence[Metrics], classes: Sequence[str], which: str) -> list[dict[str, Any]]:
     """Return IoU, its deviation over videos, and false presence of each class that is scored."""
     rows = []

@@ -42,10 +42,7 @@ class SideBySide:
     content: bytes
     poster: np.ndarray
     """First picture, shown until the video plays."""
-    video: str
-    first: int
-    last: int
-    panels: list[str]
+    caption: str
 
     @property
     def size(self) -> tuple[int, int]:
@@ -74,11 +71,14 @@ def side_by_side_video(context: ReportContext) -> SideBySide | None:
             panels = [photo]
             for ids in masks:
                 mask = None if ids is None else view_mask(ids, video, photo)
-                panels.append(photo if mask is None else paint_mask(photo, mask, context.colors, opacity=OPACITY))
+                panels.append(
+                    photo if mask is None else paint_mask(photo, mask, context.class_table.palette, opacity=OPACITY)
+                )
             sheet = sheet or Sheet(titles, photo.shape[:2], context.class_table)
             pages.append(sheet.page(panels, f"{video.id}, frame {key[1]}"))
             progress(1)
-    return SideBySide(encode(pages, _fps(video, indices)), pages[0], video.id, indices[0], indices[-1], titles)
+    caption = f"{video.id}, frames {indices[0]} to {indices[-1]}: {', '.join(titles)}"
+    return SideBySide(encode(pages, _fps(video, indices)), pages[0], caption)
 
 
 class Sheet:

@@ -69,7 +69,7 @@ def cautions(runs: Sequence[ReportedRun]) -> list[str]:
 def terminal_cautions(runs: Sequence[ReportedRun]) -> list[str]:
     """Return the cautions that the terminal prints too: unfinished runs, and scores on other frames or masks."""
     first = runs[0]
-    waiting = _untrained(runs)
+    waiting = [run.title for run in runs if not run.is_trained]
     sentences = [f"Not finished: {listed(waiting)}. What is not done yet is left out."] if waiting else []
     for run in runs[1:]:
         # These sets differ anyway, and another sentence says so.
@@ -90,27 +90,19 @@ def terminal_cautions(runs: Sequence[ReportedRun]) -> list[str]:
     return sentences
 
 
-def unmeasured(runs: Sequence[ReportedRun], scored: Sequence[str], has_footage: bool) -> list[str]:
-    """Return why kinds of scores are missing."""
-    if len(scored) < len(SETS) and (waiting := _untrained(runs)):
-        return [f"{listed(waiting)} cannot be scored yet, as training is not finished."]
+def unmeasured(scored: Sequence[str]) -> list[str]:
+    """Return which kinds of scores are missing."""
     sentences = []
     if not set(scored) - {COMPLETION}:
-        if not any(run.config.evaluation.splits for run in runs):
-            sentences.append("New videos were not scored: evaluation.splits names none.")
-        else:
-            has_new = any(run.videos(split) for run in runs for split in ("test", "val"))
-            reason = "No new video has masks" if has_new else "The split keeps no video for validation or test"
-            hint = "; statistics without truth are below" if has_footage else ""
-            sentences.append(f"{reason}: how good the masks of new videos are was not measured{hint}.")
+        sentences.append("No new video with masks was scored, so how good the masks of new videos are is not known.")
     elif "test" not in scored:
         sentences.append(
             "No test video was scored. Settings that were chosen on validation videos make scores on them too good."
         )
     if COMPLETION not in scored:
-        is_off = not any(run.config.evaluation.completion for run in runs)
-        reason = "evaluation.completion is off" if is_off else "no unlabelled frame of a labelled video has a mask"
-        sentences.append(f"Completion was not measured: {reason}.")
+        sentences.append(
+            "Completion was not measured: it is off, or no unlabelled frame of a labelled video has a mask."
+        )
     return sentences
 
 
@@ -163,10 +155,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _untrained(runs: Sequence[ReportedRun]) -> list[str]:
-    return [run.title for run in runs if not run.is_trained]
 
 
 def _test_videos(run: ReportedRun, other: ReportedRun) -> set[str]:

@@ -143,7 +143,7 @@ def _video(context: ReportContext, footage: Footage, name: str) -> dict[str, Any
     options: dict[str, Any] = {"x_range": (0, len(video) - 1), "cuts": starts[1:]}
     runs = []
     for number, one in statistics.items():
-        areas = area_chart(f"{name}, {titles[number]}", one.indices, one.areas, context.classes, **options)
+        areas = area_chart(f"{name}, {titles[number]}", one.indices, one.areas, context.class_table.names, **options)
         runs.append((number, areas))
     curves = []
     for key, title in CURVES.items():
