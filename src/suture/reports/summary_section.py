@@ -100,9 +100,7 @@ def unmeasured(scored: Sequence[str]) -> list[str]:
             "No test video was scored. Settings that were chosen on validation videos make scores on them too good."
         )
     if COMPLETION not in scored:
-        sentences.append(
-            "Completion was not measured: it is off, or no unlabelled frame of a labelled video has a mask."
-        )
+        sentences.append("Completion was not measured: it is off, or labelled videos have no other frame with a mask.")
     return sentences
 
 

@@ -37,7 +37,7 @@ class Footage:
 
     videos: dict[str, Video]
     statistics: dict[str, dict[int, FrameStatistics]]
-    """By video and number of the run."""
+    """Statistics by video and number of the run."""
     shots: dict[str, tuple[int, ...]]
     """First frames of the shots, of videos that are not too long."""
     suggested: dict[FrameKey, float]
