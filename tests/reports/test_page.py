@@ -333,10 +333,8 @@ def test_tables_of_four_runs_fit_into_1280_pixels(
 ) -> None:
     sources = (runs.supervised, runs.pgvcl) * 2
     folders = [copy_run(run, f"videos-method{number}-0") for number, run in enumerate(sources)]
-    copy_run(runs.supervised, "third", metrics=lambda metrics: metrics["val"].pop("confusion"))
-    report = write_report([*folders[:3], tmp_path / "third"], tmp_path / "report.html", frames=False, console=console)
+    report = write_report(folders, tmp_path / "report.html", frames=False, console=console)
     show(page, report, 1280 - 15)  # with a scroll bar
-    assert page.locator("#confusion-val .remark").text_content().startswith("third has no confusion")
     assert page.locator("#confusion-test table").count() == 4
     for place in range(3):
         all_values(page, ".tabs", f"one.children[{place}]?.click()")

@@ -15,11 +15,18 @@ import numpy as np
 
 from suture.data.classes import IGNORE
 from suture.data.dataset import Video
+from suture.data.overlay import paint_mask
 from suture.reports.frame_choice import EVENLY, GROUPS, FrameKey
 from suture.reports.judge import Judge
 
 PHOTO_SIDE = 320
 """Longer side (pixels) of a photo in the page."""
+OPACITY = 0.5
+"""Share of a class's colour in figures and the side-by-side video."""
+
+
+Masks = Mapping[FrameKey, np.ndarray]
+"""Class ids of frames at native resolution."""
 
 
 @dataclass
@@ -29,16 +36,17 @@ class Panel:
     title: str
     kind: str
     """`truth` or `prediction`."""
-    masks: Mapping[FrameKey, np.ndarray]
+    masks: Masks
     scores: Mapping[FrameKey, float] = field(default_factory=dict)
 
     @classmethod
-    def of_predictions(
-        cls, title: str, masks: Mapping[FrameKey, np.ndarray], truths: Mapping[FrameKey, np.ndarray], judge: Judge
-    ) -> "Panel":
+    def of_predictions(cls, title: str, masks: Masks, judge: Judge | None, truths: Masks) -> "Panel":
         """Make a panel of predictions, with the IoU of frames whose truth is known."""
-        ious = {key: judge.iou(key, ids, truths.get(key)) for key, ids in masks.items()}
-        return cls(title, "prediction", masks, {key: iou for key, iou in ious.items() if iou is not None})
+        scores = {}
+        for key in masks.keys() & truths.keys():
+            if judge and (iou := judge.iou(key, masks[key], truths[key])) is not None:
+                scores[key] = iou
+        return cls(title, "prediction", masks, scores)
 
 
 @dataclass
@@ -101,20 +109,28 @@ class Gallery:
         return None if ids is None else view_mask(ids, self.videos[key[0]], photo)
 
 
-def view_photo(video: Video, index: int, side: int = PHOTO_SIDE) -> np.ndarray:
-    """Read a frame cut to its view, black outside a circle, reduced to a longer side of at most `side` pixels."""
+def view_photo(video: Video, index: int, side: int = PHOTO_SIDE, enlarge: bool = False) -> np.ndarray:
+    """Read a frame cut to its view, black outside a circle, at a longer side of `side` pixels.
+
+    Smaller frames keep their size unless `enlarge` is set.
+    """
     frame = np.where(video.view.mask(*video.size)[..., None], video.read(index), 0).astype(np.uint8)
     cropped = video.view.crop(frame)
     scale = side / max(cropped.shape[:2])
-    if scale >= 1:
+    if scale >= 1 and not enlarge:
         return cropped
     size = (max(1, round(cropped.shape[1] * scale)), max(1, round(cropped.shape[0] * scale)))
-    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA)
+    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
 
 
 def view_mask(ids: np.ndarray, video: Video, photo: np.ndarray) -> np.ndarray:
     """Cut class ids of a frame to the view, at the size of a photo of it."""
     return cv2.resize(video.view.crop(ids), photo.shape[1::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+
+
+def paint_view(photo: np.ndarray, ids: np.ndarray | None, video: Video, palette: np.ndarray) -> np.ndarray:
+    """Paint class ids of a frame over a photo of its view; a missing mask leaves the photo as it is."""
+    return photo if ids is None else paint_mask(photo, view_mask(ids, video, photo), palette, opacity=OPACITY)
 
 
 def data_uri(rgb: np.ndarray) -> str:

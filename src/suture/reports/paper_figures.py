@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from suture.core.io import replacing, write_bytes
-from suture.data.overlay import paint_mask
 from suture.reports.embeddings_section import Embeddings, RunEmbeddings
 from suture.reports.frame_choice import FrameKey
-from suture.reports.gallery import Gallery, view_photo
+from suture.reports.gallery import Gallery, paint_view, view_photo
 from suture.reports.report_context import ReportContext
-from suture.reports.side_by_side import OPACITY, SideBySide
+from suture.reports.side_by_side import SideBySide
 
 DPI = 200
 CELL_INCHES = 1.7
@@ -60,8 +59,8 @@ def _grid(context: ReportContext, gallery: Gallery, keys: Sequence[FrameKey]) ->
         photo = view_photo(gallery.videos[key[0]], key[1], CELL_PIXELS)
         row[0].imshow(photo)
         for axes, panel in zip(row[1:], gallery.panels, strict=True):
-            ids = gallery.mask(panel, key, photo)
-            axes.imshow(photo if ids is None else paint_mask(photo, ids, context.class_table.palette, opacity=OPACITY))
+            palette = context.class_table.palette
+            axes.imshow(paint_view(photo, panel.masks.get(key), gallery.videos[key[0]], palette))
         for axes in row:
             axes.set(xticks=[], yticks=[])
         row[0].set_ylabel(f"{key[0]}, {key[1]}", fontsize=6)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from suture.data.dataset import Video
 from suture.evaluation.scoring import Frames
-from suture.reports.frame_choice import FrameKey, by_video, pick, sample
+from suture.reports.frame_choice import FrameKey, pick, sample
 from suture.reports.gallery import Gallery, Panel
 from suture.reports.judge import Judge
 from suture.reports.report_context import ReportContext
@@ -24,11 +24,8 @@ def prediction_pictures(context: ReportContext) -> Gallery | None:
     if not chosen:
         return None
     truths = judge.truths(chosen)
-    panels = [Panel("truth", "truth", truths)]
-    for model in context.models.values():
-        # Predicted again: the masks of all judged frames at native resolution would need too much memory.
-        masks = dict(model.masks(videos, by_video(sorted(chosen))))
-        panels.append(Panel.of_predictions(model.run.title, masks, truths, judge))
+    # Predicted again: the masks of all judged frames at native resolution would need too much memory.
+    panels = [Panel("truth", "truth", truths), *context.predicted_panels(videos, chosen, judge, truths)]
     return Gallery(videos, chosen, panels, candidates=sum(map(len, frames.values())))
 
 

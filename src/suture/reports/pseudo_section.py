@@ -63,7 +63,7 @@ def pseudo_qualities(context: ReportContext) -> dict[int, PseudoQuality]:
     """Judge the pseudo labels of the runs that keep them, by the runs' numbers."""
     qualities = {}
     for place, run in enumerate(context.runs):
-        if run.pseudo_stage is None or run.labelled_share == 1 or (judge := context.training_judge(run)) is None:
+        if run.pseudo_stage is None or run.labelled_share == 1 or (judge := context.judge_for(run)) is None:
             continue
         recorded = {
             name: (video["excluded"], video.get("take_every", 1), video.get("masked", []))
@@ -125,7 +125,7 @@ def pseudo_section(
 
 def pseudo_pictures(context: ReportContext, qualities: Mapping[int, PseudoQuality]) -> Gallery | None:
     """Return unlabelled training frames with truth, pseudo labels and final predictions."""
-    if not (qualities or context.models) or (judge := context.training_judge(context.first)) is None:
+    if not (qualities or context.models) or (judge := context.judge_for(context.first)) is None:
         return None
     videos = {video.id: video for video in judge.dataset}
     runs = [run for n, run in enumerate(context.runs) if n in qualities or n in context.models]
@@ -146,15 +146,13 @@ def pseudo_pictures(context: ReportContext, qualities: Mapping[int, PseudoQualit
     panels = [Panel("truth", "truth", truths)] if truths else []
     for place, quality in qualities.items():
         labels = {key: native(quality.frames[key].ids, videos[key[0]]) for key in chosen}
-        panels.append(Panel.of_predictions(f"pseudo label of {context.runs[place].title}", labels, truths, judge))
-    with context.progress("predict training frames", len(chosen) * len(context.models)) as progress:
-        for model in context.models.values():
-            speaker = f"teacher of {model.run.title}" if model.run.has_teacher else model.run.title
-            masks = dict(model.masks(videos, by_video(sorted(chosen)), progress))
-            panels.append(Panel.of_predictions(f"{speaker}, final", masks, truths, judge))
+        panels.append(Panel.of_predictions(f"pseudo label of {context.runs[place].title}", labels, judge, truths))
+    predicted = context.predicted_panels(videos, chosen, judge, truths)
+    for panel, model in zip(predicted, context.models.values(), strict=True):
+        panel.title = f"{'teacher of ' if model.run.has_teacher else ''}{panel.title}, final"
     first = next(iter(qualities.values()), None)
     notes = {key: _note(key, first.frames[key] if first else None, runs[0]) for key in chosen}
-    return Gallery(videos, chosen, panels, notes, candidates=len(scored))
+    return Gallery(videos, chosen, panels + predicted, notes, candidates=len(scored))
 
 
 def native(ids: np.ndarray, video: Video) -> np.ndarray:

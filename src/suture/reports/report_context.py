@@ -1,6 +1,6 @@
 """ReportContext: runs, data and models that the sections of a report share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +17,8 @@ from suture.data.dataset import Dataset, Video
 from suture.data.datasets import load_dataset
 from suture.evaluation.scoring import protocol_of
 from suture.reports.finished_model import FinishedModel
+from suture.reports.frame_choice import FrameKey, by_video
+from suture.reports.gallery import Masks, Panel
 from suture.reports.judge import Judge
 from suture.reports.reported_run import ReportedRun
 from suture.training.train import open_data_of
@@ -103,25 +105,33 @@ class ReportContext:
     @property
     def judge(self) -> Judge | None:
         """Judge of the judged videos, by the rules of the first run's scores."""
-        if self.dataset is None or not self.judged_videos:
+        if not self.judged_videos:
             return None
         scores = self.first.metrics.get(str(self.judged_videos[0].split), {})
-        return _judge(self.first, self.dataset, scores.get("left_out", ()))
+        return self.judge_for(self.first, scores.get("left_out", ()))
 
-    def training_judge(self, run: ReportedRun) -> Judge | None:
-        """Return the judge of a run's training frames; None without its data."""
-        dataset = self.dataset_of(run)
-        return None if dataset is None else _judge(run, dataset)
+    def judge_for(self, run: ReportedRun, left_out: Sequence[str] = ()) -> Judge | None:
+        """Return the judge of a run's frames, without the classes that are left out; None without its data."""
+        if (dataset := self.dataset_of(run)) is None:
+            return None
+        return Judge(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
+
+    def predicted_panels(
+        self, videos: Mapping[str, Video], keys: Iterable[FrameKey], judge: Judge | None, truths: Masks
+    ) -> list[Panel]:
+        """Predict frames by every finished run, with the IoU of those whose truth is known."""
+        frames, panels = by_video(sorted(keys)), []
+        with self.progress("predict pictures", sum(map(len, frames.values())) * len(self.models)) as progress:
+            for model in self.models.values():
+                masks = dict(model.masks(videos, frames, progress))
+                panels.append(Panel.of_predictions(model.run.title, masks, judge, truths))
+        return panels
 
     @cached_property
     def footage(self) -> list[Video]:
         """Videos without truth: new ones of the dataset without any mask, and those given by the user."""
         unmasked = [video for video in self.new_videos if video.usable and not video.with_mask]
         return [*unmasked, *rename_duplicates(self.further_videos, {video.id for video in self.dataset or ()})]
-
-
-def _judge(run: ReportedRun, dataset: Dataset, left_out: Sequence[str] = ()) -> Judge:
-    return Judge(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
 
 
 def _require_unchanged(run: ReportedRun, dataset: Dataset) -> None:
@@ -137,12 +147,8 @@ def _require_unchanged(run: ReportedRun, dataset: Dataset) -> None:
 
 
 def read_footage(paths: Sequence[Path]) -> list[Video]:
-    """Read videos from files and folders, without masks beside them."""
-    videos = [video for path in paths for video in load_dataset(path)]
-    for video in videos:
-        if not video.usable:
-            raise UserError(f"Video {video.id} has no usable frame: leave it out, or correct its excluded frames.")
-    return videos
+    """Read videos with usable frames from files and folders, without masks beside them."""
+    return [video for path in paths for video in load_dataset(path) if video.usable]
 
 
 def rename_duplicates(videos: Sequence[Video], taken: set[str]) -> list[Video]:

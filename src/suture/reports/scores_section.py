@@ -135,10 +135,9 @@ def confusion(metrics: Sequence[Metrics], classes: Sequence[str], which: str) ->
 
     All runs have the same rows and columns; classes that occur nowhere are left out.
     """
-    counts = _values(metrics, which, "confusion")
-    matrices = {number: np.array(rows)[:-1] for number, rows in enumerate(counts) if rows is not None}
+    matrices = {n: np.array(one[which]["confusion"])[:-1] for n, one in enumerate(metrics) if which in one}
     names = [*classes, "none"]
-    total = np.add.reduce([np.zeros((len(classes), len(names)), int), *matrices.values()])
+    total = np.sum(list(matrices.values()), axis=0)
     rows = np.flatnonzero(total.sum(1)).tolist()
     columns = np.flatnonzero(total.sum(0) + np.append(total.sum(1), 0)).tolist()
     tables = []
@@ -147,11 +146,7 @@ def confusion(metrics: Sequence[Metrics], classes: Sequence[str], which: str) ->
         shares = matrix / np.maximum(1, pixels)[:, None]
         cells = {i: [(float(shares[i, j]), int(matrix[i, j]), i == j) for j in columns] for i in rows}
         tables.append({"run": number, "rows": [(names[i], int(pixels[i]), cells[i]) for i in rows]})
-    return {
-        "without": [number for number, found in enumerate(counts) if found is None],
-        "columns": [names[j] for j in columns],
-        "tables": tables,
-    }
+    return {"columns": [names[j] for j in columns], "tables": tables}
 
 
 def scores_table(runs: Sequence[Path], metrics: Sequence[Metrics] | None = None) -> TerminalTable:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import av
-import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
 from suture.data.classes import ClassTable
 from suture.data.dataset import Video
-from suture.data.overlay import draw_legend, load_font, paint_mask
-from suture.reports.gallery import view_mask, view_photo
+from suture.data.overlay import draw_legend, load_font
+from suture.reports.gallery import paint_view, view_photo
 from suture.reports.report_context import ReportContext
 
 MIN_FRAMES, MAX_FRAMES = 4, 120
@@ -28,7 +27,6 @@ STILLS_FPS = 5.0
 """Frame rate if the video has none, or if frames are left out between."""
 MIN_SECONDS = 4.0
 """Duration of a video of few frames, which is played more slowly."""
-OPACITY = 0.5
 GAP, LINE_HEIGHT, FONT_SIZE = 8, 26, 14
 CONTROLS_HEIGHT = 50
 """Space (pixels) at the bottom that a player's controls cover."""
@@ -66,14 +64,9 @@ def side_by_side_video(context: ReportContext) -> SideBySide | None:
         predictions = [model.masks({video.id: video}, {video.id: indices}) for model in context.models.values()]
         for results in zip(*predictions, strict=True):
             key = results[0][0]
-            photo = _enlarge(view_photo(video, key[1], PANEL_SIDE))
+            photo = view_photo(video, key[1], PANEL_SIDE, enlarge=True)
             masks = [*([judge.truth(key)] if judge else []), *(ids for _, ids in results)]
-            panels = [photo]
-            for ids in masks:
-                mask = None if ids is None else view_mask(ids, video, photo)
-                panels.append(
-                    photo if mask is None else paint_mask(photo, mask, context.class_table.palette, opacity=OPACITY)
-                )
+            panels = [photo, *(paint_view(photo, ids, video, context.class_table.palette) for ids in masks)]
             sheet = sheet or Sheet(titles, photo.shape[:2], context.class_table)
             pages.append(sheet.page(panels, f"{video.id}, frame {key[1]}"))
             progress(1)
@@ -138,12 +131,6 @@ def encode(pictures: Sequence[np.ndarray], fps: float) -> bytes:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         container.mux(stream.encode())
     return file.getvalue()
-
-
-def _enlarge(photo: np.ndarray) -> np.ndarray:
-    """Enlarge a small frame to the side of a panel."""
-    scale = PANEL_SIDE / max(photo.shape[:2])
-    return cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC) if scale > 1 else photo
 
 
 def _indices(video: Video) -> list[int]:

@@ -106,8 +106,7 @@ def unmeasured(scored: Sequence[str]) -> list[str]:
 
 def page_title(runs: Sequence[ReportedRun]) -> str:
     """Return the dataset and the runs."""
-    titles = listed([run.title for run in runs]) if len(runs) <= MAX_NAMED_RUNS else f"{len(runs)} runs"
-    return f"{runs[0].dataset_name}: {titles}"
+    return f"{runs[0].dataset_name}: {listed([run.title for run in runs], MAX_NAMED_RUNS)}"
 
 
 def run_facts(runs: Sequence[ReportedRun]) -> list[dict[str, str]]:

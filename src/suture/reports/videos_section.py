@@ -10,8 +10,8 @@ from suture.data.dataset import Video
 from suture.data.shots import find_shots
 from suture.reports.charts import WIDE, Series, area_chart, line_chart, run_label
 from suture.reports.finished_model import FrameStatistics
-from suture.reports.frame_choice import EVENLY, NEXT, FrameKey, by_video, evenly, far_apart
-from suture.reports.gallery import Gallery, Panel
+from suture.reports.frame_choice import EVENLY, NEXT, FrameKey, evenly, far_apart
+from suture.reports.gallery import Gallery
 from suture.reports.report_context import ReportContext
 from suture.reports.scores_section import percent
 from suture.web.table import Table, TableCell
@@ -128,11 +128,7 @@ def footage_pictures(context: ReportContext, footage: Footage | None) -> Gallery
     for name, video in list(footage.videos.items())[: 2 * EVENLY_SHOWN_FRAMES]:
         for place in evenly(len(video.usable), each):
             chosen.setdefault((name, video.usable[place]), []).append(EVENLY)
-    panels = []
-    with context.progress("paint videos without truth", len(chosen) * len(context.models)) as progress:
-        for model in context.models.values():
-            masks = dict(model.masks(footage.videos, by_video(sorted(chosen)), progress))
-            panels.append(Panel(model.run.title, "prediction", masks))
+    panels = context.predicted_panels(footage.videos, chosen, None, {})
     notes = {key: f"mean confidence {percent(confidence)} %" for key, confidence in footage.suggested.items()}
     return Gallery(footage.videos, chosen, panels, notes)
 
