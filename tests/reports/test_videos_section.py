@@ -3,6 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 from hypothesis import given
@@ -17,7 +18,7 @@ from suture.reports.videos_section import frames_in_pairs, predict_footage, sugg
 
 
 @given(st.integers(1, 400), st.integers(2, 100))
-def test_pairs_over_the_whole_video(length: int, most: int) -> None:
+def test_pairs_cover_the_whole_video(length: int, most: int) -> None:
     chosen = frames_in_pairs(range(length), most)
     assert len(chosen) <= most
     assert chosen == sorted(set(chosen))
@@ -30,7 +31,7 @@ def test_pairs_over_the_whole_video(length: int, most: int) -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60), st.integers(1, 8))
-def test_suggestions_are_apart_and_suggest_frames(values: list[float], count: int) -> None:
+def test_suggestions_are_apart_and_least_confident(values: list[float], count: int) -> None:
     confidence = {("a", index): value for index, value in enumerate(values)}
     chosen = suggest_frames(confidence, {"a": len(values)}, count)
     assert 1 <= len(chosen) <= count
@@ -40,15 +41,15 @@ def test_suggestions_are_apart_and_suggest_frames(values: list[float], count: in
     assert all(b - a >= 5 for a, b in pairwise(indices))
 
 
-def test_numbers_are_those_of_the_probabilities(runs: Runs, footage: Path, console: Console) -> None:
+def test_statistics_equal_those_of_the_probabilities(runs: Runs, footage: Path, console: Console) -> None:
     context = ReportContext(
         read_runs([runs.pgvcl]), frames=True, console=console, further_videos=read_footage([footage])
     )
-    found = predict_footage(context)
-    assert found is not None
-    ((name, by_run),) = found.statistics.items()
+    footage_result = predict_footage(context)
+    assert footage_result is not None
+    ((name, by_run),) = footage_result.statistics.items()
     statistics = by_run[0]
-    video = found.videos[name]
+    video = footage_result.videos[name]
     assert statistics.indices == video.usable
     np.testing.assert_allclose(statistics.areas.sum(1), 1, rtol=1e-5)
     model = context.models[0]
@@ -56,30 +57,17 @@ def test_numbers_are_those_of_the_probabilities(runs: Runs, footage: Path, conso
     image = torch.from_numpy(read_scene(video, index, model.size)).permute(2, 0, 1)[None].float() / 255
     with torch.no_grad():
         shares = model.segmenter(image)[0].softmax(0)
-    inside = torch.from_numpy(
-        np.asarray(
-            [
-                [
-                    video.view.mask(*video.size)[int(y), int(x)]
-                    for x in _centres(video.view.x, video.view.width, model.size[1])
-                ]
-                for y in _centres(video.view.y, video.view.height, model.size[0])
-            ]
-        )
-    )
+    inside = video.view.crop(video.view.mask(*video.size)).astype(np.uint8)
+    inside = cv2.resize(inside, model.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
     assert abs(float(shares.max(0).values[inside].mean()) - statistics.confidence[3]) < 1e-4
     entropy = -(shares * shares.log()).sum(0)[inside].mean() / np.log(len(shares))
     assert abs(float(entropy) - statistics.entropy[3]) < 1e-4
     assert np.isnan(statistics.consistency[0])
     assert np.isfinite(statistics.consistency[1:]).all()
-    assert {index for _, index in found.suggested} <= set(video.usable)
+    assert {index for _, index in footage_result.suggested} <= set(video.usable)
 
 
-def _centres(first: int, length: int, count: int) -> np.ndarray:
-    return first + (np.arange(count) + 0.5) * length / count
-
-
-def test_names_stay_apart(footage: Path) -> None:
+def test_duplicate_names_are_numbered(footage: Path) -> None:
     video = read_footage([footage])[0]
     names = [one.id for one in rename_duplicates([video, video, video], {"case04"})]
     assert names == ["case04 (2)", "case04 (3)", "case04 (4)"]

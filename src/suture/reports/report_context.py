@@ -55,19 +55,17 @@ class ReportContext:
     def dataset_of(self, run: ReportedRun) -> Dataset | None:
         """Open a run's dataset; None, with a remark, if it is gone or has changed."""
         if run.folder not in self._opened:
-            dataset = None
+            self._opened[run.folder] = None
             try:
                 dataset = open_data_of(run.data, run.config).dataset
                 _require_unchanged(run, dataset)
+                self._opened[run.folder] = dataset
             except UserError as error:
-                dataset = None
-                self.warn(
-                    f"The data of {run.title} is left out",
-                    error,
+                remark = (
                     f"The data of {run.title} could not be read when this report was written, or had changed since "
-                    "the training: what needs it is left out.",
+                    "the training: what needs it is left out."
                 )
-            self._opened[run.folder] = dataset
+                self.warn(f"The data of {run.title} is left out", error, remark)
         return self._opened[run.folder]
 
     def warn(self, consequence: str, error: UserError, remark: str) -> None:
