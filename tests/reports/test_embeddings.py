@@ -123,9 +123,9 @@ def test_labelled_frames_are_used_without_masks_of_new_videos(runs: Runs, consol
 def test_classes_without_a_dot_are_missing(context: ReportContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("suture.reports.embeddings_section.MIN_CLASS_PIXELS", 10**6)
     embeddings = embed(context)
-    drawn = {context.classes[number] for number in embeddings.pixels.classes.tolist()}
+    drawn = {context.first.classes[number] for number in embeddings.pixels.classes.tolist()}
     assert drawn
-    assert set(embeddings.missing) == set(context.classes) - drawn
+    assert set(embeddings.missing) == set(context.first.classes) - drawn
 
 
 def test_removed_weights_of_stages(runs: Runs, tmp_path: Path, console: Console) -> None:

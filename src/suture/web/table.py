@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from markupsafe import Markup
 from rich.table import Table as TerminalTable
@@ -76,9 +77,9 @@ class Table:
     notes: Sequence[str] = ()
 
     @classmethod
-    def of_text(cls, columns: Sequence[str], *groups: Sequence[Sequence[str]], title: str = "") -> "Table":
-        """Make a table of plain text."""
-        return cls(columns, [[[TableCell(text) for text in row] for row in rows] for rows in groups], title)
+    def of_text(cls, columns: Sequence[str], *groups: Sequence[Sequence[str]], **options: Any) -> "Table":
+        """Make a table of plain text, with further fields by name."""
+        return cls(columns, [[[TableCell(text) for text in row] for row in rows] for rows in groups], **options)
 
     @cached_property
     def is_number(self) -> list[bool]:

@@ -60,11 +60,11 @@ const moving = new ResizeObserver((boxes) => {
 for (const box of all(".scroll")) moving.observe(box);
 
 // The section in sight is marked in the navigation.
-const links = new Map(all("nav a").map((link) => [link.hash.slice(1), link]));
-const sections = [...links.keys()].map((id) => document.getElementById(id));
+const links = new Map(all("nav a").map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
+const sections = [...links.keys()].map((id) => document.getElementById(id)).filter(Boolean);
 function markSection() {
   const here = sections.filter((section) => section.getBoundingClientRect().top < innerHeight / 3).pop() || sections[0];
-  for (const [id, link] of links) link.classList.toggle("here", id === here.id);
+  for (const [id, link] of links) link.classList.toggle("here", id === here?.id);
 }
 addEventListener("scroll", markSection, { passive: true });
 markSection();

@@ -1,0 +1,31 @@
+"""The shared page in a real browser, here with the tables of a comparison."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from suture.web.page import render_page
+from suture.web.table import Table
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_of_wide_tables_fits_the_window(page: Page, tmp_path: Path, width: int, scheme: Any) -> None:
+    columns = ["Method", *(f"column {number}" for number in range(30))]
+    table = Table.of_text(columns, [["übung & co", *["12.34 ± 0.56"] * 30]], title="Scores (%)", label="übung-1")
+    sections = [("übung", [table], [])]
+    file = tmp_path / "page.html"
+    file.write_text(
+        render_page("comparison.html", "suture.comparison", title="A <b>", remarks=["r"], sections=sections)
+    )
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(file.as_uri())
+    assert page.title() == "A <b>"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("nav a.here").get_attribute("href") == "#übung-1"
+    dark = "rgb(21, 24, 27)"
+    assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == dark) is (scheme == "dark")
+    assert page.locator(".scroll").get_attribute("tabindex") == "0", "keys can move what is wider than the page"
