@@ -1,1 +1,1 @@
-"""Which frames to label, and the way to labelling tools and back."""
+"""Selection of frames to label, and the exchange with labelling tools."""

@@ -146,9 +146,7 @@ def _filling(out: Path) -> Iterator[Path]:
             for file in sorted(temporary.iterdir(), key=lambda file: file.name == LIST_NAME):
                 os.replace(file, out / file.name)
     except OSError as error:
-        raise UserError(
-            f"{out} cannot be written ({error.strerror or error}): choose a folder with room that you may write to."
-        ) from error
+        raise UserError(f"{out} cannot be written ({error.strerror or error}): choose another folder.") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -1,1 +1,1 @@
-"""What a dataset holds, what would ruin a training on it, and the draft of its `dataset.yaml`."""
+"""Validation of datasets, and the draft of a `dataset.yaml`."""

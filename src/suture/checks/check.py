@@ -113,17 +113,17 @@ def as_check_reports(dataset: Dataset, error: WrongMask) -> UserError:
         facts[video].append(FrameFacts(video, index, size=dataset[video].size_of(index), mask=mask))
     problems = (problem for look in JUDGES_OF_MASKS for problem in look(Evidence(dataset, facts, False)))
     fatal = next((problem for problem in problems if problem.severity == "fatal"), None)
-    found = _as_error(dataset, fatal) if fatal else error
+    described = _as_error(dataset, fatal) if fatal else error
     if len(some) == len(masks):
-        return found
+        return described
     return UserError(
-        f"{found} For this, {len(some):,} of {number(len(masks), 'mask')} were read; `suture check {dataset.root}` "
+        f"{described} For this, {len(some):,} of {number(len(masks), 'mask')} were read; `suture check {dataset.root}` "
         "reads all of them."
     )
 
 
 def _spread(frames: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """As many frames as can be read within seconds, at equal distances."""
+    """Choose frames at equal distances, as many as can be read within seconds."""
     count = min(len(frames), MAX_SCORED_MASKS_READ)
     return [frames[position * len(frames) // count] for position in range(count)]
 
@@ -247,20 +247,14 @@ def _notes(dataset: Dataset) -> Iterator[str]:
     """Settings of the dataset that the user should know of."""
     if dataset.videos_by == "name":
         names = [f"{video.id} ({number(len(video), 'frame')})" for video in dataset if video.file is None]
-        yield (
-            f"Videos are told apart by what stands before the numbers in the names of images: "
-            f"{listed(names, _NAMED_VIDEOS)}."
-        )
+        yield f"Videos are told apart by the names of images: {listed(names, _NAMED_VIDEOS)}."
     if thinned := [video for video in dataset if video.take_every > 1]:
         kept, frames = sum(len(video.usable) for video in thinned), sum(len(video) for video in thinned)
         every = thinned[0].take_every
         yield f"Of {number(frames, 'frame')} {kept:,} take part (`take_every: {every}` in dataset.yaml)."
     training = dataset.split("train")
     if training and all(len(video.with_mask) == len(video.usable) for video in training):
-        yield (
-            "All frames of train are labelled, and stitch, the default, learns from unlabelled ones too: train with "
-            "`--set method=strong`, or on some of the labels (`--set data.labelling.every=20`)."
-        )
+        yield "All frames of train are labelled: train with `--set method=strong`, since stitch needs unlabelled ones."
 
 
 def _count_classes(evidence: Evidence) -> dict[str, dict[str, ClassCount]]:

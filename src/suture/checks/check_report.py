@@ -92,12 +92,12 @@ class CheckReport:
     read: int
     """Frames that were read."""
     complete: bool
-    """Whether every frame was read."""
+    """True if every frame was read."""
     seconds: float
 
     @property
     def fatal(self) -> bool:
-        """Whether training on this dataset would fail or give wrong scores."""
+        """True if training on this dataset would fail or give wrong scores."""
         return any(problem.severity == "fatal" for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class CheckReport:
         if not self.complete:
             console.print(overview[0], highlight=False)
             frames = number(self.summary.frames, "frame")
-            console.print(Text(f"A first look at {self.read:,} of {frames}; all of them follow.", "dim"))
+            console.print(Text(f"A first look, at {self.read:,} of {frames}; all of them follow.", "dim"))
             for problem in self.problems:
                 console.print(Text.assemble((problem.severity, _STYLES[problem.severity]), f"  {problem.what}"))
             return

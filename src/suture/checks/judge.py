@@ -44,7 +44,7 @@ class Evidence:
     facts: dict[str, list[FrameFacts]]
     """Video → the facts of its frames that were read, in order."""
     complete: bool
-    """Whether all frames were read."""
+    """True if all frames were read."""
     broken: Mapping[str, str] = field(default_factory=dict)
     """Unreadable video files, which are no longer part of the dataset, with the error of each."""
 
@@ -104,9 +104,8 @@ class Evidence:
         return self.relative(str(image)) if image else f"{frame.video} frame {frame.index}"
 
     def relative(self, name: str) -> str:
-        """Shorten a file's name to its path below the dataset's root."""
-        root = str(self.dataset.root)
-        return os.path.relpath(name, root) if name.startswith(root + os.sep) else name
+        """Shorten the names of files to their paths below the dataset's root."""
+        return name.replace(f"{self.dataset.root}{os.sep}", "")
 
     def report(
         self,
@@ -272,8 +271,8 @@ def judge_unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     dataset = evidence.dataset
     code = "mask-without-frame" if any(video.with_mask for video in dataset) else "no-mask-fits"
     yield from evidence.report(code, dataset.unmatched_masks)
-    yield from _of_videos(evidence, "mask-past-end", {late.video: late.describe() for late in dataset.late_masks})
-    yield from evidence.report("doubtful-mask", [mask.describe(evidence.relative) for mask in dataset.doubtful_masks])
+    yield from _of_videos(evidence, "mask-past-end", dataset.late_masks)
+    yield from evidence.report("doubtful-mask", dataset.doubtful_masks)
     excluded = [mask.name for video in dataset for index, mask in video.masks.items() if index in video.excluded]
     yield from evidence.report("mask-on-excluded", excluded)
 
@@ -285,8 +284,7 @@ def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
         ("boxes-only", [one for one in dataset.boxes if not one.shapes]),
         ("boxes", [one for one in dataset.boxes if one.shapes]),
     ):
-        places = [one.describe(evidence.relative) for one in boxes]
-        yield from evidence.report(code, places, count=sum(one.boxes for one in boxes))
+        yield from evidence.report(code, map(str, boxes), count=sum(one.boxes for one in boxes))
     covered = {mask.name: mask.covered for mask in evidence.masks if mask.covered}
     yield from evidence.report("covered-shape", covered, count=sum(covered.values()))
     yield from _named("label-by-id", dataset.labels_by_id)
@@ -426,6 +424,7 @@ def _look_alikes(ones: Sequence[FrameFacts], others: Sequence[FrameFacts]) -> It
 
 def _coarse(frame: FrameFacts) -> np.ndarray:
     """The thumbnail as 64 numbers."""
+    assert frame.thumb is not None
     return cv2.resize(frame.thumb, (8, 8), interpolation=cv2.INTER_AREA).ravel().astype(np.float32)
 
 

@@ -38,16 +38,16 @@ def read_mask_values(images: Sequence[Path], workers: int, by_color: bool = Fals
     compressed = [image for image in images if is_jpeg(image.name)]
     others = [image for image in images if not is_jpeg(image.name)]
     workers = workers if len(others) > _MIN_PARALLEL_MASKS else 1
-    counts = [] if by_color else [found for _, found in in_parallel(_count_ids, others, workers)]
+    counts = [] if by_color else [count for _, count in in_parallel(_count_ids, others, workers)]
     if by_color or not all(counts):
-        colors = [found for _, found in in_parallel(_count_colors, others, workers)]
+        colors = [count for _, count in in_parallel(_count_colors, others, workers)]
         counts = colors if any(colors) else counts
-    read = [found for found in counts if found]
+    read = [count for count in counts if count]
     pixels: Counter[Value] = Counter()
     masks: Counter[Value] = Counter()
-    for found in read:
-        pixels.update(found)
-        masks.update(found.keys())
+    for count in read:
+        pixels.update(count)
+        masks.update(count.keys())
     return MaskValues(pixels, masks, len(read), compressed)
 
 

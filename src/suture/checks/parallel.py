@@ -46,7 +46,5 @@ def _require_running(pool: ProcessPoolExecutor) -> None:
     try:
         pool.submit(os.getpid).result()
     except BrokenProcessPool as error:
-        raise UserError(
-            "The processes that read frames die when they start: free memory, and in a script call `check` below "
-            '`if __name__ == "__main__":`.'
-        ) from error
+        script = 'in a script, call `check` below `if __name__ == "__main__":`'
+        raise UserError(f"The processes that read frames die when they start: free memory; {script}.") from error

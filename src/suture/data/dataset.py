@@ -7,7 +7,7 @@ The known datasets and the user's own folders become a `Dataset` through `suture
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -228,34 +228,6 @@ class Video:
         return self.file.read(index)
 
 
-class DoubtfulMask(NamedTuple):
-    """A mask whose name fits several frames, or one that has a mask."""
-
-    name: str
-    frames: str
-    """The frames that it fits."""
-    other: str | None = None
-    """The mask that the frame has already."""
-
-    def describe(self, shown: Callable[[str], str] = str) -> str:
-        """Name the mask and the frames; `shown` shortens names."""
-        taken = f", which has the mask {shown(self.other)}" if self.other else ""
-        return f"{shown(self.name)} fits {self.frames}{taken}"
-
-
-class LateMasks(NamedTuple):
-    """Masks that are numbered past the end of a video that has other masks."""
-
-    names: list[str]
-    last: int
-    """The highest number."""
-    video: str
-    frames: int
-
-    def describe(self) -> str:
-        return f"masks up to frame {self.last}, but {messages.length(self.video, self.frames)} (another frame rate?)"
-
-
 class Boxes(NamedTuple):
     """Annotations of one export that have no shape, as those for detectors: they are left out."""
 
@@ -264,10 +236,9 @@ class Boxes(NamedTuple):
     shapes: int
     """The annotations that have one."""
 
-    def describe(self, shown: Callable[[str], str] = str) -> str:
-        """Count what the file holds; `shown` shortens its name."""
+    def __str__(self) -> str:
         shapes = number(self.shapes, "shape") if self.shapes else "no shapes"
-        return f"{shown(self.file)}: it has {number(self.boxes, 'box or line', 'boxes or lines')}, {shapes}"
+        return f"{self.file}: it has {number(self.boxes, 'box or line', 'boxes or lines')}, {shapes}"
 
 
 @dataclass(eq=False)
@@ -289,10 +260,10 @@ class Dataset:
     """Images beside frames, and folders in or beside a video's, that are masks by their names but are not read."""
     unmatched_masks: list[str] = field(default_factory=list)
     """Masks whose names fit no frame."""
-    doubtful_masks: list[DoubtfulMask] = field(default_factory=list)
-    """Masks that are left out since their frame is in doubt."""
-    late_masks: list[LateMasks] = field(default_factory=list)
-    """Videos whose masks are probably counted at another frame rate."""
+    doubtful_masks: list[str] = field(default_factory=list)
+    """Masks that are left out since they fit several frames, or one that has a mask; each with these."""
+    late_masks: Mapping[str, str] = field(default_factory=dict)
+    """Videos whose masks are partly numbered past the end, probably at another frame rate; each with the numbers."""
     boxes: list[Boxes] = field(default_factory=list)
     """Files with annotations that are left out because they have no shape."""
     labels_by_id: list[str] = field(default_factory=list)
@@ -351,12 +322,13 @@ class Dataset:
     def require_clear_masks(self) -> None:
         """Raise if a mask is on no frame for sure, or an export has boxes only: labels would be lost or misplaced."""
         for mask in self.doubtful_masks:
-            raise UserError(f"The mask {mask.describe()}: {messages.DOUBTFUL}.")
-        for late in (late for late in self.late_masks if self[late.video].split is not None):
-            raise UserError(f"{self.root}: {late.describe()}: {messages.NUMBERS}.")
+            raise UserError(f"The mask {mask}: {messages.DOUBTFUL}.")
+        for video, numbers in self.late_masks.items():
+            if self[video].split is not None:
+                raise UserError(f"{self.root}: {numbers}: {messages.NUMBERS}.")
         for boxes in self.boxes:
             if not boxes.shapes:
-                raise UserError(f"{boxes.describe()}; {messages.BOXES}.")
+                raise UserError(f"{boxes}; {messages.BOXES}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""

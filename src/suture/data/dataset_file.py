@@ -63,10 +63,7 @@ def _is_number(value: object, most: int) -> bool:
 def _masks(value: Any) -> Any:
     text = value if isinstance(value, str) else "".join(value.values() if isinstance(value, dict) else value or ())
     if STAR in text and (not isinstance(value, str) or text.count(STAR) > 1 or "/" in text):
-        raise ValueError(
-            f"a pattern is for masks beside the frames of all videos, with one {STAR} for the frame's name and no "
-            "folder; to read masks from a folder, name the folder"
-        )
+        raise ValueError(f"a pattern for masks beside frames has one {STAR} and no folder; to read a folder, name it")
     return value
 
 
@@ -216,10 +213,8 @@ class DatasetFile(Settings):
             return IGNORE
         target = self.target_of(self.unpainted)
         if target not in names:
-            raise UserError(
-                f"{path}: unpainted is {self.unpainted!r}, expected background, ignore or one of the classes"
-                f"{nearest(self.unpainted, names)}."
-            )
+            near = nearest(self.unpainted, names)
+            raise UserError(f"{path}: unpainted is {self.unpainted!r}, expected background, ignore or a class{near}.")
         return names.index(target)
 
     def _check_classes(self, path: Path, images: Sequence[str]) -> None:
@@ -235,23 +230,21 @@ class DatasetFile(Settings):
                 raise UserError(f"{where} is merged into {target.name}, which is itself merged or ignored.")
 
         if lacking := [entry.name for entry in self.classes if images and not entry.is_in_images]:
-            which = f"class {lacking[0]} has" if len(lacking) == 1 else f"classes {listed(lacking, NAMED)} have"
             raise UserError(
-                f"{path}: the {which} no value for masks that are images ({len(images):,} here, first: {images[0]}): "
-                "write under classes the id or the colour [r, g, b], as `value: 1`, beside a label as `value: "
-                "[1, LABEL]`; or, if an image is no mask, move it elsewhere."
+                f"{path}: no value for {listed(lacking, NAMED)} in masks that are images (first: {images[0]}): write "
+                "`value: 1` or, beside a label, `value: [1, LABEL]` under classes, or remove what is no mask."
             )
 
     def _values(self, path: Path) -> list[list[Raw]]:
         """The values of each entry. Three numbers are a colour, unless an entry shows that numbers are ids here."""
         numbers = [[value for value in entry.value if isinstance(value, int)] for entry in self.classes]
         some_ids = any(
-            found and (len(found) != 3 or len(entry.value) != 3 or max(found) > 255)
-            for entry, found in zip(self.classes, numbers, strict=True)
+            ids and (len(ids) != 3 or len(entry.value) != 3 or max(ids) > 255)
+            for entry, ids in zip(self.classes, numbers, strict=True)
         )
         values: list[list[Raw]] = []
-        for entry, found in zip(self.classes, numbers, strict=True):
-            values.append([_color(found)] if len(found) == 3 and not some_ids else entry.value)
+        for entry, ids in zip(self.classes, numbers, strict=True):
+            values.append([_color(ids)] if len(ids) == 3 and not some_ids else entry.value)
         kinds = {type(value) for entry_values in values for value in entry_values}
         if {int, tuple} <= kinds:
             raise UserError(f"{path}: some classes have ids as value and some have colours: give all the same kind.")
@@ -332,22 +325,19 @@ def read_exclusions(path: Path) -> list[Exclusion]:
         rows = list(csv.reader(lines, delimiter=";" if lines and lines[0].startswith("video;") else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"exclude: {path} cannot be read ({error}): expected a CSV file in UTF-8.") from error
-    header = [name.strip() for name in rows[0]] if rows else []
-    if header not in (["video", "first", "last", "reason"], ["video", "first", "last"]):
-        raise UserError(
-            f"{path} has the columns {', '.join(header) or 'of an empty file'}, expected video, first, last, reason."
-        )
+    if not rows or [name.strip() for name in rows[0][:3]] != ["video", "first", "last"]:
+        raise UserError(f"{path} has the columns {', '.join(*rows[:1])}, expected video, first, last, reason.")
     exclusions = []
     for line, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
-        cells = [cell.strip() for cell in row]
-        if len(row) < 3 or not (cells[1].isdecimal() and cells[2].isdecimal() and int(cells[1]) <= int(cells[2])):
-            raise UserError(
-                f"{path}, line {line}: found {','.join(row)!r}, expected video,first,last,reason with frame indices, "
-                "the first not after the last."
-            )
-        exclusions.append(Exclusion(line, cells[0], int(cells[1]), int(cells[2])))
+        try:
+            video, first, last = row[0].strip(), int(row[1]), int(row[2])
+            if not 0 <= first <= last:
+                raise ValueError
+        except (IndexError, ValueError) as error:
+            if row:
+                raise UserError(f"{path}, line {line}: found {','.join(row)!r}, expected video,first,last.") from error
+        else:
+            exclusions.append(Exclusion(line, video, first, last))
     return exclusions
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from suture.core.errors import UserError
 from suture.core.settings import Settings
 from suture.core.text import NAMED, listed, number
-from suture.data.dataset import Dataset, Video
+from suture.data.dataset import Dataset
 
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
@@ -193,26 +193,19 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}): expected a text file with one VIDEO INDEX per line."
-        ) from error
-    videos = {video.id: video for video in dataset}
+        raise UserError(f"{path} cannot be read ({error}): expected one VIDEO INDEX per line.") from error
     frames: dict[str, list[int]] = {}
     for where, name, index in read_lines(text, str(path)):
-        video = videos[name] if name in videos else _ending(name, dataset, where)
+        named = [video for video in dataset if video.id == name]
+        fitting = named or [video for video in dataset if video.id.endswith(f"_{name}")]
+        if len(fitting) != 1:
+            ids = listed([video.id for video in fitting or dataset], NAMED)
+            raise UserError(f"{where}: the video {name!r} fits {len(fitting)} videos, expected one of {ids}.")
+        (video,) = fitting
         if index >= len(video):
             raise UserError(f"{where}: found frame {index} of video {video.id}, whose last frame is {len(video) - 1}.")
         frames.setdefault(video.id, []).append(index)
     return Labelling(frames)
-
-
-def _ending(name: str, dataset: Dataset, where: str) -> Video:
-    """The one video whose name ends like this."""
-    fitting = [video for video in dataset if video.id.endswith(f"_{name}")]
-    if len(fitting) != 1:
-        ids = listed([video.id for video in fitting or dataset], NAMED)
-        raise UserError(f"{where}: the video {name!r} fits {len(fitting)} videos, expected one of {ids}.")
-    return fitting[0]
 
 
 def all_masks(dataset: Dataset) -> Labelling:
@@ -258,8 +251,6 @@ def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
     labelled = wanted & available
     if not labelled.count:
         ((name, value),) = ((name, value) for name, value in settings if value is not None)
-        raise UserError(
-            f"data.labelling.{name}={value} chooses {number(wanted.count, 'frame')} and none of the "
-            f"{number(available.count, 'training frame')} with a mask: choose others, or set it to null for all."
-        )
+        frames = number(available.count, "training frame")
+        raise UserError(f"data.labelling.{name}={value} chooses none of the {frames} with a mask: choose others.")
     return labelled

@@ -70,9 +70,7 @@ def listing(folder: Path) -> tuple[list[str], list[str]]:
                 if not entry.name.startswith("."):
                     (folders if _is_folder(entry) else files).append(entry.name)
     except OSError as error:
-        raise UserError(
-            f"{folder} cannot be listed ({error.strerror}): check that it is a folder you may read."
-        ) from error
+        raise UserError(f"{folder} cannot be listed ({error.strerror}): check its permissions.") from error
     return in_order(folders), in_order(files)
 
 

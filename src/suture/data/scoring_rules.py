@@ -45,8 +45,7 @@ class Protocol:
             )
         if not self.include_background and self.background not in names:
             raise UserError(
-                f"evaluation.include_background is false, but no class is called {self.background}, only "
-                f"{', '.join(names)}: set it to true."
+                f"evaluation.include_background is false, but no class is {self.background}: set it to true."
             )
 
 
@@ -87,8 +86,6 @@ PROTOCOLS = {
 def protocol_named(name: str) -> Protocol:
     """The protocol of that name."""
     if name not in PROTOCOLS:
-        raise UserError(
-            f"The protocol in dataset.yaml is {name!r}, expected one of {', '.join(PROTOCOLS)}"
-            f"{nearest(name, PROTOCOLS)}: {messages.PROTOCOL}."
-        )
+        known = f"{', '.join(PROTOCOLS)}{nearest(name, PROTOCOLS)}"
+        raise UserError(f"The protocol in dataset.yaml is {name!r}, expected one of {known}: {messages.PROTOCOL}.")
     return PROTOCOLS[name]

@@ -30,7 +30,7 @@ class SplitLists:
     """The lines of each list, and what they name among the videos."""
 
     lines: Mapping[str, Sequence[str]]
-    """By the names of the files, as seen from the dataset's root."""
+    """Path of the list below the dataset's root → its lines."""
     splits: Mapping[str, Counter[Split]] = field(default_factory=dict)
     """Video → how many lines of each split name it or one of its frames."""
     unknown: Sequence[str] = ()

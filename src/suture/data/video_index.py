@@ -38,8 +38,8 @@ MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot", "Segmentation
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
 """Folders whose names are those of no video."""
 _FRAME_NUMBER = re.compile(r"(?:frame_?)?([0-9]+)")
-_EYE = re.compile(r"(?:^|[^a-z])(?:left|right)(?:[^a-z]|$)", re.IGNORECASE)
-_LETTER = re.compile("[a-z]", re.IGNORECASE)
+_NO_VIDEO = re.compile(r"(?:^|[^a-z])(?:left|right)(?:[^a-z]|$)|^[0-9]+[^a-z0-9][^a-z]*$", re.IGNORECASE)
+"""A name that is that of an eye, or a date or a time."""
 _LONG_NUMBER = re.compile(r".*[0-9]{3}[^0-9]*")
 """An image whose number is no minute and no second."""
 
@@ -333,12 +333,12 @@ class VideoIndex:
 def _tell_videos(video: VideoEntry, names: Counter[str], single: bool) -> bool:
     """Test whether the names before the numbers of a folder's images seem to be those of videos.
 
-    They are not if they hold no letter and the numbers may be minutes and seconds, nor if they are those of two eyes.
+    They do not if they are those of two eyes, dates or times, nor if they are numbers before what may be seconds.
     """
     several = sum(count > 1 for count in names.values())
-    if (several < max(2, len(names) / 2) and not single) or any(map(_EYE.search, names)):
+    if (several < max(2, len(names) / 2) and not single) or any(map(_NO_VIDEO.search, names)):
         return False
-    return all(map(_LETTER.search, names)) or any(map(_LONG_NUMBER.fullmatch, video.images))
+    return not any(map(str.isdecimal, names)) or any(map(_LONG_NUMBER.fullmatch, video.images))
 
 
 def _as_uploaded(name: str) -> str:
@@ -355,9 +355,7 @@ def _find_entries(place: Path, skip: set[Path], pattern: str | None, json: list[
     """Every video file and every folder that holds images; JSON files on the way are appended to `json`."""
     if place.is_file():
         if suffix_of(place) not in VIDEO_SUFFIXES:
-            raise UserError(
-                f"{place} is not a video: expected a folder, or one of {', '.join(sorted(VIDEO_SUFFIXES))}."
-            )
+            raise UserError(f"{place} is not a video: expected a folder or {', '.join(sorted(VIDEO_SUFFIXES))}.")
         require_utf8_names(place.parent, [place.name])
         yield VideoEntry((place.stem,), place.parent, {}, VideoFile(place))
         return

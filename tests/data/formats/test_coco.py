@@ -359,14 +359,11 @@ def test_a_stray_image_beside_an_export_is_named(tmp_path: Path) -> None:
         (tmp_path / "videos/a").mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 6), (index, 90, 60)).save(tmp_path / f"videos/a/{index:04d}.png")
     write(tmp_path / "masks/coco.json", content(("grasper", SQUARE)))
-    path = write_draft(tmp_path)
+    write_draft(tmp_path)
     stray = tmp_path / "masks/screenshot.png"
     Image.fromarray(np.full((6, 8), 7, np.uint8)).save(stray)
     with pytest.raises(UserError) as refused:
         load_dataset(tmp_path)
-    assert str(refused.value).startswith(
-        f"{path}: the classes grasper and clip have no value for masks that are images (1 here, first: {stray}): "
-    )
-    assert str(refused.value).endswith("; or, if an image is no mask, move it elsewhere.")
+    assert f"no value for grasper and clip in masks that are images (first: {stray})" in str(refused.value)
     stray.unlink()
     assert load_dataset(tmp_path).classes.names == ("grasper", "clip")

@@ -12,7 +12,7 @@ from suture.core.errors import UserError
 from suture.core.text import listed, number
 from suture.data import messages
 from suture.data.classes import ClassTable, Raw
-from suture.data.dataset import Boxes, Dataset, DoubtfulMask, LateMasks, Split, Video
+from suture.data.dataset import Boxes, Dataset, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
 from suture.data.datasets import source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
@@ -56,7 +56,7 @@ def load(root: Path) -> Dataset:
     masks = find_masks(root, file, path, videos)
     table, by_id = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, videos, table, _annotated(file, path, videos, table))
-    late = list(_take_late(videos, unmatched))
+    late = dict(_take_late(videos, unmatched))
     return Dataset(
         file.name or (root.stem if root.is_file() else root.resolve().name),
         root,
@@ -81,10 +81,7 @@ def _unread_images(unread: Mapping[str, Sequence[Path]]) -> Iterator[str]:
     if unread:
         count = number(sum(map(len, unread.values())), "image")
         parts = listed([f"{len(files):,} {pattern}" for pattern, files in unread.items()], _NAMED)
-        yield (
-            f"{count} beside frames passed over as masks by name ({parts}): rename them if they are frames, or name "
-            "the masks to read by `masks` in dataset.yaml."
-        )
+        yield f"{count} beside frames passed over as masks by name ({parts}): name those to read by `masks`."
 
 
 def _unread_json(root: Path, file: DatasetFile, videos: VideoIndex) -> Iterator[str]:
@@ -97,7 +94,7 @@ def _unread_json(root: Path, file: DatasetFile, videos: VideoIndex) -> Iterator[
         first = os.path.relpath(others[0], root)
         yield (
             f"{number(len(others), 'JSON file')} among the frames not read (first: {first}): "
-            f'name LabelMe files by `masks: "{BESIDE}"` in dataset.yaml and COCO files by their paths; convert others.'
+            f'name LabelMe files by `masks: "{BESIDE}"` and COCO files by their paths.'
         )
 
 
@@ -158,10 +155,8 @@ def require_outside_dataset(out: Path, *, pictures: bool = False) -> None:
         for what, names in taken.items():
             for folder in (Path(os.path.realpath(root / name)) for name in names):
                 if place.is_relative_to(folder) and (pictures or folder != root):
-                    raise UserError(
-                        f"{out} lies in {folder}, where {path} has its {what}, and would become one of them: give a "
-                        "place outside of it."
-                    )
+                    where = f"{folder}, where {path} has its {what}"
+                    raise UserError(f"{out} lies in {where}, and would become one of them: give a place outside of it.")
 
 
 @dataclass(frozen=True)
@@ -246,9 +241,7 @@ def open_masks(place: Path, videos: VideoIndex, only: VideoEntry | None) -> Iter
         yield Masks(open_export(place), only or _named_after(place, videos))
         return
     if not place.is_dir():
-        raise UserError(
-            f"{place} holds no masks: expected a folder, a CVAT export as zip, or a COCO or LabelMe file (.json)."
-        )
+        raise UserError(f"{place} holds no masks: expected a folder, or an export of CVAT, COCO or LabelMe.")
     images: dict[str, str] = {}
     labelme: dict[str, LabelMeFile] = {}
     for folder, folders, files in iterate_folders(place):
@@ -291,9 +284,8 @@ def _without_suffix(images: dict[str, str], videos: VideoIndex, only: VideoEntry
 def _named_after(export: Path, videos: VideoIndex) -> VideoEntry | None:
     named = videos.named(export.name if export.is_dir() else export.stem)
     if len(named) > 1:
-        raise UserError(
-            f"The name of {export} fits {' and '.join(video.id for video in named)}: name it after one of them."
-        )
+        fitting = " and ".join(video.id for video in named)
+        raise UserError(f"The name of {export} fits {fitting}: name it after one of them.")
     return named[0] if named else None
 
 
@@ -306,11 +298,8 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[Cla
     table = file.class_table(path, labels, images)
     for part in masks:
         if part.export.labels and not part.export.labels.keys() & table.label_ids.keys():
-            names = ", ".join(part.export.labels)
-            raise UserError(
-                f"{path}: none of the labels of {part.export.path} ({names}) is a class or a value of one: list them "
-                "under classes, beside an id where some masks are images (value: [1, LABEL])."
-            )
+            labels_of = f"the labels of {part.export.path} ({', '.join(part.export.labels)})"
+            raise UserError(f"{path}: none of {labels_of} is a class or a value of one: list them under classes.")
     classes = file.classes_of_labels(path, labels) if images else {}
     ids = {label: name for label, name in classes.items() if isinstance(labels[label], int) and label != name}
     return table, [f"{label} (id {labels[label]}) as {name}" for label, name in ids.items()]
@@ -318,40 +307,38 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[Cla
 
 def _match(
     masks: list[Masks], videos: VideoIndex, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
-) -> tuple[list[str], list[DoubtfulMask]]:
+) -> tuple[list[str], list[str]]:
     """Give each frame its mask; return the masks without a frame, and those that may have another one."""
     unmatched: list[str] = []
-    doubtful: list[DoubtfulMask] = []
+    doubtful: list[str] = []
     for part in masks:
         for name, places in videos.match(part.export.frames, part.only):
             video, index = places[0] if places else (None, 0)
-            classes = annotated.get(video.id) if video else None
-            mask = part.export.mask(name, table.label_ids, classes)
+            mask = part.export.mask(name, table.label_ids, annotated.get(video.id) if video else None)
+            frames = listed(sorted(f"{one.id} (frame {at})" for one, at in places), _NAMED)
             if video is None:
                 unmatched.append(mask.name)
-            elif len(places) > 1 or index in video.masks:
-                other = video.masks[index].name if len(places) == 1 else None
-                doubtful.append(DoubtfulMask(mask.name, _describe_places(places), other))
+            elif len(places) > 1:
+                doubtful.append(f"{mask.name} fits {frames}")
+            elif index in video.masks:
+                doubtful.append(f"{mask.name} fits {frames}, which has the mask {video.masks[index].name}")
             else:
                 video.masks[index] = mask
     return unmatched, doubtful
 
 
-def _take_late(videos: VideoIndex, unmatched: list[str]) -> Iterator[LateMasks]:
+def _take_late(videos: VideoIndex, unmatched: list[str]) -> Iterator[tuple[str, str]]:
     """Take away the masks past the end of a video file; where no other fits, they are only unmatched."""
     for video in videos.all:
         # A file that cannot be read is reported to whoever reads it; here it would hide everything else.
         with contextlib.suppress(UserError):
             late = [index for index in sorted(video.masks) if index >= video.length] if video.file is not None else []
             names = [video.masks.pop(index).name for index in late]
+            length = messages.length(video.id, video.length) if late else ""
             if names and video.masks:
-                yield LateMasks(names, late[-1], video.id, video.length)
+                yield video.id, f"masks up to frame {late[-1]}, but {length} (another frame rate?)"
             else:
-                unmatched += [f"{name} ({messages.length(video.id, video.length)})" for name in names]
-
-
-def _describe_places(places: list[tuple[VideoEntry, int]]) -> str:
-    return listed(sorted(f"{video.id} (frame {index})" for video, index in places), _NAMED)
+                unmatched += [f"{name} ({length})" for name in names]
 
 
 def _annotated(file: DatasetFile, path: Path, videos: VideoIndex, table: ClassTable) -> dict[str, tuple[str, ...]]:
@@ -413,8 +400,7 @@ def _split(file: DatasetFile, path: Path, videos: VideoIndex, case_of: Mapping[s
         for name in (known.get(composed(name), name) for name in names):
             if name in case_of and name not in cases:
                 raise UserError(
-                    f"{path}: split.{split} names {name!r}, which is no case: it is a video of the case "
-                    f"{case_of[name]}, and splits are by case."
+                    f"{path}: split.{split} names {name!r}, a video of the case {case_of[name]}: name the case."
                 )
             if name not in cases and name not in file.cases:  # the videos of a case that is listed are missed there
                 videos.missing.append(f"{path}: split.{split} names {name!r}, which is no case{nearest(name, cases)}")
@@ -454,8 +440,6 @@ def _excluded(file: DatasetFile, path: Path, videos: VideoIndex) -> dict[str, se
         except UserError:  # a file that cannot be read is reported to whoever reads it
             continue
         if last >= length:
-            raise UserError(
-                f"{place}, line {line}: frame {last} of {video.id} is excluded, but its last frame is {length - 1}."
-            )
+            raise UserError(f"{place}, line {line}: frame {last} is excluded, but {video.id} ends at {length - 1}.")
         excluded.setdefault(video.id, set()).update(range(first, last + 1))
     return excluded
