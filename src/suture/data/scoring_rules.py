@@ -44,9 +44,8 @@ class Protocol:
                 f"are {', '.join(names)}: {messages.PROTOCOL}."
             )
         if not self.include_background and self.background not in names:
-            raise UserError(
-                f"evaluation.include_background is false, but no class is {self.background}: set it to true."
-            )
+            missing_class = f"no class is called {self.background}"
+            raise UserError(f"evaluation.include_background is false, but {missing_class}: set it to true.")
 
 
 PROTOCOLS = {

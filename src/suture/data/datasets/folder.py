@@ -399,9 +399,8 @@ def _split(file: DatasetFile, path: Path, videos: VideoIndex, case_of: Mapping[s
     for split, names in file.split.items():
         for name in (known.get(composed(name), name) for name in names):
             if name in case_of and name not in cases:
-                raise UserError(
-                    f"{path}: split.{split} names {name!r}, a video of the case {case_of[name]}: name the case."
-                )
+                case = case_of[name]
+                raise UserError(f"{path}: split.{split} names {name!r}, a video of the case {case}: name the case.")
             if name not in cases and name not in file.cases:  # the videos of a case that is listed are missed there
                 videos.missing.append(f"{path}: split.{split} names {name!r}, which is no case{nearest(name, cases)}")
             if split_of.setdefault(name, split) != split:
