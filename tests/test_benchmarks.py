@@ -301,8 +301,6 @@ def test_growth_is_shown_for_any_number_of_sizes(load: Any) -> None:
     shown = plot.growth_frames(facts)
     assert "100× the time for drawing all batches of an epoch" in shown
     assert "from 0.0 to 2.0 s" in shown
-    *_, epoch, _ = plot.draw_growth(None, facts).axes
-    assert list(epoch.lines[0].get_ydata()) == pytest.approx([0.5, 5, 50])
 
 
 def test_a_start_is_timed_to_the_first_batch_of_the_contrast(load: Any, tmp_path: Path) -> None:

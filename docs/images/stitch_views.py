@@ -14,7 +14,7 @@ from suture.data.classes import IGNORE
 from suture.data.overlay import paint_mask
 from suture.data.sampling.frames import TrainingFrames
 from suture.data.store import FrameStore
-from suture.methods.stage import Job, Part
+from suture.methods.stage import Part, StageContext
 from suture.methods.stitch import Stitch, StitchSettings
 from suture.models.segmenter import build_segmenter
 from suture.training.config import load_config
@@ -36,7 +36,7 @@ def main() -> None:
     labelled = {video.id: opened.labelling[video.id] for video in videos}
     store = FrameStore.open(opened.dataset, {video.id: video.usable for video in videos}, labelled, 2 * SIDE)
     frames = TrainingFrames(opened.dataset, opened.labelling, store)
-    job = Job(
+    context = StageContext(
         frames=frames,
         segmenter=build_segmenter("deeplabv3plus", "tu-test_resnet", len(frames.classes)),
         size=(SIDE, SIDE),
@@ -46,7 +46,7 @@ def main() -> None:
         device=torch.device("cpu"),
     )
     stage = Stitch("train", StitchSettings(batch=COLUMNS))
-    stage.begin(job)
+    stage.begin(context)
     batch = stage.render(stage.draw(Part(given.step, range(COLUMNS), range(COLUMNS))))
 
     def photos(images: torch.Tensor) -> np.ndarray:
