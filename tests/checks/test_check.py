@@ -669,8 +669,8 @@ def test_the_report_as_json_holds_no_absolute_path(root: Path) -> None:
     assert str(root) not in text
     content = json.loads(text)
     assert content["fatal"] is True
-    assert content["problems"][0]["first"] == "masks/ann/004.png"
-    assert content["classes"]["needle"]["test"]["frames"] == 6
+    assert content["problems"][0]["places"] == ["masks/ann/004.png"]
+    assert content["class_table"]["needle"]["test"]["frames"] == 6
 
 
 def test_vocalfolds_true_table(shared: Path) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from suture.checks.problems import OPEN_QUESTION, Problem
 from suture.core.text import listed, number
-from suture.data.dataset import SPLITS, Split
+from suture.data.dataset import SPLITS
 
 IGNORED = "(ignored)"
 """The row of the class table for pixels that take no part."""
@@ -67,13 +67,6 @@ class DatasetSummary:
     def labelled(self) -> int:
         return sum(video.labelled for video in self.videos)
 
-    def labelled_in(self, split: Split | None) -> int:
-        return sum(video.labelled for video in self.videos if video.split == split)
-
-    @property
-    def labelled_share(self) -> float:
-        return self.labelled / self.frames if self.frames else 0.0
-
     @property
     def shots(self) -> int | None:
         """The number of shots; None until every frame has been read."""
@@ -102,21 +95,7 @@ class CheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """Convert everything to plain values."""
-        summary = self.summary
-        totals = {name: getattr(summary, name) for name in ("name", "protocol", "cases", "frames", "labelled", "shots")}
-        return totals | {
-            "labelled_share": round(summary.labelled_share, 6),
-            "read": self.read,
-            "complete": self.complete,
-            "fatal": self.fatal,
-            "seconds": round(self.seconds, 2),
-            "videos": [asdict(video) for video in summary.videos],
-            "classes": {
-                name: {split: asdict(count) for split, count in row.items()} for name, row in self.class_table.items()
-            },
-            "problems": [asdict(problem) | {"first": problem.first} for problem in self.problems],
-            "notes": summary.notes,
-        }
+        return asdict(self) | {"fatal": self.fatal, "seconds": round(self.seconds, 2)}
 
     def print(self, console: Console) -> None:
         """Print an overview, the table of classes and the problems; of a first look the problems only."""
@@ -143,41 +122,28 @@ class CheckReport:
 def _overview(summary: DatasetSummary) -> Iterator[Text]:
     protocol = f" ({summary.protocol})" if summary.protocol not in ("default", summary.name) else ""
     shots = f", {number(summary.shots, 'shot')}" if summary.shots else ""
+    share = summary.labelled / max(1, summary.frames)
     yield Text.assemble(
         (summary.name, "bold"),
         f"{protocol}: {number(summary.cases, 'case')}, {number(len(summary.videos), 'video')}{shots}, ",
-        f"{number(summary.frames, 'frame')}, {summary.labelled:,} labelled ({summary.labelled_share:.1%})",
+        f"{number(summary.frames, 'frame')}, {summary.labelled:,} labelled ({share:.1%})",
     )
     parts = []
     for split in (*SPLITS, None):
         if videos := [video for video in summary.videos if video.split == split]:
             frames = number(sum(video.frames for video in videos), "frame")
-            count = f"{number(len(videos), 'video')}, {frames} ({summary.labelled_in(split):,} labelled)"
+            count = f"{number(len(videos), 'video')}, {frames} ({sum(v.labelled for v in videos):,} labelled)"
             parts.append(f"{split or 'no split'} {count}")
     yield Text(" · ".join(parts))
-    sizes = Counter("×".join(map(str, video.size)) for video in summary.videos if video.size)
-    facts = [f"frames of {_shares(sizes)}"] if sizes else []
-    if summary.shots is not None:
-        facts.append(f"view: {_shares(Counter(_view_kind(video.view) for video in summary.videos))}")
+    sizes = sorted({"×".join(map(str, video.size)) for video in summary.videos if video.size})
+    facts = [f"frames of {listed(sizes, 3)}"] if sizes else []
+    if smaller := sum(video.view is not None for video in summary.videos):
+        facts.append(f"view smaller than the frame in {number(smaller, 'video')}")
     if excluded := sum(video.excluded for video in summary.videos):
         facts.append(f"{number(excluded, 'frame')} excluded")
     yield Text(" · ".join(facts))
     for note in summary.notes:
         yield Text(note, "dim")
-
-
-def _view_kind(view: Mapping[str, Any] | None) -> str:
-    if view is None:
-        return "whole frame"
-    return "circle" if "circle" in view else "rectangle"
-
-
-def _shares(counts: Counter[str]) -> str:
-    """`512×512`, or `512×512 in 3 videos and 640×480 in 1`."""
-    if len(counts) == 1:
-        return next(iter(counts))
-    (name, count), *others = counts.most_common()
-    return listed([f"{name} in {number(count, 'video')}", *(f"{other} in {count:,}" for other, count in others)], 3)
 
 
 def _class_table(rows: Mapping[str, Mapping[str, ClassCount]]) -> Table:
