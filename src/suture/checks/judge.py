@@ -33,6 +33,8 @@ MIN_CONTRAST = 4.0
 """Contrast below which a thumbnail shows nothing that could be recognised elsewhere."""
 MAX_ALIKE = 4.0
 """Difference of two thumbnails, in grey levels, up to which video coding explains it."""
+_BLOCK_FRAMES = 256
+"""Frames that are compared with all others at once."""
 _NAMED_VALUES = 4
 
 
@@ -415,11 +417,18 @@ def judge_duplicates(evidence: Evidence) -> Iterator[Problem]:
 
 def _look_alikes(ones: Sequence[FrameFacts], others: Sequence[FrameFacts]) -> Iterator[tuple[FrameFacts, FrameFacts]]:
     """For each of the others the frame that looks most like it, where only coding sets the two apart."""
-    if ones and others:
-        known, sought = (np.array([_coarse(frame) for frame in frames]) for frames in (ones, others))
-        for match in cv2.BFMatcher(cv2.NORM_L2).match(sought, known):
-            if np.abs(known[match.trainIdx] - sought[match.queryIdx]).max() <= MAX_ALIKE:
-                yield ones[match.trainIdx], others[match.queryIdx]
+    known, sought = (np.array([_coarse(frame) for frame in frames]).reshape(-1, 64) for frames in (ones, others))
+    # In order of brightness, a block of frames needs to be compared only with those that are about as bright.
+    order, queue = np.argsort(known.mean(axis=1)), np.argsort(sought.mean(axis=1))
+    brightness = known[order].mean(axis=1)
+    for begin in range(0, len(queue), _BLOCK_FRAMES):
+        block = queue[begin : begin + _BLOCK_FRAMES]
+        bounds = sought[block[[0, -1]]].mean(axis=1) + np.array([-MAX_ALIKE, MAX_ALIKE])
+        near = order[slice(*np.searchsorted(brightness, bounds))]
+        if len(near):
+            nearest = near[np.argmin((known[near] ** 2).sum(axis=1) - 2 * sought[block] @ known[near].T, axis=1)]
+            alike = np.abs(known[nearest] - sought[block]).max(axis=1) <= MAX_ALIKE
+            yield from ((ones[a], others[b]) for a, b in zip(nearest[alike], block[alike], strict=True))
 
 
 def _coarse(frame: FrameFacts) -> np.ndarray:
