@@ -20,7 +20,7 @@ import onnxruntime
 import torch
 from common import flops, matrix_pace, parser, report, table
 
-from suture.deployment.export import Deployed, Shape, to_onnx
+from suture.deployment.export import DeployedSegmenter, ExportFormat, to_onnx
 from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
 from suture.prediction.predictor import Predictor
@@ -51,10 +51,10 @@ def seconds(work: Callable[[], Any]) -> float:
 def compare(model: Model, frame: tuple[int, int], ceiling: float) -> dict[str, float]:
     """Frames per second: of ONNX Runtime, eager PyTorch and our predictor at their best, of ONNX Runtime at its median,
     and what the network's operations allow at the pace of the `ceiling`."""
-    shape = Shape(frame=frame)
+    shape = ExportFormat(frame=frame)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = CORES
-    deployed = Deployed(model.segmenter, model.size, shape)
+    deployed = DeployedSegmenter(model.segmenter, model.size, shape)
     frames = np.random.default_rng(0).integers(0, 256, (1, *frame, 3), np.uint8)
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         file = Path(folder) / "model.onnx"

@@ -22,7 +22,7 @@ from common import parser, report
 from inference import FPS, scenes
 
 from suture.prediction import video_writer as film
-from suture.prediction.video_writer import to_yuv, video_frame, video_writer
+from suture.prediction.video_writer import rgb_to_planes, video_frame, video_writer
 
 Frames = list[np.ndarray]
 """Planes of yuv420."""
@@ -81,7 +81,7 @@ def main() -> None:
     options.add_argument("--size", default="1280x1024", help="of the frames")
     said = options.parse_args()
     width, height = (int(side) for side in said.size.split("x"))
-    frames = [to_yuv(frame) for frame in scenes(said.frames, width, height)]
+    frames = [rgb_to_planes(frame) for frame in scenes(said.frames, width, height)]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"

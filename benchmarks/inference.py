@@ -36,15 +36,15 @@ from latency import write_network
 from rich.console import Console
 
 from suture.models.segmenter import Segmenter
-from suture.prediction.clip_files import ClipFiles, Seen, agreement
+from suture.prediction.clip_files import ClipFiles, PredictedFrame, compare
+from suture.prediction.clip_job import ClipJob
 from suture.prediction.fast.gpu import Gpu
-from suture.prediction.inputs import find_clips
-from suture.prediction.options import Settings
-from suture.prediction.overlap import cores
-from suture.prediction.pipeline import Job
+from suture.prediction.find_clips import find_clips
 from suture.prediction.predict import predict
+from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import Predictor
-from suture.prediction.video_writer import to_yuv, video_frame, video_writer
+from suture.prediction.prefetch import cores
+from suture.prediction.video_writer import rgb_to_planes, video_frame, video_writer
 
 PROMISED = 0.85
 FPS = 25.0
@@ -74,7 +74,7 @@ def write_input(folder: Path, frames: Iterator[np.ndarray]) -> Path:
     path = folder / "video.mp4"
     with video_writer(path, "libx264", FPS) as video:
         for index, frame in enumerate(frames):
-            video.add(video_frame(to_yuv(frame), "yuv420p"), index / FPS)
+            video.add(video_frame(rgb_to_planes(frame), "yuv420p"), index / FPS)
     return path
 
 
@@ -157,23 +157,23 @@ def model(predictor: Predictor, frames: list[np.ndarray], count: int, draw: bool
     return count // batch * batch / (time.perf_counter() - start)
 
 
-def one_by_one(predictor: Predictor, path: Path, out: Path, settings: Settings, said: Namespace) -> float:
+def one_by_one(predictor: Predictor, path: Path, out: Path, settings: PredictionSettings, said: Namespace) -> float:
     """Frames per second where nothing is done at the same time, but for the decoder's and the encoder's own threads."""
     (clip,) = find_clips([path])
     count = min(said.frames, ONE_BY_ONE)
     before = None
     start = time.perf_counter()
-    with ClipFiles(Job(predictor, clip, out, settings, said.batch).plan) as files:
+    with ClipFiles(ClipJob(predictor, clip, out, settings, said.batch).plan) as files:
         for first in range(0, count, said.batch):
             frames = [clip.read(index).pixels for index in range(first, min(first + said.batch, count))]
             for index, (pixels, found) in enumerate(
                 zip(frames, predictor.predict(np.stack(frames)), strict=True), first
             ):
-                one = files.finish(Seen(index, clip.frame_name(index), index / FPS, pixels, found.mask))
+                one = files.finish(PredictedFrame(index, clip.frame_name(index), index / FPS, pixels, found.mask))
                 if taken := files.add(one):
                     taken.result()
-                agreement(before, one)
-                before = one.small
+                compare(before, one)
+                before = one.thumbnail
     return count / (time.perf_counter() - start)
 
 
@@ -202,7 +202,7 @@ def bare(predictor: Predictor) -> dict[str, float] | None:
 
 def whole(predictor: Predictor, size: str, said: Namespace) -> dict[str, Any]:
     """The parts and the whole, with frames of one size."""
-    settings = Settings(said.masks, not said.no_overlay, view=None)
+    settings = PredictionSettings(said.masks, not said.no_overlay, view=None)
     width, height = (int(side) for side in size.split("x"))
     few = list(scenes(said.batch, width, height))
     with tempfile.TemporaryDirectory() as folder:

@@ -23,10 +23,10 @@ from latency import write_network
 from predict_files import Here
 from rich.console import Console
 
-from suture.prediction.options import Settings
-from suture.prediction.overlap import cores
 from suture.prediction.predict import predict
+from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import Predictor
+from suture.prediction.prefetch import cores
 
 WIDTH, HEIGHT, BATCH = 96, 80, 16
 
@@ -41,11 +41,16 @@ def frames_per_second(count: int) -> float:
         predictor.gpu = Here()
         first = predictor.prepare(list(scenes(BATCH, WIDTH, HEIGHT)))
         measured = predictor._measure(first.frames, first.view, True)
-        predictor._recorded = lambda *_: measured
+        predictor._graph = lambda *_: measured
         for name in ("warm", "timed"):
             start = time.perf_counter()
             predict(
-                predictor, [path], root / name, Settings(view=None), batch=BATCH, console=Console(file=io.StringIO())
+                predictor,
+                [path],
+                root / name,
+                PredictionSettings(view=None),
+                batch=BATCH,
+                console=Console(file=io.StringIO()),
             )
         return count / (time.perf_counter() - start)
 

@@ -16,7 +16,7 @@ from suture.methods import stage as base
 from suture.methods.method import find_method
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Part, Stage, StageContext
-from suture.models.inference import probabilities
+from suture.models.inference import predict_probabilities
 from suture.models.segmenter import Segmenter, set_dropout
 from suture.training.loop import Callback, TrainingLoop
 
@@ -37,11 +37,9 @@ class SaveAt(Callback):
 
 def train_accuracy(segmenter: Segmenter, context: StageContext) -> float:
     """The share of right pixels on the labelled frames, whole, as inference sees them."""
-    images = (
-        torch.stack([torch.from_numpy(context.frames.image(n)).permute(2, 0, 1) for n in context.frames.labelled]) / 255
-    )
+    frames = torch.stack([torch.from_numpy(context.frames.image(n)) for n in context.frames.labelled])
     labels = torch.from_numpy(np.stack([context.frames.labels(n) for n in context.frames.labelled]))
-    found = probabilities(segmenter.eval(), images).argmax(1)
+    found = predict_probabilities(segmenter.eval(), frames, frames.shape[1:3]).argmax(1)
     return (found == labels)[labels != IGNORE].float().mean().item()
 
 

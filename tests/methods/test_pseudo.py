@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
-from suture.data.read_scenes import resize_image
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import StageContext
-from suture.models.inference import probabilities
+from suture.models.inference import predict_probabilities
 
 Build = Callable[..., StageContext]
 
@@ -99,8 +98,8 @@ def test_says_what_the_ensemble_says(tiny_context: Build, settings: dict) -> Non
     stage = PseudoLabels("pseudo", PseudoSettings(**settings))
     stage.run(context)
     stage.load(context)
-    images = np.stack([resize_image(context.frames.image(number), context.size) for number in (1, 3)])
-    found = probabilities(context.segmenter.eval(), torch.from_numpy(images).permute(0, 3, 1, 2) / 255, **settings)
+    frames = torch.from_numpy(np.stack([context.frames.image(number) for number in (1, 3)]))
+    found = predict_probabilities(context.segmenter.eval(), frames, context.size, **settings)
     sure, ids = found.max(1)
     assert np.array_equal(np.stack([context.frames.pseudo[number] for number in (1, 3)]), ids.numpy())
     confidence = np.stack([context.frames.confidence[number] for number in (1, 3)])

@@ -10,12 +10,11 @@ import torch
 from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
 
 from suture.data.classes import IGNORE
-from suture.data.read_scenes import resize_image
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.selftraining import SelfTraining
 from suture.methods.stage import Part, Stage, StageContext, TrainingSettings
 from suture.methods.supervised import Supervised
-from suture.models.inference import probabilities
+from suture.models.inference import predict_probabilities
 
 Build = Callable[..., StageContext]
 
@@ -78,7 +77,7 @@ def test_overfits_a_few_frames_and_learns_its_own_labels(tiny_context: Build, fi
     assert before < 0.8
     assert train_accuracy(context.segmenter, context) > 0.9
     numbers = context.frames.unlabelled.tolist()
-    images = torch.from_numpy(np.stack([resize_image(context.frames.image(n), context.size) for n in numbers]))
-    found = probabilities(context.segmenter.eval(), images.permute(0, 3, 1, 2) / 255).argmax(1).numpy()
+    frames = torch.from_numpy(np.stack([context.frames.image(n) for n in numbers]))
+    found = predict_probabilities(context.segmenter.eval(), frames, context.size).argmax(1).numpy()
     said = np.stack([context.frames.pseudo[n] for n in numbers])
     assert (found == said).mean() > 0.9  # whether they are right or wrong

@@ -1,13 +1,27 @@
-"""Probabilities are means over the versions of the images that were asked for."""
+"""Frames to class probabilities, averaged over versions of the frames, and probabilities to class ids."""
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from suture.models.inference import probabilities
+from suture.data.read_scenes import resize_image
+from suture.models.inference import (
+    interpolate_class_ids,
+    predict_probabilities,
+    resize_by_matrix,
+    resize_frame,
+    to_class_ids,
+    to_images,
+)
+
+SIZE = (12, 16)
+side = st.integers(1, 90)
 
 
 class Columns(nn.Module):
@@ -18,7 +32,7 @@ class Columns(nn.Module):
 
 
 class Watched(nn.Module):
-    """A segmenter of its own kind: what it says depends on the pixel, its place and the image's size."""
+    """A segmenter whose logits depend on the pixel, its place and the image's size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,43 +50,37 @@ class Watched(nn.Module):
 
 
 @pytest.fixture
-def images() -> Tensor:
-    return torch.rand(2, 3, 12, 16, generator=torch.Generator().manual_seed(0))
+def frames() -> Tensor:
+    return torch.randint(0, 256, (2, *SIZE, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
-def test_one_version_is_the_softmax(images: Tensor) -> None:
+def test_one_version_is_the_softmax(frames: Tensor) -> None:
     segmenter = Watched()
-    found = probabilities(segmenter, images)
-    torch.testing.assert_close(found, segmenter(images).softmax(1).detach())
+    found = predict_probabilities(segmenter, frames, SIZE)
+    torch.testing.assert_close(found, segmenter(frames.permute(0, 3, 1, 2) / 255).softmax(1).detach())
     assert not found.requires_grad
-    assert len(segmenter.seen) == 2
 
 
-def test_a_flip_averages_probabilities_of_the_image_and_its_mirror(images: Tensor) -> None:
+def test_a_flip_averages_probabilities_of_the_image_and_its_mirror(frames: Tensor) -> None:
     segmenter = Watched()
-    there = segmenter(images).softmax(1)
-    back = segmenter(images.flip(-1)).softmax(1).flip(-1)
-    torch.testing.assert_close(probabilities(segmenter, images, flip=True), ((there + back) / 2).detach())
-    # What is averaged are probabilities, not logits.
-    logits = (segmenter(images) + segmenter(images.flip(-1)).flip(-1)) / 2
-    assert not torch.allclose(probabilities(segmenter, images, flip=True), logits.softmax(1), atol=1e-3)
+    images = to_images(frames, SIZE)
+    logits, mirrored = segmenter(images), segmenter(images.flip(-1)).flip(-1)
+    found = predict_probabilities(segmenter, frames, SIZE, flip=True)
+    torch.testing.assert_close(found, ((logits.softmax(1) + mirrored.softmax(1)) / 2).detach())
+    assert not torch.allclose(found, ((logits + mirrored) / 2).softmax(1), atol=1e-3), "not the logits"
+    of_mirror = predict_probabilities(segmenter, frames.flip(2), SIZE, flip=True)
+    torch.testing.assert_close(of_mirror, found.flip(-1))
 
 
-def test_a_flip_makes_the_answer_mirror_with_the_image(images: Tensor) -> None:
+def test_scales_are_averaged_at_the_images_size(frames: Tensor) -> None:
     segmenter = Watched()
-    mirrored = probabilities(segmenter, images.flip(-1), flip=True)
-    torch.testing.assert_close(mirrored, probabilities(segmenter, images, flip=True).flip(-1))
-
-
-def test_scales_are_averaged_at_the_images_size(images: Tensor) -> None:
-    segmenter = Watched()
-    found = probabilities(segmenter, images, flip=True, scales=(0.5, 1.0, 1.5))
-    assert [tuple(seen.shape[-2:]) for seen in segmenter.seen] == [(6, 8)] * 2 + [(12, 16)] * 2 + [(18, 24)] * 2
+    found = predict_probabilities(segmenter, frames, SIZE, flip=True, scales=(0.5, 1.0, 1.5))
+    assert [tuple(seen.shape[-2:]) for seen in segmenter.seen] == [(6, 8)] * 2 + [SIZE] * 2 + [(18, 24)] * 2
     expected = torch.zeros_like(found)
     for scaled in segmenter.seen[::2]:
         for mirrored in (False, True):
             logits = segmenter(scaled.flip(-1) if mirrored else scaled).detach()
-            logits = F.interpolate(logits, (12, 16), mode="bilinear", align_corners=False)
+            logits = F.interpolate(logits, SIZE, mode="bilinear", align_corners=False)
             expected += (logits.flip(-1) if mirrored else logits).softmax(1) / 6
     torch.testing.assert_close(found, expected)
 
@@ -80,23 +88,72 @@ def test_scales_are_averaged_at_the_images_size(images: Tensor) -> None:
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize(("side", "scale"), [(50, 0.75), (256, 0.7), (33, 1.5)])
 def test_a_scale_that_does_not_divide_the_side_moves_nothing(side: int, scale: float, flip: bool) -> None:
-    """Every pixel says its own column: what comes back says the same there, to a tenth of a pixel."""
-    columns = torch.arange(side) + 0.5
-    found = probabilities(Columns(), (columns / side).expand(1, 3, side, side), flip=flip, scales=(scale,))
-    said = (found[0, 0] / found[0, 1]).log() * side / 2
-    torch.testing.assert_close(said[side // 2, 3:-3], columns[3:-3], atol=0.1, rtol=0)
+    """The brightness of a pixel is its column, and comes back there to about a pixel."""
+    columns = ((torch.arange(side) + 0.5) / side * 255).round()
+    frames = columns.byte()[None, None, :, None].expand(1, side, side, 3)
+    found = predict_probabilities(Columns(), frames, (side, side), flip=flip, scales=(scale,))
+    back = (found[0, 0] / found[0, 1]).log() / 2 * 255
+    torch.testing.assert_close(back[side // 2, 3:-3], columns[3:-3], atol=max(0.6, 0.1 * 255 / side), rtol=0)
 
 
 @pytest.mark.parametrize("options", [{}, {"flip": True}, {"scales": (0.75, 1.25)}, {"autocast": torch.bfloat16}])
-def test_they_are_probabilities_in_full_precision(images: Tensor, options: dict[str, Any]) -> None:
-    found = probabilities(Watched(), images, **options)
-    assert found.shape == (2, 2, 12, 16)
+def test_they_are_probabilities_in_full_precision(frames: Tensor, options: dict[str, Any]) -> None:
+    found = predict_probabilities(Watched(), frames, SIZE, **options)
+    assert found.shape == (2, 2, *SIZE)
     assert found.dtype == torch.float32
-    torch.testing.assert_close(found.sum(1), torch.ones(2, 12, 16))
+    torch.testing.assert_close(found.sum(1), torch.ones(2, *SIZE))
 
 
-def test_autocast_is_for_the_network_alone(images: Tensor) -> None:
+def test_autocast_is_for_the_network_alone(frames: Tensor) -> None:
     segmenter = Watched()
-    probabilities(segmenter, images)
-    probabilities(segmenter, images, autocast=torch.bfloat16)
+    predict_probabilities(segmenter, frames, SIZE)
+    predict_probabilities(segmenter, frames, SIZE, autocast=torch.bfloat16)
     assert segmenter.precisions == [torch.float32, torch.bfloat16]
+
+
+def require_opencv_pixels(frame: np.ndarray, size: tuple[int, int]) -> None:
+    """On a CPU exactly, by matrices within one step of a byte."""
+    expected = resize_image(frame, size)
+    np.testing.assert_array_equal(resize_frame(frame, size), expected)
+    images = to_images(torch.from_numpy(frame)[None], size)
+    np.testing.assert_allclose(images[0].permute(1, 2, 0) * 255, expected, atol=1e-3)
+    images = resize_by_matrix(torch.from_numpy(frame)[None], size)
+    assert images.shape == (1, 3, *size)
+    assert np.abs(images[0].permute(1, 2, 0).numpy() * 255 - expected).max() <= 1.001
+
+
+@given(side, side, side, side, st.integers(0, 2**32 - 1))
+def test_frames_are_resized_as_in_training(height: int, width: int, rows: int, columns: int, seed: int) -> None:
+    require_opencv_pixels(np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8), (rows, columns))
+
+
+@pytest.mark.parametrize("frame", [(1080, 1920), (1024, 1280), (512, 512), (1, 1), (3, 4097), (1079, 1919)])
+@pytest.mark.parametrize("size", [(256, 256), (120, 160)])
+def test_frames_of_videos_are_resized_as_in_training(frame: tuple[int, int], size: tuple[int, int]) -> None:
+    require_opencv_pixels(np.random.default_rng(0).integers(0, 256, (*frame, 3), np.uint8), size)
+
+
+def test_matrices_of_a_traced_graph_are_not_cached() -> None:
+    class Model(nn.Module):
+        def forward(self, frames: Tensor) -> Tensor:
+            return resize_by_matrix(frames, (33, 44))
+
+    frames = torch.randint(0, 256, (3, 60, 80, 3), dtype=torch.uint8)
+    graph = torch.export.export(Model(), (frames,), strict=False)
+    images = resize_by_matrix(frames, (33, 44))
+    assert type(images) is Tensor
+    torch.testing.assert_close(graph.module()(frames), images)
+    torch.testing.assert_close(resize_by_matrix(frames[1:2], (33, 44))[0], images[1])
+
+
+@given(side, side, side, side, st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_class_ids(height: int, width: int, rows: int, columns: int, classes: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = 10 * torch.rand(1, generator=generator) * torch.randn(2, classes, height, width, generator=generator)
+    probabilities = scores.softmax(1)
+    ids = interpolate_class_ids(probabilities, (rows, columns))
+    assert ids.dtype == torch.uint8
+    expected = F.interpolate(probabilities, (rows, columns), mode="bilinear", align_corners=False).argmax(1)
+    assert ids.tolist() == expected.tolist()
+    fast = to_class_ids(probabilities, (rows, columns))
+    assert (fast == ids).float().mean() > 0.99, "only ties may differ, which rounding decides"

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from weakref import WeakMethod
 
 import av
 import cv2
@@ -23,13 +22,13 @@ NAMES = ("tissue", "tool", "vessel")
 COLORS = ((200, 120, 110), (0, 114, 178), (240, 228, 66))
 
 
-def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto", **noted: Any) -> Path:
+def write_model(folder: Path, size: tuple[int, int] = (32, 32), view: Any = "auto", videos_by: str = "folder") -> Path:
     """A run folder's two model files, with random weights that tell colours apart, and notes of their training."""
     torch.manual_seed(3)
     segmenter = build_segmenter("deeplabv3", "tu-test_resnet", classes=len(NAMES)).eval()
     with torch.no_grad():  # random weights are unsure and flat: let them decide
         segmenter.head.get_parameter("classifier.weight").mul_(30)
-    Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view} | noted)})
+    Model(segmenter, NAMES, COLORS, size).save(folder, {TRAINED_ON: json.dumps({"view": view, "videos_by": videos_by})})
     return folder
 
 
@@ -96,7 +95,7 @@ def _silence(stream: Any) -> list[Any]:
 class Here:
     """Takes the place of `Gpu`: frames need not travel."""
 
-    at_work = staticmethod(nullcontext)
+    computing = staticmethod(nullcontext)
 
     def memory(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.uint8)
@@ -124,6 +123,5 @@ def wait(until: Callable[[], bool]) -> None:
 
 def as_on_a_gpu(folder: Path, device: str = "cpu") -> Predictor:
     predictor: Any = Predictor(folder, device)
-    measure: Any = WeakMethod(predictor._measure)
-    predictor.gpu, predictor._recorded = Here(), lambda *asked: measure()(*asked)
+    predictor.gpu, predictor._graph = Here(), lambda function, *inputs: function(*inputs)
     return predictor

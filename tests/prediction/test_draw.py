@@ -18,14 +18,15 @@ from suture.data.images import read_image
 from suture.data.overlay import Overlay
 from suture.data.video import VideoFile
 from suture.data.view import View
-from suture.prediction.fast.gpu_overlay import Drawing, class_counts
-from suture.prediction.options import Settings
-from suture.prediction.outputs import areas, count_pixels, read_written_mask
+from suture.models.inference import resize_matrices
+from suture.prediction.fast.gpu_overlay import GpuOverlay, class_counts
+from suture.prediction.frame_table import class_areas, count_pixels
+from suture.prediction.mask_files import read_written_mask
 from suture.prediction.predict import predict
-from suture.prediction.predictor import Pending, Predictor
-from suture.prediction.preprocess import resizing
-from suture.prediction.smoothing import Smoother
-from suture.prediction.video_writer import to_yuv
+from suture.prediction.prediction_settings import PredictionSettings
+from suture.prediction.predictor import PendingBatch, Predictor
+from suture.prediction.smoother import Smoother
+from suture.prediction.video_writer import rgb_to_planes
 
 CLASSES = ClassTable(("background", "liver", "tool"), ((0, 0, 0), (230, 159, 0), (1, 255, 86)), {0: 0, 1: 1, 2: 2})
 VIEWS = (None, View(7, 5, 60, 50), View(4, 2, 90, 80, (45.0, 40.0, 30.0)))
@@ -37,7 +38,7 @@ def assert_alike(planes: np.ndarray, expected: np.ndarray) -> None:
 
 
 def go(predictor: Predictor, path: Path, out: Path, batch: int | None = None, **settings: Any) -> None:
-    predict(predictor, [path], out, Settings(**settings), batch=batch, console=Console(file=io.StringIO()))
+    predict(predictor, [path], out, PredictionSettings(**settings), batch=batch, console=Console(file=io.StringIO()))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 220), st.integers(1, 130))
@@ -47,8 +48,8 @@ def test_planes_are_those_of_opencv(seed: int, width: int, height: int) -> None:
     coarse = generator.choice(np.array([0, 1, 2, IGNORE], np.uint8), (1 + height // 9, 1 + width // 9))
     mask = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_NEAREST)
     overlay = Overlay(CLASSES, width, height)
-    drawn = Drawing(overlay, torch.device("cpu"))(torch.from_numpy(frame)[None], torch.from_numpy(mask)[None])
-    assert_alike(drawn[0].numpy(), to_yuv(overlay(frame, mask)))
+    drawn = GpuOverlay(overlay, torch.device("cpu"))(torch.from_numpy(frame)[None], torch.from_numpy(mask)[None])
+    assert_alike(drawn[0].numpy(), rgb_to_planes(overlay(frame, mask)))
 
 
 @pytest.mark.parametrize("sides", [(1700, 1300), (1301, 901)])
@@ -57,8 +58,8 @@ def test_thick_outlines_are_those_of_opencv(sides: tuple[int, int]) -> None:
     mask = (frame[..., 0] // 90).astype(np.uint8)
     overlay = Overlay(CLASSES, *sides)
     assert overlay.outline > 1
-    drawn = Drawing(overlay, torch.device("cpu"))(torch.from_numpy(frame)[None], torch.from_numpy(mask)[None])
-    assert_alike(drawn[0].numpy(), to_yuv(overlay(frame, mask)))
+    drawn = GpuOverlay(overlay, torch.device("cpu"))(torch.from_numpy(frame)[None], torch.from_numpy(mask)[None])
+    assert_alike(drawn[0].numpy(), rgb_to_planes(overlay(frame, mask)))
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -68,8 +69,8 @@ def test_counts_are_exact(seed: int) -> None:
     for mask, counts in zip(masks, class_counts(torch.from_numpy(masks), 3).numpy(), strict=True):
         assert counts.tolist() == [(mask == number).sum() for number in range(3)]
         assert counts.tolist() == count_pixels(mask)[:3].tolist()
-        assert areas(counts, CLASSES) == areas(count_pixels(mask), CLASSES)
-    assert areas(np.zeros(3, int), CLASSES)["area tool"] is None
+        assert class_areas(counts, CLASSES) == class_areas(count_pixels(mask), CLASSES)
+    assert class_areas(np.zeros(3, int), CLASSES)["area tool"] is None
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -79,7 +80,7 @@ def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(
 ) -> None:
     frames = np.stack([picture(index, 111, 91) for index in range(3)])
 
-    def begun(predictor: Predictor) -> Pending:
+    def begun(predictor: Predictor) -> PendingBatch:
         return predictor.begin(predictor.prepare(frames, view), Smoother(0.5) if smooth else None, True)
 
     expected, found = list(begun(cpu)), begun(gpu)
@@ -89,7 +90,7 @@ def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(
         assert (confidence, entropy) == pytest.approx(expected[place][1:], abs=2e-3)
         np.testing.assert_array_equal([*found.measured][place][1], count_pixels(mask)[:3])
         assert found.planes is not None
-        planes = to_yuv(Overlay(cpu.classes, 111, 91)(frames[place], mask))
+        planes = rgb_to_planes(Overlay(cpu.classes, 111, 91)(frames[place], mask))
         assert_alike(found.planes[place].numpy(), planes)
     assert begun(cpu).planes is None
     assert gpu.begin(gpu.prepare(frames, view)).planes is None
@@ -99,8 +100,8 @@ def test_what_a_recording_reads_is_kept(model: Path) -> None:
     """A graph reads the memory of the matrices long after others have taken their place in the cache."""
     predictor: Any = as_on_a_gpu(model, "cpu:0")  # it and `cpu`, like `cuda` and `cuda:0`, are one, but not equal
     predictor.predict(picture(0, 111, 91))
-    read = resizing((91, 111), (32, 32), torch.device("cpu"))
-    assert all(one is other for one, other in zip(read, predictor._kept["resizing", (91, 111)], strict=True))
+    read = resize_matrices((91, 111), (32, 32), torch.device("cpu"))
+    assert all(one is other for one, other in zip(read, predictor._cache["resize", (91, 111)], strict=True))
 
 
 def test_more_places_than_frames_repeat_the_last(gpu: Predictor) -> None:
@@ -145,7 +146,7 @@ def test_gone_on_with_the_overlay_is_the_same(gpu: Predictor, tmp_path: Path, mo
     go(gpu, path, tmp_path / "whole")
     begin, begun = gpu.begin, []
 
-    def breaks(*asked: Any) -> Pending:
+    def breaks(*asked: Any) -> PendingBatch:
         begun.append(asked)
         if len(begun) == 6:
             raise RuntimeError("the power went")
@@ -177,7 +178,7 @@ def test_a_gpu_draws_the_same(model: Path, view: View | None) -> None:
         expected = Predictor(model, "cpu")(frames, view) if start == 0 else None
         for place, (mask, *_) in enumerate(pending):
             assert expected is None or (mask == expected[place]).mean() > 0.98
-            planes = to_yuv(Overlay(predictor.classes, 111, 91)(frames[place], mask))
+            planes = rgb_to_planes(Overlay(predictor.classes, 111, 91)(frames[place], mask))
             assert pending.planes is not None
             assert_alike(pending.planes[place].numpy(), planes)
             np.testing.assert_array_equal([*pending.measured][place][1], count_pixels(mask)[:3])

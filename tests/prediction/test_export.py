@@ -20,7 +20,16 @@ from suture.data.classes import IGNORE
 from suture.data.datasets import load_dataset
 from suture.data.view import View
 from suture.deployment import export
-from suture.deployment.export import BARS, OPSET, Deployed, Exported, Shape, export_run, to_onnx, write_card
+from suture.deployment.export import (
+    MIN_AGREEMENT,
+    OPSET,
+    DeployedSegmenter,
+    Exported,
+    ExportFormat,
+    export_run,
+    to_onnx,
+    write_card,
+)
 from suture.evaluation.scoring import predict_masks
 from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
@@ -82,7 +91,7 @@ def test_masks_are_those_of_the_evaluation(exported: Exported, frames: tuple[np.
 def test_it_was_compared_on_frames_of_the_run(exported: Exported) -> None:
     assert exported.real
     assert exported.checked == 4
-    assert exported.agreement >= BARS["fp32"]
+    assert exported.agreement >= MIN_AGREEMENT["fp32"]
 
 
 def test_the_file_is_plain_onnx(exported: Exported) -> None:
@@ -154,14 +163,14 @@ def test_the_page_says_the_contract_and_its_example_runs(
 )
 def test_architectures(architecture: str, encoder: str, size: tuple[int, int]) -> None:
     model = random_model(architecture, encoder, size)
-    shape = Shape(frame=(61, 83))
+    shape = ExportFormat(frame=(61, 83))
     file = to_onnx(model, shape)
     assert {node.domain for node in onnx.load_from_string(file).graph.node} == {""}
     frames = picture(61, 83)[None]
     with torch.inference_mode():
-        expected = Deployed(model.segmenter, size, shape)(torch.from_numpy(frames)).numpy()
+        expected = DeployedSegmenter(model.segmenter, size, shape)(torch.from_numpy(frames)).numpy()
     assert len(np.unique(expected)) > 1
-    assert (run(file, frames) == expected).mean() >= BARS["fp32"]
+    assert (run(file, frames) == expected).mean() >= MIN_AGREEMENT["fp32"]
 
 
 def test_half_precision_by_the_command(
@@ -175,7 +184,7 @@ def test_half_precision_by_the_command(
     assert path.stat().st_size < 0.6 * exported.path.stat().st_size
     found = np.concatenate([run(path, frame[None]) for frame in frames[0]])
     assert found.dtype == np.uint8
-    assert (found == frames[1]).mean() >= BARS["fp16"]
+    assert (found == frames[1]).mean() >= MIN_AGREEMENT["fp16"]
 
 
 def test_any_size_and_any_batch(finished: Path, folder: Path, frames: tuple[np.ndarray, np.ndarray]) -> None:
@@ -216,10 +225,10 @@ def test_a_view_is_cut_out_and_the_rest_ignored(finished: Path, tmp_path: Path) 
     found = run(done.path, frame[None])[0]
     np.testing.assert_array_equal(found != IGNORE, view.mask(70, 60))
     scene = np.ascontiguousarray(view.crop(frame))[None]
-    whole = Deployed(Model.load(finished).segmenter, (32, 32), Shape(frame=(42, 50)))
+    whole = DeployedSegmenter(Model.load(finished).segmenter, (32, 32), ExportFormat(frame=(42, 50)))
     with torch.inference_mode():
         expected = whole(torch.from_numpy(scene))[0].numpy()
-    assert (view.crop(found) == expected).mean() >= BARS["fp32"]
+    assert (view.crop(found) == expected).mean() >= MIN_AGREEMENT["fp32"]
 
 
 def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,10 +255,10 @@ def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch
     [
         (["--frame", "1920"], "--frame is 1920, expected numbers such as 1920x1080"),
         (["--frame", "0x10"], "--frame is 0x10, expected"),
-        (["--frame", "192000x108000"], "--frame is 192000x108000, expected the size of a video's frames, 256 m"),
-        (["--view", "0,0,9,9"], "--view needs --frame"),
+        (["--frame", "192000x108000"], "--frame is 192000x108000, expected at most 256 million pixels"),
+        (["--view", "0,0,9,9"], "expected a rectangle within the frames of --frame"),
         (["--frame", "20x20", "--view", "-1,0,9,9"], "--view is -1,0,9,9, expected numbers such as 420,0,1080,1080"),
-        (["--frame", "20x20", "--view", "12,0,9,9"], "--view is 12,0,9,9, which reaches out of the frame of 20×20"),
+        (["--frame", "20x20", "--view", "12,0,9,9"], "--view is 12,0,9,9, expected a rectangle within the frames"),
         (["--dynamic", "--frame", "20x20"], "leave --frame and --view out"),
         (["-o", "model.bin"], "--output is model.bin, expected a name that ends in .onnx"),
     ],
@@ -269,7 +278,7 @@ def test_the_card_alone(name: str, finished: Path, tmp_path: Path) -> None:
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     for run, said in (
-        (tmp_path, "has no config.yaml, expected the folder of a finished run"),
+        (tmp_path, "model.json"),
         ("absent", "absent does not exist: expected the folder of a finished run"),
     ):
         result = CliRunner().invoke(app, ["export", str(run)])

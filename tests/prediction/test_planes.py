@@ -17,21 +17,24 @@ from rich.console import Console
 
 from suture.data.video import DecodedFrame, VideoFile, YuvPlanes
 from suture.data.yuv import sample_planes, yuv_to_rgb
-from suture.prediction.inputs import fill, find_clips
-from suture.prediction.options import Settings
-from suture.prediction.outputs import read_written_mask
-from suture.prediction.predict import Summary, predict
+from suture.prediction.fast.planes_to_rgb import planes_to_rgb
+from suture.prediction.find_clips import find_clips
+from suture.prediction.flow_agreement import Thumbnail
+from suture.prediction.input_clip import fill_batch
+from suture.prediction.mask_files import read_written_mask
+from suture.prediction.predict import PredictionSummary, predict
+from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import Predictor
-from suture.prediction.preprocess import from_planes
-from suture.prediction.stability import Small
 
 BT709, UNSAID, BT601 = 1, 2, 5
 ALIKE = 0.97
 """The share of a mask's pixels: a network of random weights decides otherwise where colours differ by one level."""
 
 
-def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> Summary:
-    return predict(predictor, [given], out, Settings(**settings), batch=4, console=Console(file=io.StringIO()))
+def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> PredictionSummary:
+    return predict(
+        predictor, [given], out, PredictionSettings(**settings), batch=4, console=Console(file=io.StringIO())
+    )
 
 
 def write_colours(path: Path, size: tuple[int, int], kind: str, matrix: int = UNSAID, full: bool = False) -> Path:
@@ -57,7 +60,7 @@ def write_colours(path: Path, size: tuple[int, int], kind: str, matrix: int = UN
 def planes_of(frame: DecodedFrame) -> tuple[YuvPlanes, np.ndarray]:
     found = frame.planes()
     assert found is not None
-    return found, fill(np.empty((1, *found.shape), np.uint8), [found])[0]
+    return found, fill_batch(np.empty((1, *found.shape), np.uint8), [found])[0]
 
 
 @pytest.mark.parametrize("size", [(208, 90), (130, 66), (1280, 720), (2, 2)])
@@ -70,7 +73,7 @@ def test_planes_become_what_ffmpeg_makes_of_them(
     planes, memory = planes_of(frame)
     np.testing.assert_array_equal(memory, frame.frame.to_ndarray())
     expected = frame.rgb().astype(int)
-    several = from_planes(torch.from_numpy(np.stack([memory] * 5)), planes.colours)
+    several = planes_to_rgb(torch.from_numpy(np.stack([memory] * 5)), planes.colours)
     for found in (yuv_to_rgb(sample_planes(memory), planes.colours), several[0].numpy(), several[4].numpy()):
         assert found.shape == expected.shape
         assert found.dtype == np.uint8
@@ -91,7 +94,7 @@ def test_the_flow_sees_the_same(tmp_path: Path) -> None:
         frame = VideoFile(write_video(tmp_path / "a.mp4", 1, size)).decode(0)
         planes, memory = planes_of(frame)
         mask = np.zeros(size[::-1], np.uint8)
-        small, expected = Small.of(memory, mask, planes.colours), Small.of(frame.rgb(), mask)
+        small, expected = Thumbnail.of(memory, mask, planes.colours), Thumbnail.of(frame.rgb(), mask)
         assert small.gray.shape == expected.gray.shape
         np.testing.assert_allclose(small.gray.astype(int), expected.gray.astype(int), atol=2)
 
@@ -218,4 +221,4 @@ def test_a_gpu_makes_the_same_of_planes(model: Path, tmp_path: Path) -> None:
             pending = predictor.begin(predictor.prepare(frames), None, True)
             for mask, truth in zip(pending, expected, strict=True):
                 assert (mask.mask == truth).mean() > 0.96
-    assert len(predictor._recorded.recordings) == 2
+    assert len(predictor._graph.recordings) == 2

@@ -22,9 +22,9 @@ from rich.console import Console
 from suture.cli import main
 from suture.core.errors import UserError
 from suture.prediction import clip_files as clipfiles
-from suture.prediction.options import Settings
 from suture.prediction.predict import predict
-from suture.prediction.predictor import Predictor, Prepared
+from suture.prediction.prediction_settings import PredictionSettings
+from suture.prediction.predictor import Predictor, PreparedBatch
 
 
 class Counting(Predictor):
@@ -33,7 +33,7 @@ class Counting(Predictor):
     fails_at = -1
     looked = 0
 
-    def begin(self, prepared: Prepared, *rest: Any) -> Any:
+    def begin(self, prepared: PreparedBatch, *rest: Any) -> Any:
         if self.looked == self.fails_at:
             raise RuntimeError("the power went")
         self.looked += len(prepared.frames)
@@ -47,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def go(predictor: Predictor, given: Path, out: Path, **settings: Any) -> str:
     said = io.StringIO()
-    predict(predictor, [given], out, Settings(**settings), console=Console(file=said, width=300))
+    predict(predictor, [given], out, PredictionSettings(**settings), console=Console(file=said, width=300))
     return said.getvalue()
 
 
@@ -361,7 +361,7 @@ def test_exit_codes(
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
     assert f"Predicted: {out} (5 frames of 1 input)" in capsys.readouterr().out
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
-    assert capsys.readouterr().out == f"Nothing left to predict: 1 input was done before ({out})\n"
+    assert capsys.readouterr().out == f"Nothing left to predict: 1 input done before ({out})\n"
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"no video")
     assert suture(monkeypatch, "predict", model, frames, str(broken), "-o", out, "--device", "cpu") == 1

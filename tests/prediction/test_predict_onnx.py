@@ -13,18 +13,18 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from predict_files import COLORS, NAMES, picture, write_images, write_model, write_video
+from predict_files import COLORS, NAMES, picture, write_model, write_video
 from rich.console import Console
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.data.view import View
-from suture.deployment.export import Shape, to_onnx
+from suture.deployment.export import ExportFormat, to_onnx
 from suture.models.model import Model
-from suture.prediction.networks import OnnxNetwork
-from suture.prediction.options import Settings
-from suture.prediction.outputs import read_written_mask
+from suture.prediction.mask_files import read_written_mask
+from suture.prediction.onnx_network import OnnxNetwork
 from suture.prediction.predict import predict
+from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import Predictor
 
 onnx = pytest.importorskip("onnx")
@@ -82,6 +82,7 @@ def write_onnx(path: Path, frame: tuple[int, int] | None, output: str, view: Vie
         "kind": "fixed" if frame else "dynamic",
         "output": output,
         "view": view.to_json()["rect"] if view else None,
+        "run": {"view": "auto", "videos_by": "folder"},
     } | about
     if said["format"]:
         h.set_model_props(proto, {"suture": json.dumps(said)})
@@ -145,12 +146,12 @@ def test_a_view_inside_the_file_is_the_only_one(tmp_path: Path) -> None:
     predict(Predictor(model), [tmp_path / "frame.png"], tmp_path / "out", console=quiet)
     mask = read_written_mask(tmp_path / "out/frame/masks/frame.png")
     np.testing.assert_array_equal(mask, Predictor(model)(frame))
-    with pytest.raises(UserError, match=r"model.onnx cuts its view out of whole frames itself: give it frames without"):
-        predict(Predictor(model), [tmp_path / "frame.png"], tmp_path / "other", Settings(view=VIEW), console=quiet)
+    with pytest.raises(UserError, match=r"model.onnx crops its view itself: give it whole frames"):
+        predict(
+            Predictor(model), [tmp_path / "frame.png"], tmp_path / "other", PredictionSettings(view=VIEW), console=quiet
+        )
     assert Predictor(model)(cv2.resize(frame, (96, 80))).shape == (80, 96), "the same frames, resized"
-    with pytest.raises(
-        UserError, match=r"model.onnx cuts its view out of frames of 48×40 pixels, but these have 48×44"
-    ):
+    with pytest.raises(UserError, match="whole frames of the shape 48×40 and no view"):
         Predictor(model)(np.zeros((44, 48, 3), np.uint8))
     for flip in (True, False):
         with pytest.raises(UserError, match="export it without --view"):
@@ -173,17 +174,16 @@ def test_averages(tmp_path: Path) -> None:
 
 
 def test_a_file_knows_how_videos_were_told_apart(tmp_path: Path) -> None:
-    assert Predictor(write_onnx(tmp_path / "older.onnx", (40, 48), "masks")).network.videos_by == "folder"
-    noted = write_onnx(tmp_path / "model.onnx", (40, 48), "masks", run={"videos_by": "name"})
-    assert Predictor(noted).network.videos_by == "name"
+    run = {"view": "auto", "videos_by": "name"}
+    assert Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks", run=run)).network.videos_by == "name"
 
 
 def test_a_file_of_somebody_else(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="was not written by `suture export`"):
+    with pytest.raises(UserError, match="is no ONNX file of `suture export`"):
         Predictor(write_onnx(tmp_path / "other.onnx", (40, 48), "masks", format=None))
     with pytest.raises(UserError, match="update Suture"):
         Predictor(write_onnx(tmp_path / "newer.onnx", (40, 48), "masks", format=99))
-    with pytest.raises(UserError, match=r"cannot run on cuda|torch sees 0 GPUs"):
+    with pytest.raises(UserError, match=r"cannot run on cuda|'cuda' is not available"):
         Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks"), "cuda")
 
 
@@ -191,43 +191,9 @@ def test_a_video_through_a_file_that_gives_decisions_only(tmp_path: Path) -> Non
     predictor = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks"))
     video = write_video(tmp_path / "case.mp4", 4)
     quiet = Console(file=io.StringIO())
-    assert predict(predictor, [video], tmp_path / "out", Settings(smooth=0.5), console=quiet).problems == []
+    assert predict(predictor, [video], tmp_path / "out", PredictionSettings(smooth=0.5), console=quiet).problems == []
     first = (tmp_path / "out/case/frames.csv").read_text().splitlines()[1].split(",")
     assert first[3:5] == ["", ""]  # it does not say how sure it is
-
-
-@pytest.mark.parametrize("source", ["video", "images"])
-def test_frames_that_are_enlarged_in_vain_are_told_once(tmp_path: Path, source: str) -> None:
-    inputs = [
-        write_video(tmp_path / f"{name}.mp4", 2) if source == "video" else write_images(tmp_path / name, 2)
-        for name in "ab"
-    ]
-
-    def said(name: str, *export: Any, **about: Any) -> list[str]:
-        model = write_onnx(tmp_path / f"{name}.onnx", *export, **about)
-        console = Console(file=io.StringIO(), record=True, width=400)
-        assert predict(Predictor(model), inputs, tmp_path / name, console=console).clips == 2
-        return [line for line in console.export_text().splitlines() if "enlarged" in line]
-
-    assert said("large", (80, 96), "masks") == [
-        "large.onnx takes frames of 96×80: those of 48×40 are enlarged, which takes time for nothing; export it with "
-        "--frame 48x40, or with --dynamic."
-    ]
-    (line,) = said("cut", (80, 96), "masks", View(16, 8, 60, 64))
-    assert "--frame 48x40 with its --view, or with --dynamic." in line
-    assert said("same", (40, 48), "masks") == []
-    assert said("hardly", (48, 56), "masks") == []
-    assert said("smaller", (20, 24), "masks") == []
-    assert said("trained", (80, 96), "masks", size=[80, 96]) == [], "the network looks at as many pixels anyway"
-    assert said("open", None, "logits", size=[80, 96]) == []
-
-
-def test_frames_that_are_refused_are_not_told_as_enlarged(tmp_path: Path) -> None:
-    model = write_onnx(tmp_path / "cut.onnx", (80, 96), "masks", View(16, 8, 60, 64))
-    console = Console(file=io.StringIO(), record=True, width=400)
-    inputs = [write_video(tmp_path / "fits.mp4", 2), write_images(tmp_path / "square", 2, size=(40, 40))]
-    assert len(predict(Predictor(model), inputs, tmp_path / "out", console=console).problems) == 1
-    assert "those of 40×40 are enlarged" not in console.export_text()
 
 
 def test_probabilities_are_enlarged_and_not_scores() -> None:
@@ -243,6 +209,6 @@ def test_probabilities_are_enlarged_and_not_scores() -> None:
 
 def test_a_file_that_was_really_exported(tmp_path: Path) -> None:
     folder = write_model(tmp_path, (36, 44))
-    (tmp_path / "model.onnx").write_bytes(to_onnx(Model.load(folder), Shape((40, 48))))
+    (tmp_path / "model.onnx").write_bytes(to_onnx(Model.load(folder), ExportFormat((40, 48))))
     frames = np.stack([picture(index) for index in range(3)])
     assert (Predictor(tmp_path / "model.onnx")(frames) == Predictor(folder, "cpu")(frames)).mean() > 0.99

@@ -24,16 +24,16 @@ from suture.data.images import read_image
 from suture.data.overlay import Overlay, draw_legend
 from suture.data.video import VideoFile
 from suture.data.view import View
-from suture.prediction.options import Settings, parse_view
-from suture.prediction.predict import Summary, predict
+from suture.prediction.predict import PredictionSummary, predict
+from suture.prediction.prediction_settings import PredictionSettings, parse_view
 from suture.prediction.predictor import Predictor
 from suture.prediction.video_writer import video_frame
 
 STAMPS = [0, 40, 130, 150, 420, 430, 900, 1000, 1010, 1500, 1577, 2000]
 
 
-def run(predictor: Predictor, inputs: Any, out: Path, **settings: Any) -> Summary:
-    return predict(predictor, inputs, out, Settings(**settings), console=Console(file=io.StringIO()))
+def run(predictor: Predictor, inputs: Any, out: Path, **settings: Any) -> PredictionSummary:
+    return predict(predictor, inputs, out, PredictionSettings(**settings), console=Console(file=io.StringIO()))
 
 
 def read_mask(path: Path) -> np.ndarray:
@@ -52,7 +52,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_a_video_gives_masks_overlay_and_table(cpu: Predictor, tmp_path: Path, suffix: str) -> None:
     path = write_video(tmp_path / f"case{suffix}", codec="mpeg4" if suffix == ".avi" else "libx264")
     video = VideoFile(path)
-    assert run(cpu, [path], tmp_path / "out") == Summary(1, 12, 0, [])
+    assert run(cpu, [path], tmp_path / "out") == PredictionSummary(1, 12, 0, [])
     out = tmp_path / "out/case"
     assert sorted(file.name for file in out.iterdir()) == ["frames.csv", "masks", "overlay.mp4", "prediction.json"]
     table = rows(out / "frames.csv")
@@ -231,7 +231,9 @@ def test_the_view_is_that_of_the_training_where_one_was_stated(tmp_path: Path) -
     def used(model: Path, name: str) -> tuple[Any, str]:
         lines = io.StringIO()
         out = tmp_path / "out" / model.name
-        predict(Predictor(model), [tmp_path / name], out, Settings(overlay=False), console=Console(file=lines))
+        predict(
+            Predictor(model), [tmp_path / name], out, PredictionSettings(overlay=False), console=Console(file=lines)
+        )
         return read_json(out / name / "prediction.json")["view"], lines.getvalue().partition("view: ")[2].strip()
 
     same = [
@@ -240,7 +242,7 @@ def test_the_view_is_that_of_the_training_where_one_was_stated(tmp_path: Path) -
     stated = write_model(tmp_path / "stated", view=training_view(same))
     assert used(stated, "same") == (
         {"rect": [30, 20, 40, 50]},
-        "30,20,40,50, as in training (--view auto looks for it)",
+        "30,20,40,50, as in training",
     )
     assert used(stated, "larger") == ({"rect": [20, 10, 70, 60]}, "20,10,70,60, found")
     whole = write_model(tmp_path / "whole", view=training_view([replace(video, view_setting=None) for video in same]))

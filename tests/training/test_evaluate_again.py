@@ -20,7 +20,7 @@ from suture.data import fingerprint
 from suture.data.dataset import Dataset
 from suture.data.datasets import load_dataset
 from suture.data.fingerprint import Fingerprints
-from suture.deployment.model_card import Papers
+from suture.deployment.model_card import render_card
 from suture.reports.reported_run import read_runs
 from suture.reports.summary_section import cautions
 from suture.training import run_folder as folder
@@ -56,7 +56,7 @@ def trained(
 
 def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path, Path]) -> None:
     run, data = trained
-    before, card = (run / "metrics.json").read_text(), Papers.read(run).card()
+    before, card = (run / "metrics.json").read_text(), render_card(Run(run))
     _, said = evaluated(run)
     assert "The split has changed" not in said
     say(data, split={"train": ["case01", "case04"], "val": ["case03"], "test": ["case02"]})
@@ -66,7 +66,7 @@ def test_a_case_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path,
         "and case04 is in test, not in train." in said
     )
     assert (run / "metrics.json").read_text() == before
-    assert Papers.read(run).card() == card
+    assert render_card(Run(run)) == card
     assert read_json(run / "metrics.json")["test"]["cases"].keys() == {"case04"}
 
 
@@ -159,7 +159,7 @@ def test_new_cases_are_scored(trained: tuple[Path, Path]) -> None:
     metrics, _ = evaluated(run)
     assert metrics["test"]["videos"].keys() == {"case04", "case05"}
     assert metrics["completion"]["videos"].keys() == {"case01a", "case01b", "case02"}
-    assert "Of the videos scored as new, case05 came into the splits after the training." in Papers.read(run).card()
+    assert "Of the videos scored as new, case05 came into the splits after the training." in render_card(Run(run))
     said = cautions(read_runs([run]))
     assert "run is also scored on case05: put into the splits after its training." in said
 
@@ -169,7 +169,7 @@ def test_scores_of_a_case_that_was_learnt_from_are_named_as_such(trained: tuple[
     run, _ = trained
     file = run / "metrics.json"
     file.write_text(file.read_text().replace("case04", "case02"))
-    assert "- Tested on cases that it has learnt from (case02): the scores say" in Papers.read(run).card()
+    assert "- Tested on cases that it has learnt from (case02): the scores say" in render_card(Run(run))
     assert any(
         "trained and tested on videos of case02, so the scores say nothing" in one for one in cautions(read_runs([run]))
     )
@@ -191,14 +191,14 @@ def of_videos(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_renamed_video_that_was_learnt_from_is_never_scored_as_new(trained: tuple[Path, Path]) -> None:
     run, data = trained
-    before, card = read_json(run / "metrics.json"), Papers.read(run).card()
+    before, card = read_json(run / "metrics.json"), render_card(Run(run))
     rename(data, "case02", "op17")
     say(data, split={"train": ["case01"], "val": ["case03"], "test": ["case04", "op17"]})
     metrics, said = evaluated(run)
     assert "Renamed since the training, and scored under the names that the run knows: op17 (case02)." in said
     assert "The split has changed since the training, and the run is scored by its own: op17 is in train" in said
     assert of_videos(metrics) == of_videos(before)
-    assert Papers.read(run).card() == card
+    assert render_card(Run(run)) == card
 
 
 def test_names_that_went_to_other_videos_are_refused(trained: tuple[Path, Path]) -> None:
@@ -225,7 +225,7 @@ def test_a_renamed_test_video_is_the_same_one(trained: tuple[Path, Path]) -> Non
     assert "The split has changed" not in said
     assert of_videos(metrics) == of_videos(before)
     assert metrics["val"]["cases"].keys() == {"third"}
-    assert "after the training" not in Papers.read(run).card()
+    assert "after the training" not in render_card(Run(run))
     assert not [one for one in cautions(read_runs([run])) if "after its training" in one]
 
 

@@ -21,12 +21,12 @@ from suture.checks.check import check
 from suture.comparison.results import read_run
 from suture.core.errors import UserError
 from suture.data import messages as mends
-from suture.deployment.model_card import Papers
+from suture.deployment.model_card import render_card
 from suture.models.encoder_weights import read_tensors
 from suture.training.callbacks import Curve, StageProgress
 from suture.training.config import Config
 from suture.training.distributed import Processes
-from suture.training.run_folder import read_curve
+from suture.training.run_folder import Run, read_curve
 from suture.training.train import evaluate_run, train, validate_memory
 
 
@@ -472,7 +472,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(
     assert metrics == json.loads((finished / "metrics.json").read_text())
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"} == before
     assert not list(cache.glob("frames/*"))
-    assert "in precision 32;" in Papers.read(run).card()
+    assert "in precision 32;" in render_card(Run(run))
 
 
 def test_a_finished_run_whose_model_is_lost_writes_it_again(

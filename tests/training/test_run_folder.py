@@ -18,8 +18,8 @@ import yaml
 from suture.core.errors import UserError
 from suture.core.io import read_json, write_json
 from suture.data.datasets import load_dataset
-from suture.deployment.model_card import Papers
-from suture.prediction.networks import noted_training
+from suture.deployment.model_card import render_card
+from suture.prediction.open_network import read_training_notes
 from suture.training.config import Config, load_config
 from suture.training.environment import environment
 from suture.training.run_folder import read_curve
@@ -117,13 +117,13 @@ def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
     assert model["segmenter"].keys() >= {"architecture", "encoder", "classes", "mean", "std"}
     assert [one["name"] for one in model["classes"]][:2] == ["background-tissue", "liver"]
     assert Run(finished).segmenter().classes == 10
-    assert noted_training(finished / "model.safetensors") == {"view": "auto", "videos_by": "folder"}
+    assert read_training_notes(finished / "model.safetensors") == {"view": "auto", "videos_by": "folder"}
 
 
 def test_a_model_knows_how_videos_were_told_apart(finished: Path, dataset: Path, tmp_path: Path) -> None:
     by_name = replace(load_dataset(dataset), videos_by="name")
     Run(tmp_path).write_model(Run(finished).segmenter(), by_name, (32, 32))
-    assert noted_training(tmp_path / "model.safetensors")["videos_by"] == "name"
+    assert read_training_notes(tmp_path / "model.safetensors")["videos_by"] == "name"
 
 
 def test_the_device_says_whether_a_service_computes_for_several_processes_at_once(
@@ -280,7 +280,7 @@ def test_a_start_that_only_scores_is_none_of_the_training(begun: Any, train_quie
     assert after.compute == before.compute
     assert after.evaluation.flip, "by which the scores are"
     assert [start["precision"] for start in read_json(folder / "environment.json")["starts"]] == ["32"]
-    assert "in precision 32;" in Papers.read(folder).card()
+    assert "in precision 32;" in render_card(Run(folder))
 
 
 def test_how_a_run_is_scored_may_be_mended_until_it_is(begun: Any, train_quietly: Callable[..., Any]) -> None:

@@ -44,7 +44,7 @@ def export(
         print_line(out, f"Card: {output}")
         return
     from suture.data.view import View
-    from suture.prediction.options import validate_export_options
+    from suture.deployment.export_options import validate_export_options
 
     height_width = (size[1], size[0]) if size else None
     scene = View.parse(rect, "--view") if rect else None

@@ -44,17 +44,17 @@ def predict(
 ) -> None:
     """Segment videos and images. The same command again continues; exit code 1 if frames had to be left out."""
     from suture.core.settings import validate_scales
-    from suture.prediction.inputs import expanded
-    from suture.prediction.options import Settings, parse_view, validate_output_folder
+    from suture.prediction.find_clips import expand_input
+    from suture.prediction.prediction_settings import PredictionSettings, parse_view, validate_output_folder
 
     for path in inputs:
-        expanded(path)  # raises if it does not exist
+        expand_input(path)  # raises if it does not exist
     try:
         sizes = [float(scale) for scale in scales.split(",")]
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
     validate_scales(sizes)
-    settings = Settings(masks, not no_overlay, table, parse_view(view), smooth, videos_by)
+    settings = PredictionSettings(masks, not no_overlay, table, parse_view(view), smooth, videos_by)
     validate_output_folder(output)
     with terminal.waiting():
         from suture.prediction.predict import predict as predict_inputs

@@ -18,13 +18,14 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR)
 
 
-def read_scene(video: Video, index: int, size: tuple[int, int]) -> np.ndarray:
-    """One frame's view at height × width."""
-    return resize_image(video.view.crop(video.read(index)), size)
+def read_scene(video: Video, index: int, size: tuple[int, int] | None = None) -> np.ndarray:
+    """Read the view of one frame, resized to height × width if a size is given."""
+    view = video.view.crop(video.read(index))
+    return resize_image(view, size) if size else view
 
 
 def read_scenes(
-    video: Video, indices: Sequence[int], size: tuple[int, int], batch: int
+    video: Video, indices: Sequence[int], size: tuple[int, int] | None, batch: int
 ) -> Iterator[tuple[list[int], np.ndarray]]:
     """Frames in batches (indices, B H W 3), the next batch being decoded while this one is used."""
     parts = [list(indices[start : start + batch]) for start in range(0, len(indices), batch)]

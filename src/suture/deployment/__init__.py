@@ -1,1 +1,1 @@
-"""ONNX files and model cards."""
+"""ONNX export and model cards."""

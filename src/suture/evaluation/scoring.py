@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from suture.core.errors import UserError
 from suture.core.text import listed
@@ -16,7 +15,7 @@ from suture.data.read_scenes import paste_in_frame, read_scenes
 from suture.data.scoring_rules import Protocol, protocol_named
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import COMPLETION, score, scorer_of
-from suture.models.inference import probabilities
+from suture.models.inference import inference_network, predict_probabilities, to_class_ids
 from suture.models.segmenter import Segmenter
 
 Frames = Mapping[str, Sequence[int]]
@@ -57,17 +56,21 @@ def predict_masks(
     scales: Sequence[float] = (1.0,),
     autocast: torch.dtype | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """The class ids of frames at native resolution, `IGNORE` outside the view, in the order of `indices`."""
+    """Predict the masks of frames, in the order of `indices`.
+
+    Yields:
+        The index of a frame and its class ids (H, W) at native resolution, `IGNORE` outside the view.
+    """
     device = next(segmenter.parameters()).device
     width, height = video.size
     view = video.view
     seen = (min(view.height, height - view.y), min(view.width, width - view.x))  # a stated view may stick out
-    for part, images in read_scenes(video, indices, size, batch):
-        pixels = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float() / 255
-        found = probabilities(segmenter, pixels, flip=flip, scales=scales, autocast=autocast)
-        for index, one in zip(part, found, strict=True):
-            native = F.interpolate(one[None], seen, mode="bilinear", align_corners=False)
-            yield index, paste_in_frame(native[0].argmax(0).byte().cpu().numpy(), video)
+    network = inference_network(segmenter, size)
+    for part, scenes in read_scenes(video, indices, None, batch):
+        frames = torch.from_numpy(scenes).to(device)
+        probabilities = predict_probabilities(network, frames, size, flip=flip, scales=scales, autocast=autocast)
+        for index, one in zip(part, probabilities, strict=True):
+            yield index, paste_in_frame(to_class_ids(one[None], seen)[0].cpu().numpy(), video)
 
 
 def protocol_of(dataset: Dataset, include_background: bool, unlearnt: Sequence[str] = ()) -> Protocol:

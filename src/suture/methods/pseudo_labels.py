@@ -12,10 +12,9 @@ from pydantic import Field, PositiveFloat
 from suture.core.io import replacing
 from suture.core.settings import Settings
 from suture.data.classes import IGNORE
-from suture.data.read_scenes import resize_image
 from suture.data.sampling.frames import TrainingFrames
 from suture.methods.stage import StageContext
-from suture.models.inference import probabilities
+from suture.models.inference import predict_probabilities
 from suture.models.segmenter import Segmenter
 
 Progress = Callable[[int, int], None]
@@ -84,12 +83,16 @@ class PseudoLabels:
                 write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for start in range(0, len(numbers), self.settings.batch):
                 part = numbers[start : start + self.settings.batch]
-                images = np.stack([resize_image(context.frames.image(number), context.size) for number in part])
-                batch = torch.from_numpy(images).to(context.device).permute(0, 3, 1, 2).float() / 255
-                found = probabilities(
-                    segmenter, batch, flip=self.settings.flip, scales=self.settings.scales, autocast=context.autocast
+                frames = np.stack([context.frames.image(number) for number in part])
+                probabilities = predict_probabilities(
+                    segmenter,
+                    torch.from_numpy(frames).to(context.device),
+                    context.size,
+                    flip=self.settings.flip,
+                    scales=self.settings.scales,
+                    autocast=context.autocast,
                 )
-                sure, ids = found.max(1)
+                sure, ids = probabilities.max(1)
                 labels.write(np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE)).tobytes())
                 confidence.write(np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0)).tobytes())
 

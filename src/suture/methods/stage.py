@@ -27,7 +27,7 @@ from suture.data.sampling.augment import Augment, Patches, draw_view
 from suture.data.sampling.frames import Epochs, TrainingFrames, generator
 from suture.methods.optim import Lars, cosine_warmup, param_groups, poly
 from suture.models.compile_blocks import can_compile, compile_blocks, forget_compiled
-from suture.models.cuda_graph import CapturedStep
+from suture.models.cuda_graph import CudaGraph
 from suture.models.ema import MomentumCopy
 from suture.models.segmenter import Segmenter
 
@@ -238,9 +238,9 @@ class Stage(nn.Module, ABC):
         if self._compiling_pays() if context.compile is None else context.compile:
             compile_blocks(self, strict=context.compile is not None)
         # Accumulated parts would each have gradients of their own in the graph.
-        self.captured: CapturedStep | None = None
+        self.captured: CudaGraph | None = None
         if context.capture and self.settings.accumulate == 1:
-            self.captured = CapturedStep(self, self.step)
+            self.captured = CudaGraph(self)
 
     def _compiling_pays(self) -> bool:
         pixels = self.total_steps * self.settings.batch * self.context.size[0] * self.context.size[1]
@@ -324,7 +324,7 @@ class Stage(nn.Module, ABC):
         seed = generator(self.context.seed, self.name, self.global_step, part, self.context.rank).integers(2**62)
         torch.manual_seed(int(seed))
         self.clock.fill_(self.global_step / self.total_steps)
-        replayed = self.captured(batch) if self.captured else None
+        replayed = self.captured(self.step, batch) if self.captured else None
         self.replayed = replayed is not None
         loss, self.last_loss, *taught = replayed or self.step(batch)
         self.last_taught = taught[0] if taught else None

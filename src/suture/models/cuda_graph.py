@@ -1,12 +1,6 @@
-"""A training step as a CUDA graph: recorded once, then replayed as one launch.
+"""CUDA graphs: a call of thousands of short kernels is recorded once, then replayed as one launch."""
 
-A step of a small batch is made of thousands of short kernels, and launching them one by one from Python takes longer
-than computing them. The graph holds the forward and the backward pass: same kernels, same order, same numbers. What it
-asks of a stage's loss: tensors on the device only, no waiting for their values, and no Python number that changes from
-step to step (schedules read `Stage.clock`).
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,46 +8,58 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 WARM_UP = 3
-"""Eager steps before recording: libraries choose their algorithms and allocate what they keep in these."""
-MOST = 8
-"""Batches of so many different shapes are recorded; further ones run eagerly."""
-
-Shapes = tuple[tuple[torch.Size, torch.dtype] | None, ...]
-Step = Callable[[Any], tuple[Tensor, ...]]
+"""Eager calls before recording, in which libraries choose their algorithms and allocate memory."""
 
 
 class Recording(NamedTuple):
-    """A recorded step: where its inputs are put, and where its outputs and gradients appear."""
+    """One graph, with the tensors that it reads and writes."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Any]
-    outputs: tuple[Tensor, ...]
+    outputs: Sequence[Tensor]
     gradients: list[Tensor | None]
 
 
-class CapturedStep:
-    """Runs `step`, whose first output is the loss, with its backward pass.
+class CudaGraph:
+    """Records a function as a CUDA graph for each shape of its inputs, and replays it.
 
-    `module` holds all the state that the step reads and writes: parameters get their gradients by `take_gradients`
-    after a call, buffers change as they would eagerly.
+    Launching the kernels of a small batch one by one from Python takes longer than computing them. The numbers are
+    those of the eager call. The function may use tensors on the device only, must not wait for their values, and may
+    read no Python number that changes from call to call. Tensors that it reads besides its inputs must stay alive.
+
+    Args:
+        module: For training: the module that holds all state of the step. The backward pass of the first output is
+            recorded too, and the parameters get their gradients by `take_gradients`.
+        max_shapes: Number of graphs; calls with further shapes are not recorded.
+
+    Example:
+        >>> graph = CudaGraph()
+        >>> outputs = graph(network_and_mask, frames)  # doctest: +SKIP
     """
 
-    def __init__(self, module: nn.Module, step: Step) -> None:
+    def __init__(self, module: nn.Module | None = None, max_shapes: int = 8) -> None:
         self.module = module
-        self.step = step
-        self.recordings: dict[Shapes, Recording] = {}
+        self.max_shapes = max_shapes
+        self.recordings: dict[Hashable, Recording] = {}
         self.pool: Any = None
         self.gradients: list[Tensor | None] = []
 
-    def __call__(self, batch: Any) -> tuple[Tensor, ...] | None:
-        """The step's outputs on a batch, detached; None where it has to run eagerly: a batch of yet another shape."""
-        leaves, _ = tree_flatten(batch)
-        shapes: Shapes = tuple((x.shape, x.dtype) if isinstance(x, Tensor) else None for x in leaves)
-        recording = self.recordings.get(shapes)
+    def __call__(
+        self, function: Callable[..., Sequence[Tensor]], inputs: Any, *options: Hashable
+    ) -> Sequence[Tensor] | None:
+        """Replay `function(inputs, *options)`.
+
+        Returns:
+            The outputs, detached; the next call overwrites them. None if there are `max_shapes` graphs already: call
+            the function itself then.
+        """
+        leaves, _ = tree_flatten(inputs)
+        key = (*((x.shape, x.dtype) if isinstance(x, Tensor) else None for x in leaves), *options)
+        recording = self.recordings.get(key)
         if recording is None:
-            if len(self.recordings) == MOST:
+            if len(self.recordings) == self.max_shapes:
                 return None
-            recording = self.recordings[shapes] = self._record(batch)
+            recording = self.recordings[key] = self._record(function, inputs, options)
         _copy(recording.inputs, leaves)
         recording.graph.replay()
         self.gradients = recording.gradients
@@ -61,40 +67,51 @@ class CapturedStep:
 
     def take_gradients(self) -> None:
         """Give the parameters the gradients of the last call."""
-        for parameter, gradient in zip(self.module.parameters(), self.gradients, strict=True):
+        for parameter, gradient in zip(self._parameters(), self.gradients, strict=True):
             parameter.grad = gradient
 
-    def _record(self, batch: Any) -> Recording:
-        leaves, form = tree_flatten(batch)
-        inputs = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
-        static = tree_unflatten(inputs, form)
+    def _record(
+        self, function: Callable[..., Sequence[Tensor]], inputs: Any, options: tuple[Hashable, ...]
+    ) -> Recording:
+        leaves, form = tree_flatten(inputs)
+        static = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
+
+        def run() -> Sequence[Tensor]:
+            outputs = function(tree_unflatten(static, form), *options)
+            if self.module is not None:
+                outputs[0].backward()
+            return outputs
+
         generator = torch.cuda.get_rng_state()
-        before = [buffer.clone() for buffer in self.module.buffers()]
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        buffers = list(self.module.buffers()) if self.module is not None else []
+        before = [buffer.clone() for buffer in buffers]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
             for _ in range(WARM_UP):
-                self._forget_gradients()
-                self.step(static)[0].backward()
-        torch.cuda.current_stream().wait_stream(beside)
-        _copy(self.module.buffers(), before)
+                self._drop_gradients()
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        _copy(buffers, before)
         torch.cuda.set_rng_state(generator)
 
-        self._forget_gradients()
-        torch.clear_autocast_cache()  # a cast from before would be read by the graph and never be made again
+        self._drop_gradients()
+        torch.clear_autocast_cache()  # the graph would read an earlier cast that is never made again
         graph = torch.cuda.CUDAGraph()
-        # Of this thread only: the loader's goes on pinning memory meanwhile, which a recording of all would refuse.
+        # Thread-local: other threads allocate and pin memory meanwhile, which a global recording would refuse.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            outputs = self.step(static)
-            outputs[0].backward()
+            outputs = run()
         torch.clear_autocast_cache()
         self.pool = graph.pool()
-        gradients = [parameter.grad for parameter in self.module.parameters()]
-        self._forget_gradients()
-        return Recording(graph, inputs, tuple(x.detach() for x in outputs), gradients)
+        gradients = [parameter.grad for parameter in self._parameters()]
+        self._drop_gradients()
+        return Recording(graph, static, [output.detach() for output in outputs], gradients)
 
-    def _forget_gradients(self) -> None:
-        for parameter in self.module.parameters():
+    def _parameters(self) -> Iterable[nn.Parameter]:
+        return self.module.parameters() if self.module is not None else ()
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._parameters():
             parameter.grad = None
 
 

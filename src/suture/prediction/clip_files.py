@@ -1,6 +1,6 @@
-"""The files of a clip: what is made of its frames and their masks, in whichever process; it needs no PyTorch.
+"""The files of one clip: masks, painted frames and videos.
 
-What a frame gives without its neighbours is made by any thread, and what needs the order is added frame by frame.
+It needs no PyTorch, because the writer processes of `suture.prediction.fast` use it too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,35 +16,37 @@ from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.overlay import Overlay
 from suture.data.yuv import YuvToRgb, frame_size, sample_planes, yuv_to_rgb
-from suture.prediction.outputs import number, read_written_mask, write_mask, write_picture
-from suture.prediction.stability import Small, flow_agreement
-from suture.prediction.video_writer import SQUARE, Taken, VideoWriter, to_yuv, video_frame, video_writer
+from suture.prediction.flow_agreement import Thumbnail, flow_agreement
+from suture.prediction.frame_table import finite
+from suture.prediction.mask_files import read_written_mask, write_mask, write_picture
+from suture.prediction.video_writer import SQUARE, Accepted, VideoWriter, rgb_to_planes, video_frame, video_writer
 
-FINISHING = 8
-"""Threads that make files of frames: enough for several hundred large frames a second."""
-COMPARING = 2
-"""Threads that compare neighbours along the flow."""
-Done = tuple[int, float | None]
-"""The number of a frame that is written, and how far its mask, if it is new, agrees with the one before."""
+FINISH_THREADS = 8
+"""Threads that make the files of single frames: enough for several hundred large frames per second."""
+COMPARE_THREADS = 2
+"""Threads that compare neighbouring masks."""
+Written = tuple[int, float | None]
+"""Index of a frame that is written, and the flow agreement of its mask with the one before."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is made of a clip, and where; or the share of one process in it."""
+class OutputPlan:
+    """Files to write for a clip, or the share of one process."""
 
     folder: Path
     classes: ClassTable
-    masks: bool
-    pictures: bool
-    """Overlays one by one."""
-    mask_video: bool
-    overlay_video: bool
+    masks: bool = False
+    """One PNG per frame."""
+    pictures: bool = False
+    """One painted JPEG per frame."""
+    mask_video: bool = False
+    overlay_video: bool = False
     fps: float = 0
-    """Of the videos."""
+    """Frame rate of the videos."""
     pixel_aspect: Fraction = SQUARE
-    """Of the overlay's; the other holds numbers, and PyAV cannot say it in Matroska."""
-    compares: bool = True
-    """Neighbouring frames along the flow."""
+    """Aspect ratio of the overlay video's pixels."""
+    compare: bool = True
+    """Measure the flow agreement of neighbouring masks."""
 
     def mask_path(self, name: str) -> Path:
         return self.folder / "masks" / f"{name}.png"
@@ -53,72 +55,76 @@ class Plan:
         return self.folder / "overlay" / f"{name}.jpg"
 
     @property
-    def in_order(self) -> "Plan | None":
-        """The share that needs all frames, one after the other: videos, if there are any."""
+    def videos(self) -> "OutputPlan | None":
+        """The share that needs all frames in their order; None if there are no videos."""
         wanted = self.mask_video or self.overlay_video
-        return replace(self, masks=False, pictures=False, compares=False) if wanted else None
+        return replace(self, masks=False, pictures=False, compare=False) if wanted else None
 
     @property
-    def in_any_order(self) -> "Plan":
-        """The other share."""
+    def images(self) -> "OutputPlan":
+        """The share that takes frames in any order."""
         return replace(self, mask_video=False, overlay_video=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A frame with what is known of it."""
+class PredictedFrame:
+    """A frame with its mask."""
 
     index: int
     name: str
     time: float
-    """Images have none: 0."""
+    """Seconds; 0 for images."""
     pixels: np.ndarray | None = None
-    """RGB, or planes that `colours` turn into it. None where it does not decode."""
+    """RGB, or planes that `colours` convert. None if the frame cannot be used."""
     mask: np.ndarray | None = None
-    """None where an earlier start wrote it."""
+    """None if an earlier start wrote it."""
     planes: np.ndarray | None = None
-    """Of its overlay, if a GPU drew it."""
+    """Planes of its overlay, if a GPU painted it."""
     colours: YuvToRgb | None = None
 
     @property
     def rgb(self) -> np.ndarray:
-        """The frame; many need not be turned into RGB."""
+        """The frame in RGB."""
         assert self.pixels is not None
         return self.pixels if self.colours is None else yuv_to_rgb(sample_planes(self.pixels), self.colours)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Height and width of the frame."""
+    def size(self) -> tuple[int, ...]:
+        """Height and width."""
         assert self.pixels is not None
         return frame_size(self.pixels.shape, planes=self.colours is not None)
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
-    """A frame with all that can be made of it without its neighbours."""
+class FinishedFrame:
+    """A frame whose own files are written; what its neighbours and the videos need of it."""
 
     index: int
     time: float
     new: bool
-    """It was done by no earlier start."""
+    """It was not written by an earlier start."""
     mask: np.ndarray | None = None
-    small: Small | None = None
+    thumbnail: Thumbnail | None = None
     overlay: Any = None
-    """As a frame of a video."""
+    """Frame of the overlay video."""
 
 
 class ClipFiles:
-    """Writes what a plan says; the videos, which begin with the first frame that has a mask, are whole in the end."""
+    """Writes the files of a plan: `finish` by any thread, `add` in the order of the frames.
 
-    def __init__(self, plan: Plan) -> None:
+    Videos begin with the first frame that has a mask, and are complete when the block is left.
+    """
+
+    def __init__(self, plan: OutputPlan) -> None:
         self.plan = plan
         self._overlays: dict[tuple[int, ...], Overlay] = {}
         self._overlay_video: VideoWriter | None = None
         self._mask_video: VideoWriter | None = None
         self._open = ExitStack()
-        self._waiting: list[Finished] | None = []
-        """Frames that came before there was a mask; None once there was one."""
-        self._size = (1, 1)
+        self._waiting: list[FinishedFrame] = []
+        """Frames before the first mask."""
+        self._size: tuple[int, ...] | None = None
+        """Height and width of the masks, once there is one."""
 
     def __enter__(self) -> "ClipFiles":
         return self
@@ -126,76 +132,72 @@ class ClipFiles:
     def __exit__(self, *raised: Any) -> bool | None:
         return self._open.__exit__(*raised)
 
-    def finish(self, seen: Seen) -> Finished:
-        """What can be made of one frame alone, by any thread."""
-        plan, pixels, mask, planes = self.plan, seen.pixels, seen.mask, seen.planes
+    def finish(self, frame: PredictedFrame) -> FinishedFrame:
+        """Make all that one frame gives without its neighbours."""
+        plan, pixels, mask, planes = self.plan, frame.pixels, frame.mask, frame.planes
         if pixels is None:
-            return Finished(seen.index, seen.time, True)
+            return FinishedFrame(frame.index, frame.time, True)
         if mask is None:
-            mask = read_written_mask(plan.mask_path(seen.name))
-            if mask is None or mask.shape != seen.shape:  # it was there a moment ago
-                raise UserError(f"{plan.mask_path(seen.name)} was changed or removed: start again with --force.")
+            mask = read_written_mask(plan.mask_path(frame.name))
+            if mask is None or mask.shape != frame.size:
+                raise UserError(f"{plan.mask_path(frame.name)} was changed or removed: start again with --force.")
         elif plan.masks:
-            write_mask(plan.mask_path(seen.name), mask, plan.classes)
-        if plan.pictures and seen.mask is not None:
-            write_picture(plan.picture_path(seen.name), self._overlay(mask.shape)(seen.rgb, mask))
+            write_mask(plan.mask_path(frame.name), mask, plan.classes)
+        if plan.pictures and frame.mask is not None:
+            write_picture(plan.picture_path(frame.name), self._overlay(mask.shape)(frame.rgb, mask))
         overlay = None
         if plan.overlay_video:
-            planes = to_yuv(self._overlay(mask.shape)(seen.rgb, mask)) if planes is None else planes
+            planes = rgb_to_planes(self._overlay(mask.shape)(frame.rgb, mask)) if planes is None else planes
             overlay = video_frame(planes, "yuv420p")
-        small = Small.of(pixels, mask, seen.colours) if plan.compares else None
-        return Finished(seen.index, seen.time, seen.mask is not None, mask, small, overlay)
+        thumbnail = Thumbnail.of(pixels, mask, frame.colours) if plan.compare else None
+        return FinishedFrame(frame.index, frame.time, frame.mask is not None, mask, thumbnail, overlay)
 
-    def add(self, one: Finished) -> Taken:
-        """A frame in its turn; the memory of its overlay is needed until it is taken."""
-        if self._waiting is not None:
-            self._waiting.append(one)
-            if one.mask is None:
+    def add(self, frame: FinishedFrame) -> Accepted:
+        """Add the next frame to the videos; the memory of its overlay is needed until it is accepted."""
+        if self._size is None:
+            if frame.mask is None:
+                self._waiting.append(frame)
                 return None
-            self._begin(one.mask)
-        *waiting, last = self._waiting or [one]
-        self._waiting = None
-        for each in waiting:
-            self._add(each)  # it has no mask, hence no overlay
-        return self._add(last)
+            self._begin(frame.mask.shape)
+        return self._add(frame)
 
-    def _begin(self, mask: np.ndarray) -> None:
-        plan = self.plan
-        self._size = mask.shape
+    def _begin(self, size: tuple[int, ...]) -> None:
+        plan, self._size = self.plan, size
         if plan.overlay_video:
             video = video_writer(plan.folder / "overlay.mp4", "libx264", plan.fps, plan.pixel_aspect)
             self._overlay_video = self._open.enter_context(video)
-        if plan.mask_video:
-            video = video_writer(plan.folder / "masks.mkv", "ffv1", plan.fps)
-            self._mask_video = self._open.enter_context(video)
+        if plan.mask_video:  # without the aspect, which PyAV cannot write into Matroska
+            self._mask_video = self._open.enter_context(video_writer(plan.folder / "masks.mkv", "ffv1", plan.fps))
+        for frame in self._waiting:
+            self._add(frame)
 
-    def _add(self, one: Finished) -> Taken:
-        taken = None
-        if self._overlay_video is not None and one.overlay is not None:
-            taken = self._overlay_video.add(one.overlay, one.time)
+    def _add(self, frame: FinishedFrame) -> Accepted:
+        accepted = None
+        if self._overlay_video is not None and frame.overlay is not None:
+            accepted = self._overlay_video.add(frame.overlay, frame.time)
         if self._mask_video is not None:
-            # A frame without a mask is all ignore, so that the frames' numbers stay those of the original.
-            mask = one.mask if one.mask is not None else np.full(self._size, IGNORE, np.uint8)
-            self._mask_video.add(video_frame(mask, "gray"), one.time)
-        return taken
+            # A frame without a mask is all ignore, so that frames keep their numbers.
+            mask = frame.mask if frame.mask is not None else np.full(self._size or (), IGNORE, np.uint8)
+            self._mask_video.add(video_frame(mask, "gray"), frame.time)
+        return accepted
 
-    def _overlay(self, shape: tuple[int, ...]) -> Overlay:
-        if shape not in self._overlays:
-            self._overlays[shape] = Overlay(self.plan.classes, shape[1], shape[0])
-        return self._overlays[shape]
-
-
-def with_the_one_before(
-    finished: Iterable[Finished], before: Small | None = None
-) -> Iterator[tuple[Small | None, Finished]]:
-    """Each frame, and the last one before it that has a mask."""
-    for one in finished:
-        yield before, one
-        before = one.small or before
+    def _overlay(self, size: tuple[int, ...]) -> Overlay:
+        if size not in self._overlays:
+            self._overlays[size] = Overlay(self.plan.classes, size[1], size[0])
+        return self._overlays[size]
 
 
-def agreement(before: Small | None, one: Finished) -> Done:
-    """How far a new mask agrees with the one before along the flow."""
-    if before is None or one.small is None or not one.new:
-        return one.index, None
-    return one.index, number(flow_agreement(before, one.small))
+def with_previous(
+    frames: Iterable[FinishedFrame], previous: Thumbnail | None = None
+) -> Iterator[tuple[Thumbnail | None, FinishedFrame]]:
+    """Pair each frame with the thumbnail of the last one before it that has a mask."""
+    for frame in frames:
+        yield previous, frame
+        previous = frame.thumbnail or previous
+
+
+def compare(previous: Thumbnail | None, frame: FinishedFrame) -> Written:
+    """Measure the flow agreement of a new mask."""
+    if previous is None or frame.thumbnail is None or not frame.new:
+        return frame.index, None
+    return frame.index, finite(flow_agreement(previous, frame.thumbnail))

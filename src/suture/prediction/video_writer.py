@@ -1,7 +1,7 @@
-"""The videos that are written of a clip: the overlay in H.264, the masks in FFV1, each whole or not there.
+"""Videos of a clip: the overlay in H.264, the masks in FFV1.
 
-An encoder of H.264 builds each frame on the one before, so that however many threads it has, some wait for each other.
-Where there are many cores several encoders work at the same time, each on a group of frames that builds on no other.
+An H.264 encoder builds each frame on the one before, so its threads wait for each other. With many cores several
+encoders work at the same time, each on a group of frames that builds on no other.
 """
 
 from collections import deque
@@ -19,38 +19,35 @@ import numpy as np
 from av.video.frame import PictureType
 
 from suture.core.io import replacing
-from suture.prediction.overlap import cores
+from suture.prediction.prefetch import cores
 
 Codec = Literal["libx264", "ffv1"]
-Taken = Future[None] | None
-"""Done when an encoder has taken a frame, whose memory may then be used anew; None where it has already."""
+Accepted = Future[None] | None
+"""Done when the encoder has copied a frame, whose memory is then free; None if it is free already."""
 TICK = Fraction(1, 90_000)
-"""The clock of written videos: MPEG's own, which frame rates and milliseconds divide."""
+"""Time base of written videos: MPEG's own, which frame rates and milliseconds divide."""
 SQUARE = Fraction(1)
-"""How wide a pixel is shown by its height, in most videos."""
-_BT601 = 6  # the matrix that OpenCV converts to yuv420 by, named as FFmpeg names it
+"""Aspect ratio of pixels in most videos."""
+_BT601 = 6  # FFmpeg's number of the matrix by which OpenCV converts to yuv420
 _LIMITED, _FULL = 1, 2
 _H264 = {"qp": "25", "preset": "ultrafast", "forced-idr": "1", "x264-params": "ipratio=1"}
-"""Encoding must not hold back what predicts: a fifth of the work of `veryfast` at crf 20 at about the same
-signal-to-noise ratio, for half as many bytes again (benchmarks/film.py). To spend the same on each frame spares a third
-of what crf takes. The first frame of a group builds on nothing before; without `ipratio` it would stand out."""
+"""Encoding must not delay the prediction: a fifth of the work of `veryfast` at crf 20 with about the same noise, for
+half as many bytes again (benchmarks/film.py). Without `ipratio`, the first frame of a group would look different."""
 _FFV1 = {"level": "3", "slicecrc": "1"}
-GROUP = 16
-"""Frames of a group. All encoders are at work only if so many frames each are waiting for them, and these hold memory;
-but the first frame of a group takes several times the bytes of others."""
-THREADS = 4
-"""Of each encoder, where there are several: few wait little for each other."""
-MOST = 4
-"""Encoders."""
+GROUP_FRAMES = 16
+"""Frames of a group. More frames hold more memory; fewer make larger files, as the first one takes the most bytes."""
+ENCODER_THREADS = 4
+"""Threads of each encoder, if there are several."""
+MAX_ENCODERS = 4
 
 
 def encoders() -> int:
-    """How many encoders of H.264 work on one video at the same time."""
-    return max(1, min(MOST, cores() // THREADS))
+    """Number of H.264 encoders that work on one video at the same time."""
+    return max(1, min(MAX_ENCODERS, cores() // ENCODER_THREADS))
 
 
-def to_yuv(pixels: np.ndarray) -> np.ndarray:
-    """RGB as planes of yuv420; an odd side is continued by one pixel, as the format needs even ones."""
+def rgb_to_planes(pixels: np.ndarray) -> np.ndarray:
+    """Convert RGB to planes of yuv420; an odd side grows by one pixel."""
     height, width = pixels.shape[:2]
     if height % 2 or width % 2:
         pixels = cv2.copyMakeBorder(pixels, 0, height % 2, 0, width % 2, cv2.BORDER_REPLICATE)
@@ -58,11 +55,11 @@ def to_yuv(pixels: np.ndarray) -> np.ndarray:
 
 
 def video_frame(planes: np.ndarray, kind: Literal["gray", "yuv420p"]) -> av.VideoFrame:
-    """A frame for a `VideoWriter`: of a mask, or of planes from `to_yuv`."""
+    """Make a frame for a `VideoWriter` from a mask, or from planes of `rgb_to_planes`."""
     rows, width = planes.shape
     if kind == "yuv420p" and rows % 6 == 0 and planes.flags.c_contiguous:
-        return av.VideoFrame.from_numpy_buffer(planes, kind)  # where they are; other heights it would cut off
-    # PyAV's copies go line by line, and hold Python's lock meanwhile.
+        return av.VideoFrame.from_numpy_buffer(planes, kind)  # without a copy; it would cut off other heights
+    # Not by PyAV, which copies line by line and holds Python's lock meanwhile.
     frame = av.VideoFrame(width, rows if kind == "gray" else rows * 2 // 3, kind)
     targets: Any = frame.planes
     start = 0
@@ -75,7 +72,7 @@ def video_frame(planes: np.ndarray, kind: Literal["gray", "yuv420p"]) -> av.Vide
 
 
 class VideoWriter:
-    """One video stream, written frame by frame with the times that the frames had in the original."""
+    """One video stream, written frame by frame with the times of the original."""
 
     def __init__(self, path: Path, codec: Codec, fps: float, pixel_aspect: Fraction) -> None:
         self.codec, self.pixel_aspect = codec, pixel_aspect
@@ -83,56 +80,56 @@ class VideoWriter:
         rate = Fraction(min(max(fps, 1), 1000)).limit_denominator(1001)
         self._stream: Any = self._container.add_stream(codec, rate=rate)
         self._encoders: list[Any] = []
-        """The stream's own, and others like it that take turns with it."""
+        """The stream's own, and others that take turns with it."""
         self._threads: list[ThreadPoolExecutor] = []
-        """One for each, where there are several."""
+        """One for each encoder, if there are several."""
         self._running = ExitStack()
-        self._taking: deque[Future[None]] = deque()
-        """Frames that the encoders may not have taken yet."""
+        self._accepting: deque[Future[None]] = deque()
+        """Frames that the encoders may not have copied yet."""
         self._lock = Lock()
         self._times: deque[int] = deque()
-        """Of the frames that are not in the file yet, in their order."""
+        """Time stamps of frames that are not in the file yet."""
         self._packets: dict[int, av.Packet] = {}
-        """Encoded frames that wait for those before them, by time."""
+        """Encoded frames that wait for earlier ones, by time stamp."""
         self._count, self._last = 0, -1
 
-    def add(self, frame: av.VideoFrame, seconds: float) -> Taken:
-        """A frame: of kind yuv420p for H.264, gray for FFV1. Waits while the encoders have enough to do.
+    def add(self, frame: av.VideoFrame, seconds: float) -> Accepted:
+        """Add a frame: yuv420p for H.264, gray for FFV1. Waits while the encoders are busy.
 
-        An error of an earlier frame comes out here, or in the end.
+        An error of an earlier frame is raised here or by `close`.
         """
         if not self._encoders:
             self._begin(frame)
         frame.color_range = self._encoders[0].color_range
-        # Time goes forward even where a damaged file's does not.
+        # Times rise, also for a damaged file whose times do not.
         self._last = max(round(seconds / TICK), self._last + 1)
         frame.pts, frame.time_base = self._last, TICK
         self._times.append(self._last)
-        group, place = divmod(self._count, GROUP)
+        group, place = divmod(self._count, GROUP_FRAMES)
         self._count += 1
         if not self._threads:
             self._encode(self._encoders[0], frame)
             return None
         if place == 0:
             frame.pict_type = PictureType.I
-        while len(self._taking) > GROUP * len(self._encoders):
-            self._taking.popleft().result()
+        while len(self._accepting) > GROUP_FRAMES * len(self._encoders):
+            self._accepting.popleft().result()
         turn = group % len(self._encoders)
-        self._taking.append(self._threads[turn].submit(self._encode, self._encoders[turn], frame))
-        return self._taking[-1]
+        self._accepting.append(self._threads[turn].submit(self._encode, self._encoders[turn], frame))
+        return self._accepting[-1]
 
     def close(self) -> None:
-        """Wait until all is in the file."""
+        """Complete the file."""
         try:
             self._running.close()
-            while self._taking:
-                self._taking.popleft().result()
+            while self._accepting:
+                self._accepting.popleft().result()
             for encoder in self._encoders:
-                if encoder.is_open:  # it had a turn
+                if encoder.is_open:  # it was used
                     self._encode(encoder, None)
         finally:
             with self._lock:
-                self._times.clear()  # where Ctrl-C ended the wait, a thread may still encode: it must not write then
+                self._times.clear()  # after Ctrl-C a thread may still encode, and must not write
                 self._container.close()
 
     def _begin(self, frame: av.VideoFrame) -> None:
@@ -141,21 +138,21 @@ class VideoWriter:
         self._encoders = [own, *(av.CodecContext.create(self.codec, "w") for _ in range(count - 1))]
         for encoder in self._encoders:
             encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, frame.format.name
-            # The file says once for all of its frames how to decode them, so that nothing may differ.
+            # The file describes once how to decode all its frames, so nothing may differ.
             encoder.time_base, encoder.framerate, encoder.flags = TICK, own.framerate, own.flags
-            if self.pixel_aspect != SQUARE:  # which goes without saying
+            if self.pixel_aspect != SQUARE:
                 encoder.sample_aspect_ratio = self.pixel_aspect
             if self.codec == "libx264":
                 encoder.options, encoder.color_range, encoder.colorspace = dict(_H264), _LIMITED, _BT601
             else:
                 encoder.options, encoder.color_range = dict(_FFV1), _FULL
-            # H.264 frame by frame: by slices, cores wait.
-            encoder.thread_count, encoder.thread_type = 0 if count == 1 else THREADS, "AUTO"
+            # Threads per frame: with slices, cores wait.
+            encoder.thread_count, encoder.thread_type = 0 if count == 1 else ENCODER_THREADS, "AUTO"
         if count > 1:
             self._threads = [self._running.enter_context(ThreadPoolExecutor(1)) for _ in self._encoders]
 
     def _encode(self, encoder: Any, frame: av.VideoFrame | None) -> None:
-        """Encode a frame, or with None those that an encoder still holds back; write what has its turn."""
+        """Encode a frame, or with None flush the encoder; write the frames whose turn it is."""
         packets = encoder.encode(frame)
         with self._lock:
             for packet in packets:
@@ -167,7 +164,7 @@ class VideoWriter:
 
 @contextmanager
 def video_writer(path: Path, codec: Codec, fps: float, pixel_aspect: Fraction = SQUARE) -> Iterator[VideoWriter]:
-    """A video that appears under its name once it is whole."""
+    """Write a video that appears under its name once it is complete."""
     with replacing(path) as temporary:
         writer = VideoWriter(temporary, codec, fps, pixel_aspect)
         try:

@@ -16,7 +16,7 @@ from suture.data.dataset import Video
 from suture.data.read_scenes import read_scenes
 from suture.evaluation.metrics import agreement
 from suture.evaluation.scoring import predict_masks
-from suture.models.inference import probabilities
+from suture.models.inference import predict_probabilities
 from suture.models.segmenter import Segmenter
 from suture.reports.frame_choice import FrameKey
 from suture.reports.reported_run import ReportedRun
@@ -84,9 +84,10 @@ class FinishedModel:
         in_view = torch.from_numpy(inside).to(device)
         areas, confidence, entropy, consistency = [], [], [], []
         previous: tuple[int, np.ndarray] | None = None
-        for part, images in read_scenes(video, indices, self.size, self.run.config.evaluation.batch):
-            pixels = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float() / 255
-            shares = probabilities(self.segmenter, pixels, **self._options)
+        for part, scenes in read_scenes(video, indices, None, self.run.config.evaluation.batch):
+            shares = predict_probabilities(
+                self.segmenter, torch.from_numpy(scenes).to(device), self.size, **self._options
+            )
             highest, ids = shares.max(1)
             areas.append(F.one_hot(ids[:, in_view], classes).float().mean(1))
             confidence.append(highest[:, in_view].mean(1))

@@ -1,1 +1,1 @@
-"""The fast prediction path: shared memory, writer processes, drawing on the GPU."""
+"""The fast path beside a GPU: shared memory, writer processes, painting on the device."""

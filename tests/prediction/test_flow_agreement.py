@@ -3,7 +3,7 @@
 import numpy as np
 from predict_files import picture
 
-from suture.prediction.stability import Small, flow_agreement
+from suture.prediction.flow_agreement import Thumbnail, flow_agreement
 
 
 def test_what_frames_are_compared_before_changes_nothing() -> None:
@@ -12,6 +12,6 @@ def test_what_frames_are_compared_before_changes_nothing() -> None:
     pairs = []
     for index, (width, height) in enumerate(sizes):
         frames = [picture(index + step, width, height) for step in (0, 3)]
-        pairs.append([Small.of(frame, (frame[..., 0] // 90).astype(np.uint8)) for frame in frames])
+        pairs.append([Thumbnail.of(frame, (frame[..., 0] // 90).astype(np.uint8)) for frame in frames])
     forwards = [flow_agreement(*pair) for pair in pairs]
     assert forwards == [flow_agreement(*pair) for pair in reversed(pairs)][::-1]

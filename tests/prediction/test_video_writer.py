@@ -14,19 +14,27 @@ import pytest
 from predict_files import picture, wait
 
 from suture.data.video import VideoFile
-from suture.prediction import video_writer as film
-from suture.prediction.video_writer import GROUP, TICK, VideoWriter, to_yuv, video_frame, video_writer
+from suture.prediction import video_writer as module
+from suture.prediction.video_writer import (
+    GROUP_FRAMES,
+    TICK,
+    Accepted,
+    VideoWriter,
+    rgb_to_planes,
+    video_frame,
+    video_writer,
+)
 
 SIZE = (48, 40)
 
 
 def count_on(monkeypatch: pytest.MonkeyPatch, encoders: int) -> None:
     """Let so many encoders share a video."""
-    monkeypatch.setattr(film, "cores", lambda: encoders * film.THREADS)
+    monkeypatch.setattr(module, "cores", lambda: encoders * module.ENCODER_THREADS)
 
 
 def frame(index: int, size: tuple[int, int] = SIZE) -> av.VideoFrame:
-    return video_frame(to_yuv(picture(index, *size)), "yuv420p")
+    return video_frame(rgb_to_planes(picture(index, *size)), "yuv420p")
 
 
 def write(
@@ -47,7 +55,7 @@ def packets(path: Path) -> list[tuple[int | None, int | None, bool]]:
         return [(one.pts, one.dts, one.is_keyframe) for one in container.demux(video=0) if one.size]
 
 
-@pytest.mark.parametrize("count", [1, 2, GROUP, GROUP + 1, 3 * GROUP - 1, 7 * GROUP + 5])
+@pytest.mark.parametrize("count", [1, 2, GROUP_FRAMES, GROUP_FRAMES + 1, 3 * GROUP_FRAMES - 1, 7 * GROUP_FRAMES + 5])
 def test_several_encoders_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     def time(index: int) -> float:
         return (index + index % 3 / 4) / 25  # at no constant rate
@@ -59,7 +67,7 @@ def test_several_encoders_write_what_one_does(tmp_path: Path, monkeypatch: pytes
     times = [round(time(index) / TICK) for index in range(count)]
     for path in (alone, shared):
         assert [(shown, sent) for shown, sent, _ in packets(path)] == [(stamp, stamp) for stamp in times]
-    assert [place for place, (*_, key) in enumerate(packets(shared)) if key] == list(range(0, count, GROUP))
+    assert [place for place, (*_, key) in enumerate(packets(shared)) if key] == list(range(0, count, GROUP_FRAMES))
     one, other = VideoFile(alone), VideoFile(shared)
     assert len(one) == len(other) == count
     for index, (here, there) in enumerate(zip(one.frames(), other.frames(), strict=True)):
@@ -70,7 +78,7 @@ def test_several_encoders_write_what_one_does(tmp_path: Path, monkeypatch: pytes
 
 def test_any_frame_can_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count_on(monkeypatch, 3)
-    path = write(tmp_path / "film.mp4", 5 * GROUP + 3)
+    path = write(tmp_path / "film.mp4", 5 * GROUP_FRAMES + 3)
     in_order = list(VideoFile(path).frames())
     for index in np.random.default_rng(0).permutation(len(in_order)).tolist():
         np.testing.assert_array_equal(VideoFile(path).read(index), in_order[index])
@@ -79,9 +87,9 @@ def test_any_frame_can_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_one_description_is_for_all_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count_on(monkeypatch, 4)
     with video_writer(tmp_path / "film.mp4", "libx264", 29.97) as video:
-        for index in range(4 * GROUP):
+        for index in range(4 * GROUP_FRAMES):
             video.add(frame(index), index / 29.97)
-        for taken in video._taking:
+        for taken in video._accepting:
             taken.result()
         assert len({encoder.extradata for encoder in video._encoders}) == 1
         assert video._encoders[0].extradata
@@ -90,7 +98,7 @@ def test_one_description_is_for_all_encoders(tmp_path: Path, monkeypatch: pytest
 def test_masks_have_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes each frame at once."""
     count_on(monkeypatch, 3)
-    masks = np.random.default_rng(0).integers(0, 256, (2 * GROUP, 30, 20), np.uint8)
+    masks = np.random.default_rng(0).integers(0, 256, (2 * GROUP_FRAMES, 30, 20), np.uint8)
     with video_writer(tmp_path / "masks.mkv", "ffv1", 25) as video:
         taken = {video.add(video_frame(mask, "gray"), index / 25) for index, mask in enumerate(masks)}
     assert taken == {None}
@@ -102,8 +110,8 @@ def test_masks_have_one_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_few_cores_have_one_encoder_and_many_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for cores in (1, 4, 8, 16, 128):
-        monkeypatch.setattr(film, "cores", lambda cores=cores: cores)
-        found.append(film.encoders())
+        monkeypatch.setattr(module, "cores", lambda cores=cores: cores)
+        found.append(module.encoders())
     assert found == [1, 1, 2, 4, 4]
 
 
@@ -134,13 +142,13 @@ def slowed(monkeypatch: pytest.MonkeyPatch, may: Event, fails_at: int = -1) -> N
 
 
 @pytest.mark.parametrize("encoders", [1, 3])
-@pytest.mark.parametrize("count", [GROUP + 5, 10 * GROUP])
+@pytest.mark.parametrize("count", [GROUP_FRAMES + 5, 10 * GROUP_FRAMES])
 def test_an_encoder_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoders: int, count: int) -> None:
     """Its error comes out of a later frame or of the end, and there is neither file nor thread."""
     count_on(monkeypatch, encoders)
     may = Event()
     may.set()
-    slowed(monkeypatch, may, fails_at=round((GROUP + 3) / 25 / TICK))
+    slowed(monkeypatch, may, fails_at=round((GROUP_FRAMES + 3) / 25 / TICK))
     added: list[int] = []
 
     def time(index: int) -> float:
@@ -149,7 +157,7 @@ def test_an_encoder_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
     with pytest.raises(OSError, match="No space left on device"):
         write(tmp_path / "film.mp4", count, time)
-    assert (len(added) == count) == (encoders == 3 and count == GROUP + 5)
+    assert (len(added) == count) == (encoders == 3 and count == GROUP_FRAMES + 5)
     assert not list(tmp_path.iterdir())
 
 
@@ -162,7 +170,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoders: 
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            write(tmp_path / "film.mp4", 6 * GROUP, size=size)
+            write(tmp_path / "film.mp4", 6 * GROUP_FRAMES, size=size)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.iterdir())
@@ -171,20 +179,20 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoders: 
 def test_frames_wait_in_bounded_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count_on(monkeypatch, 3)
     slowed(monkeypatch, may := Event())
-    added: list[film.Taken] = []
+    added: list[Accepted] = []
 
     def add() -> None:
         with video_writer(tmp_path / "film.mp4", "libx264", 25) as video:
-            added.extend(video.add(frame(index), index / 25) for index in range(8 * GROUP))
+            added.extend(video.add(frame(index), index / 25) for index in range(8 * GROUP_FRAMES))
 
     thread = threading.Thread(target=add)
     thread.start()
-    wait(lambda: len(added) > 3 * GROUP)
+    wait(lambda: len(added) > 3 * GROUP_FRAMES)
     thread.join(0.2)
-    assert len(added) == 3 * GROUP + 1  # one more stands before the door
+    assert len(added) == 3 * GROUP_FRAMES + 1  # one more stands before the door
     assert not any(taken is None or taken.done() for taken in added)
     may.set()
     thread.join(60)
-    assert len(added) == 8 * GROUP
+    assert len(added) == 8 * GROUP_FRAMES
     assert all(taken is not None and taken.done() for taken in added)
-    assert len(VideoFile(tmp_path / "film.mp4")) == 8 * GROUP
+    assert len(VideoFile(tmp_path / "film.mp4")) == 8 * GROUP_FRAMES

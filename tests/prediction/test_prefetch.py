@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from suture.prediction.overlap import ahead, in_order
+from suture.prediction.prefetch import map_ordered, prefetch
 
 
 def numbers(count: int, closed: list[bool] | None = None, fails_at: int = -1) -> Iterator[int]:
@@ -22,21 +22,20 @@ def numbers(count: int, closed: list[bool] | None = None, fails_at: int = -1) ->
 
 @pytest.mark.parametrize("together", [1, 3, 200])
 def test_all_items_in_order(together: int) -> None:
-    assert list(ahead(numbers(100), 3, together)) == list(range(100))
+    assert list(prefetch(numbers(100), 3)) == list(range(100))
 
     def slow(number: int) -> int:
         time.sleep(0.002 * (number % 3))
         return number
 
-    assert list(in_order(slow, ahead(numbers(40), 2, together), 4, together)) == list(range(40))
-    assert list(ahead([], 1, together)) == []
+    assert list(map_ordered(slow, prefetch(numbers(40), 2), 4, together)) == list(range(40))
+    assert list(prefetch([], 1)) == []
 
 
-@pytest.mark.parametrize("together", [1, 3])
-def test_an_error_comes_out_after_the_items_before_it(together: int) -> None:
+def test_an_error_is_raised_after_the_items_before_it() -> None:
     found: list[int] = []
     with pytest.raises(ValueError, match="broken"):
-        found.extend(ahead(numbers(10, fails_at=4), 2, together))
+        found.extend(prefetch(numbers(10, fails_at=4), 2))
     assert found == [0, 1, 2, 3]
 
     def fail(number: int) -> int:
@@ -45,18 +44,17 @@ def test_an_error_comes_out_after_the_items_before_it(together: int) -> None:
         return number
 
     with pytest.raises(ValueError, match="broken too"):
-        list(in_order(fail, range(10), 2, together))
+        list(map_ordered(fail, range(10), 2))
 
 
-@pytest.mark.parametrize("together", [1, 3])
-def test_leaving_early_ends_the_threads(together: int) -> None:
+def test_leaving_early_ends_the_threads() -> None:
     before = threading.active_count()
     closed: list[bool] = []
-    chain = ahead(ahead(numbers(10**9, closed), 2, together), 2, together)
+    chain = prefetch(prefetch(numbers(10**9, closed), 2), 2)
     assert [next(chain) for _ in range(3)] == [0, 1, 2]
     chain.close()
     assert closed == [True]
-    results = in_order(lambda number: number, range(10**9), 3, together)
+    results = map_ordered(lambda number: number, range(10**9), 3)
     assert next(results) == 0
     results.close()
     assert threading.active_count() == before
@@ -70,7 +68,7 @@ def test_only_so_many_items_are_made_ahead() -> None:
             made.append(number)
             yield number
 
-    chain = ahead(counted(), 3)
+    chain = prefetch(counted(), 3)
     next(chain)
     time.sleep(0.3)
     assert len(made) <= 6

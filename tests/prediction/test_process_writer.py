@@ -1,4 +1,4 @@
-"""The processes that write beside a GPU: real ones, killed for real."""
+"""Writer processes: real ones, killed for real."""
 
 import errno
 import io
@@ -27,17 +27,24 @@ from rich.console import Console
 
 from suture.core.errors import UserError
 from suture.data.overlay import Overlay
-from suture.prediction.clip_files import ClipFiles, Finished, Plan, Seen
-from suture.prediction.fast import writer_pool as writing
+from suture.prediction import clip_job
+from suture.prediction.clip_files import ClipFiles, FinishedFrame, OutputPlan, PredictedFrame
+from suture.prediction.clip_job import ClipJob
+from suture.prediction.fast import process_writer
 from suture.prediction.fast.gpu import Gpu
-from suture.prediction.fast.shared_memory import Buffer, Line, Memory
-from suture.prediction.fast.writer_process import _Clip, _in_words
-from suture.prediction.inputs import find_clips
-from suture.prediction.options import Settings
-from suture.prediction.pipeline import Job
+from suture.prediction.fast.process_writer import ProcessWriter, SharedBatch
+from suture.prediction.fast.shared_memory import MessageSocket, SharedBuffer, SharedMemory
+from suture.prediction.fast.writer_process import ClipSteps, sendable
+from suture.prediction.find_clips import find_clips
 from suture.prediction.predict import predict
+from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import Predictor
-from suture.prediction.video_writer import GROUP
+from suture.prediction.video_writer import GROUP_FRAMES
+
+
+@pytest.fixture(autouse=True)
+def _short_clips_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clip_job, "MIN_FRAMES_FOR_PROCESSES", 0)
 
 
 @pytest.fixture
@@ -50,7 +57,7 @@ def run(
     predictor: Predictor, given: Path, out: Path, progress: Callable[[int], None] = lambda _: None, **settings: Any
 ) -> None:
     (clip,) = find_clips([given])
-    Job(predictor, clip, out / clip.name, Settings(**settings), 4).run(progress)
+    ClipJob(predictor, clip, out / clip.name, PredictionSettings(**settings), 4).run(progress)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -60,8 +67,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def pids(predictor: Predictor) -> list[int]:
-    assert predictor.writer is not None
-    return [process._process.pid for process in predictor.writer._processes]
+    assert predictor.process_writer is not None
+    return [process._process.pid for process in predictor.process_writer._processes]
 
 
 def many_images(folder: Path) -> Path:
@@ -91,17 +98,17 @@ def test_other_processes_write_the_same(
     in_writers(monkeypatch, tmp_path / "words", SIXTEEN)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))  # so that some take turns, encoders too
     alone: Any = as_on_a_gpu(model)
-    alone.writer = None
+    alone.process_writer = None
     at_work = []
-    for given in (write_video(tmp_path / "case.mp4", 6 * GROUP), many_images(tmp_path / "images")):
+    for given in (write_video(tmp_path / "case.mp4", 6 * GROUP_FRAMES), many_images(tmp_path / "images")):
         run(alone, given, tmp_path / "here", **settings)
         run(fresh, given, tmp_path / "there", **settings)
         at_work.append(pids(fresh))
     assert at_work[0] == at_work[1]
     assert len(at_work[0]) == 4
     assert all(psutil.pid_exists(pid) for pid in at_work[0])
-    assert fresh.writer is not None
-    fresh.writer.close()
+    assert fresh.process_writer is not None
+    fresh.process_writer.close()
     assert not any(psutil.pid_exists(pid) for pid in at_work[0])
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     videos = [[path.read_bytes() for path in (tmp_path / name).rglob("*.mp4")] for name in ("here", "there")]
@@ -118,7 +125,7 @@ def test_they_end_with_the_predictor(model: Path, tmp_path: Path) -> None:
     assert not any(psutil.pid_exists(pid) for pid in at_work)
 
 
-def test_they_need_no_pytorch() -> None:
+def test_they_do_not_import_torch() -> None:
     words = "import sys, suture.prediction.fast.writer_process; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", words], check=True, timeout=60)
 
@@ -133,7 +140,7 @@ def test_a_killed_writer_is_one_sentence_and_gone_on_after(gpu: Predictor, tmp_p
         if sum(done) == 9:
             os.kill(pids(gpu)[which], signal.SIGKILL)
 
-    with pytest.raises(UserError, match=r"A process that writes the results was killed by signal 9, .*: start again"):
+    with pytest.raises(UserError, match=r"A process that writes results ended with code -9, .*: start again"):
         run(gpu, given, tmp_path / "out", progress)
     assert not pids(gpu)
     assert 9 <= sum(done) < 80
@@ -199,15 +206,15 @@ def test_a_failed_clip_gives_its_memory_back(fresh: Predictor, tmp_path: Path) -
 def test_who_is_interrupted_waits_for_no_answer() -> None:
     """A process may be in the middle of an answer that nobody hears: it must not be waited for."""
     here, there = socketpair()
-    line = Line(here)
+    line = MessageSocket(here)
 
     def speak() -> None:
         with suppress(OSError):
-            Line(there).say("word" * 10_000_000)
+            MessageSocket(there).send("word" * 10_000_000)
 
     speaking = Thread(target=speak, daemon=True)
     speaking.start()
-    line.hang_up()
+    line.close()
     speaking.join(10)
     assert not speaking.is_alive()
 
@@ -222,7 +229,7 @@ def test_unusual_interpreters(fresh: Any, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(sys, "frozen", True, raising=False)
     run(fresh, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
     assert len(list((tmp_path / "out/case/masks").iterdir())) == 3
-    assert (fresh.writer is None) == (how != "a path")
+    assert (fresh.process_writer is None) == (how != "a path")
 
 
 @pytest.mark.parametrize("words", ["", SIXTEEN])
@@ -242,16 +249,16 @@ def test_a_batch_is_answered_when_its_memory_is_free() -> None:
     taken: list[Future[None]] = []
     answers: Queue[Any] = Queue()
 
-    def add(_: Finished) -> Future[None]:
+    def add(_: FinishedFrame) -> Future[None]:
         taken.append(Future())
         return taken[-1]
 
-    files: Any = SimpleNamespace(finish=lambda seen: Finished(seen.index, seen.time, True), add=add)
-    line: Any = SimpleNamespace(say=answers.put)
+    files: Any = SimpleNamespace(finish=lambda seen: FinishedFrame(seen.index, seen.time, True), add=add)
+    line: Any = SimpleNamespace(send=answers.put)
     with ExitStack() as pools:
-        clip = _Clip(files, line, 2, pools)
+        clip = ClipSteps(files, line, 2, pools)
         for start in range(0, 12, 4):
-            clip.begin([Seen(index, "", 0.0) for index in range(start, start + 4)])
+            clip.begin([PredictedFrame(index, "", 0.0) for index in range(start, start + 4)])
         wait(lambda: len(taken) == 12)
         for future in taken[3:8]:
             future.set_result(None)
@@ -260,18 +267,18 @@ def test_a_batch_is_answered_when_its_memory_is_free() -> None:
         for future in taken[:3]:
             future.set_result(None)
         for start in (0, 4):
-            assert [index for index, _ in answers.get(timeout=60).done] == list(range(start, start + 4))
+            assert [index for index, _ in answers.get(timeout=60).written] == list(range(start, start + 4))
         for future in taken[8:]:
             future.set_exception(OSError(errno.ENOSPC, "No space left on device"))
         assert answers.get(timeout=60).errno == errno.ENOSPC
 
 
 def test_errors_keep_what_they_say() -> None:
-    full = _in_words(OSError(errno.ENOSPC, "No space left on device", "masks/a.png"))
+    full = sendable(OSError(errno.ENOSPC, "No space left on device", "masks/a.png"))
     assert isinstance(full, OSError)
     assert (full.errno, full.strerror) == (errno.ENOSPC, "No space left on device")
-    assert str(_in_words(UserError("One sentence."))) == "One sentence."
-    assert "ZeroDivisionError: by nothing" in str(_in_words(ZeroDivisionError("by nothing")))
+    assert str(sendable(UserError("One sentence."))) == "One sentence."
+    assert "ZeroDivisionError: by nothing" in str(sendable(ZeroDivisionError("by nothing")))
 
 
 SCRIPT = """
@@ -280,7 +287,9 @@ import time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from predict_files import as_on_a_gpu
+from suture.prediction import clip_job
 from suture.prediction.predict import predict
+clip_job.MIN_FRAMES_FOR_PROCESSES = 0
 predictor = as_on_a_gpu(Path({model!r}))
 begin, begun = predictor.begin, []
 def begin_slowly(*asked):
@@ -321,51 +330,43 @@ def test_nothing_stays_behind(model: Path, gpu: Predictor, tmp_path: Path, how: 
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_places_are_made_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen for small frames; after a clip of large ones no more than eight, the others' memory is given back."""
-    monkeypatch.setattr(writing, "ENOUGH", 2**20)
+def test_memory_is_allocated_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen batches of small frames; of large ones no more than eight, the others' memory is given back."""
+    monkeypatch.setattr(process_writer, "MAX_PINNED_BYTES", 2**20)
     pinned: list[int] = []
-    gpu = SimpleNamespace(pin=lambda new: pinned.append(len(new)), unpin=lambda old: pinned.remove(len(old)))
-    writer = writing.Writer(gpu)
+    gpu: Any = SimpleNamespace(pin=lambda new: pinned.append(len(new)), unpin=lambda old: pinned.remove(len(old)))
+    writer = ProcessWriter(gpu)
     writer._start()
 
-    def take_all(count: int, size: int) -> list[writing.Place]:
-        places = []
-        for _ in range(count):
-            places.append(writer.take())
-            places[-1].masks.shaped((size,))
-        with ThreadPoolExecutor(1) as pool:
-            waits = pool.submit(writer.take)
-            with pytest.raises(TimeoutError):
-                waits.result(0.2)
-            writer.give_back(places[3])
-            assert waits.result(10) is places[3]
-        assert len(set(places)) == count
-        return places
+    def allocate(count: int, size: int) -> list[SharedBatch]:
+        batches = [writer.allocate() for _ in range(count)]
+        for batch in batches:
+            batch.masks.shaped((size,))
+        return batches
 
-    first = writer.take()
-    writer.give_back(first)
-    small = take_all(writing.PLACES, 1000)
-    assert small[0] is first
-    for place in small:
-        writer.give_back(place)
-    assert len(writer._places) == writing.PLACES
-    large = [writer.take() for _ in range(writing.PLACES)]
-    for place in large:
-        place.masks.shaped((2**20,))
-    for place in large:
-        writer.give_back(place)
-    assert len(writer._places) == writing.FEWEST
-    assert sum(pinned) == writing.FEWEST * 2**20
-    take_all(writing.FEWEST, 2**20)
+    small = allocate(process_writer.MAX_BATCHES, 1000)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(writer.allocate)
+        with pytest.raises(TimeoutError):
+            waits.result(0.2)
+        writer.release(small[3])
+        assert waits.result(10) is small[3]
+    for batch in small:
+        writer.release(batch)
+    for batch in allocate(process_writer.MAX_BATCHES, 2**20):
+        writer.release(batch)
+    assert len(writer._batches) == process_writer.MIN_BATCHES
+    assert sum(pinned) == process_writer.MIN_BATCHES * 2**20
     writer.close()
     assert not pinned
 
 
 def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:
     pinned: list[int] = []
-    buffer = Buffer(memory := Memory(), lambda new: pinned.append(len(new)), lambda old: pinned.remove(len(old)))
-    there = Memory(memory.file)
+    buffer = SharedBuffer(
+        memory := SharedMemory(), lambda new: pinned.append(len(new)), lambda old: pinned.remove(len(old))
+    )
+    there = SharedMemory(memory.file)
     for shape in ((2, 3, 5), (1,), (70, 90), (3, 3), (100, 100)):
         here = buffer.shaped(shape)
         here[:] = np.random.default_rng(0).integers(0, 255, shape)
@@ -380,23 +381,23 @@ def test_memory_grows_and_what_lies_under_it_is_pinned() -> None:
 
 def test_what_a_gpu_drew_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: Predictor) -> None:
     monkeypatch.delattr(Overlay, "__call__")
-    plan = Plan(tmp_path, gpu.classes, masks=False, pictures=False, mask_video=False, overlay_video=True, fps=25)
+    plan = OutputPlan(tmp_path, gpu.classes, masks=False, pictures=False, mask_video=False, overlay_video=True, fps=25)
     planes = np.arange(12 * 8, dtype=np.uint8).reshape(12, 8)
     with ClipFiles(plan) as files:
-        drawn = files.finish(Seen(0, "a", 0.0, picture(0, 8, 8), np.zeros((8, 8), np.uint8), planes)).overlay
+        drawn = files.finish(PredictedFrame(0, "a", 0.0, picture(0, 8, 8), np.zeros((8, 8), np.uint8), planes)).overlay
     np.testing.assert_array_equal(drawn.to_ndarray(), planes)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="memory is pinned for a GPU")
 def test_a_gpu_reaches_the_shared_memory(model: Path, tmp_path: Path) -> None:
     gpu = Gpu(torch.device("cuda"))
-    memory = Memory()
-    one, other = (Buffer(memory, gpu.pin, gpu.unpin) for _ in range(2))
+    memory = SharedMemory()
+    one, other = (SharedBuffer(memory, gpu.pin, gpu.unpin) for _ in range(2))
     for size in (1000, 3_000_001):
         here, back = (torch.from_numpy(buffer.shaped((2, size))) for buffer in (one, other))
         assert here.is_pinned()
         here.random_(0, 200)
-        with gpu.at_work():
+        with gpu.computing():
             (found, total), ready = gpu.download(
                 [gpu.upload(here) + 1, torch.ones(3, device="cuda").sum()], [back, None]
             )
@@ -408,8 +409,8 @@ def test_a_gpu_reaches_the_shared_memory(model: Path, tmp_path: Path) -> None:
         buffer.close()
     given = write_video(tmp_path / "case.mp4", 150, (200, 160))
     predictor: Any = Predictor(model, "cuda")  # one for both: each looks for algorithms of its own
-    predictor.writer = None
+    predictor.process_writer = None
     run(predictor, given, tmp_path / "here")
-    del predictor.writer
+    del predictor.process_writer
     run(predictor, given, tmp_path / "there")
     assert contents(tmp_path / "there") == contents(tmp_path / "here")

@@ -1,0 +1,131 @@
+"""ONNX files of `suture export` as networks from images to logits."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from suture.core.errors import UserError
+from suture.core.io import check_format
+from suture.data.classes import IGNORE
+from suture.data.view import View
+from suture.models.model_files import fingerprint
+from suture.prediction.input_clip import read_training_view
+from suture.prediction.network import Network, class_table
+
+ONNX_FORMAT = 1
+"""Format of the entry `suture` in the metadata of an ONNX file."""
+SURE_LOGIT = 40.0
+"""Logit of the chosen class in a file without scores; the other classes have 0."""
+
+
+class OnnxNetwork(nn.Module):
+    """An ONNX file of `suture export` that is called like a segmenter.
+
+    Args:
+        session: ONNX Runtime's session.
+        classes: Number of classes.
+        multiple: Sides of images are padded to a multiple of this.
+        scored: The file returns scores; otherwise class ids.
+        view: Part of its frames that the file crops out itself.
+    """
+
+    def __init__(self, session: Any, classes: int, multiple: int, scored: bool, view: View | None) -> None:
+        super().__init__()
+        self.session = session
+        self.classes = classes
+        self.multiple = multiple
+        self.scored = scored
+        self.view = view
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (B, C, h, w) of images (B, 3, h, w) in 0..1, computed one image at a time.
+
+        A file that ignores pixels by itself has one more channel for these.
+        """
+        height, width = images.shape[-2:]
+        frames = (images * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        padding = (0, -height % self.multiple), (0, -width % self.multiple), (0, 0)
+        logits = [self._logits(np.pad(frame, padding, mode="edge")) for frame in frames]
+        return torch.cat(logits).to(images.device)[..., :height, :width]
+
+    def class_ids(self, frames: Tensor) -> Tensor:
+        """Return the class ids (B, h, w) of frames (B, h, w, 3) from a file without scores."""
+        # Joined by NumPy: PyTorch's threads and the runtime's would wait for each other.
+        return torch.from_numpy(np.concatenate([self._run(frame) for frame in frames.numpy()]))
+
+    def _run(self, frame: np.ndarray) -> np.ndarray:
+        output: np.ndarray = self.session.run(None, {"frames": np.ascontiguousarray(frame)[None]})[0]
+        return output
+
+    def _logits(self, frame: np.ndarray) -> Tensor:
+        output = torch.from_numpy(self._run(frame))
+        if not self.scored:
+            classes = torch.tensor([*range(self.classes), IGNORE]).view(1, -1, 1, 1)
+            return (output[:, None] == classes).float() * SURE_LOGIT
+        height, width = frame.shape[:2]
+        view = self.view or View(0, 0, width, height)
+        # Probabilities are enlarged, not logits, as in `to_class_ids` and in a file that returns class ids.
+        probabilities = F.interpolate(output.float().softmax(1), (view.height, view.width), mode="bilinear")
+        logits = probabilities.clamp_min(torch.finfo(torch.float32).tiny).log()
+        if self.view is None:
+            return logits
+        around = (view.x, width - view.x - view.width, view.y, height - view.y - view.height)
+        outside = F.pad(torch.zeros(1, 1, view.height, view.width), around, value=SURE_LOGIT)
+        inside = F.pad(logits - logits.amax(1, keepdim=True), around, value=-SURE_LOGIT)
+        return torch.cat([inside, outside - SURE_LOGIT], 1)
+
+
+def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
+    """Open an ONNX file of `suture export`.
+
+    Args:
+        path: The file.
+        device: Where it runs, if this ONNX Runtime can.
+        required: Raise if it cannot run on the device.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise UserError(f"{path} needs ONNX Runtime, which is not installed: pip install onnxruntime.") from error
+    cuda = "CUDAExecutionProvider"
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if device.type == "cuda" and cuda in onnxruntime.get_available_providers():
+        providers.insert(0, (cuda, {"device_id": device.index or 0}))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=providers)
+        about = json.loads(session.get_modelmeta().custom_metadata_map["suture"])
+        check_format(path, about["format"], ONNX_FORMAT)
+        names = tuple(str(entry["name"]) for entry in about["classes"])
+        colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in about["classes"]))
+        fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
+        height, width = session.get_inputs()[0].shape[1:3] if fixed else about["size"]
+        view = View.parse(about["view"], str(path)) if about["view"] else None
+        trained_view = "auto" if view else read_training_view(about["run"]["view"], str(path))
+        videos_by = about["run"]["videos_by"]
+    except UserError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} is no ONNX file of `suture export` ({reason}): export it again.") from error
+    # ONNX Runtime silently continues on the CPU if its CUDA libraries are missing.
+    if required and device.type != "cpu" and cuda not in session.get_providers():
+        raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
+    return Network(
+        OnnxNetwork(session, len(names), 1 if fixed else int(about["multiple"]), scored, view),
+        class_table(names, colors),
+        (int(height), int(width)),
+        torch.device("cpu"),
+        fingerprint(path),
+        any_size=not fixed,
+        scored=scored,
+        view=trained_view,
+        videos_by=videos_by,
+        crops=view is not None,
+    )
