@@ -81,7 +81,7 @@ def inference_network(segmenter: nn.Module, size: Size) -> nn.Module:
 
     On a GPU a bias to add takes longer than a batch norm (benchmarks/folded.py).
     """
-    from suture.models.folded import fold_batch_norms  # here, because ONNX files need none of their libraries
+    from suture.models.fold_batch_norms import fold_batch_norms  # here, because ONNX files need none of their libraries
     from suture.models.segmenter import Segmenter
 
     if isinstance(segmenter, Segmenter) and next(segmenter.parameters()).device.type == "cpu":
