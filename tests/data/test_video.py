@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import av
-import cv2
 import numpy as np
 import pytest
 from av.video.reformatter import ColorRange, Colorspace
 
 from suture.core.errors import UserError
-from suture.data.images import read_image
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 
 FRAMES = 40
@@ -42,7 +40,7 @@ def write(
     frames: int = FRAMES,
     b_frames: int = 3,
     stamps: Sequence[int] | None = None,
-    rotation: tuple[float, bool] | None = None,
+    rotation: int | None = None,
     pixel_format: str = "yuv420p",
     options: dict[str, str] | None = None,
     container_options: dict[str, str] | None = None,
@@ -55,7 +53,7 @@ def write(
         if stamps is not None:
             stream.codec_context.time_base = Fraction(1, 1000)
         if rotation is not None:
-            stream.set_display_rotation(*rotation)
+            stream.set_display_rotation(rotation, False)
         for index in range(frames):
             frame = av.VideoFrame.from_ndarray(picture(index), format="rgb24")
             frame.pts = index if stamps is None else stamps[index]
@@ -199,19 +197,15 @@ def test_times_and_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["b-frames.ts", "open-gop.m2ts", "mpeg2.mpg"])
-def test_a_broadcast_has_a_clock_that_runs_already(tmp_path: Path, name: str) -> None:
-    """By hours, maybe: an overlay with such times would begin with as long a pause."""
+def test_times_begin_at_zero_where_a_file_has_a_clock(tmp_path: Path, name: str) -> None:
     times = VideoFile(write(tmp_path / name, **KINDS[name])).times
     np.testing.assert_allclose(times, np.arange(FRAMES) / 25, atol=1e-3)
 
 
-@pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("degrees", [0, 90, 180, -90])
-def test_rotation(tmp_path: Path, degrees: int, mirrored: bool) -> None:
-    video = VideoFile(write(tmp_path / "a.mp4", frames=2, rotation=(degrees, mirrored)))
+def test_rotated_frames_are_upright(tmp_path: Path, degrees: int) -> None:
+    video = VideoFile(write(tmp_path / "a.mp4", frames=2, rotation=degrees))
     expected = np.rot90(picture(1), degrees // 90)
-    if mirrored:
-        expected = expected[:, ::-1]
     assert video.size == (expected.shape[1], expected.shape[0])
     assert closeness(video.read(1), expected) < 4
 
@@ -219,7 +213,7 @@ def test_rotation(tmp_path: Path, degrees: int, mirrored: bool) -> None:
 def test_the_pixels_of_anamorphic_video_are_not_square(tmp_path: Path) -> None:
     options = {"x264-params": "sar=64/45"}
     assert VideoFile(write(tmp_path / "a.mp4", frames=2, options=options)).pixel_aspect == Fraction(64, 45)
-    turned = VideoFile(write(tmp_path / "b.mp4", frames=2, options=options, rotation=(90, False)))
+    turned = VideoFile(write(tmp_path / "b.mp4", frames=2, options=options, rotation=90))
     assert turned.pixel_aspect == Fraction(45, 64)
     for suffix in (".mp4", ".mkv", ".avi", ".ts"):
         assert VideoFile(write(tmp_path / f"c{suffix}", frames=2)).pixel_aspect == 1
@@ -261,11 +255,10 @@ def write_flat(path: Path, yuv: tuple[int, int, int], size: tuple[int, int], mat
     return path
 
 
-def to_rgb(yuv: tuple[int, int, int], red: float, blue: float, full: bool) -> np.ndarray:
-    """The textbook formula, with the luma weights of red and blue."""
-    y, u, v = yuv[0] / 255, (yuv[1] - 128) / 255, (yuv[2] - 128) / 255
-    if not full:
-        y, u, v = (yuv[0] - 16) / 219, (yuv[1] - 128) / 224, (yuv[2] - 128) / 224
+def textbook_rgb(yuv: tuple[int, int, int], red: float, blue: float, full: bool) -> np.ndarray:
+    """RGB by the luma weights of red and blue."""
+    offset, scale = (0, (255, 255)) if full else (16, (219, 224))
+    y, u, v = (yuv[0] - offset) / scale[0], (yuv[1] - 128) / scale[1], (yuv[2] - 128) / scale[1]
     r, b = y + 2 * (1 - red) * v, y + 2 * (1 - blue) * u
     return np.clip(np.array([r, (y - red * r - blue * b) / (1 - red - blue), b]) * 255, 0, 255)
 
@@ -291,8 +284,7 @@ def test_colour_matrix_and_range(
     for number, yuv in enumerate([(120, 90, 190), (200, 140, 110), (60, 128, 128), (235, 128, 128), (16, 128, 128)]):
         video = VideoFile(write_flat(tmp_path / f"{number}.mp4", yuv, size, stated, full))
         assert video.size == size
-        difference = np.abs(video.read(0).reshape(-1, 3) - to_rgb(yuv, *weights, full)).max()
-        assert difference < 2, (yuv, video.read(0)[0, 0], to_rgb(yuv, *weights, full))
+        assert np.abs(video.read(0).reshape(-1, 3) - textbook_rgb(yuv, *weights, full)).max() < 2
 
 
 def test_the_reserved_colour_matrix_is_read_as_none(tmp_path: Path) -> None:
@@ -313,12 +305,6 @@ def test_the_reserved_colour_matrix_is_read_as_none(tmp_path: Path) -> None:
     frame = VideoFile(other).decode(0)
     assert frame.frame.colorspace == 3
     np.testing.assert_array_equal(frame.rgb(), expected)
-
-
-def test_extracted_frame_agrees_with_the_decoded_one(tmp_path: Path) -> None:
-    video = VideoFile(write(tmp_path / "a.mp4"))
-    cv2.imwrite(str(tmp_path / "a.png"), cv2.cvtColor(video.read(7), cv2.COLOR_RGB2BGR))
-    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), VideoFile(video.path).read(7))
 
 
 def test_pickled_and_forked_readers_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -380,8 +366,7 @@ def test_what_an_edit_list_cuts_out_is_not_missed(tmp_path: Path, first: int, co
         np.testing.assert_array_equal(video.read(index), frames[first + index])
 
 
-def test_a_few_seconds_that_a_long_file_lost_are_missed(tmp_path: Path) -> None:
-    """Matroska says how long the video alone lasts; of its length with sound, more may be lacking."""
+def test_a_few_seconds_that_a_long_matroska_file_lost_are_missed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.mkv", "mpeg4", frames=2000, b_frames=0)
     assert VideoFile(path).missing == 0
     data = path.read_bytes()
@@ -389,9 +374,6 @@ def test_a_few_seconds_that_a_long_file_lost_are_missed(tmp_path: Path) -> None:
     video = VideoFile(path)
     assert 1900 < len(video) < 1950
     assert len(video) + video.missing == 2000
-    # Without the tag, so little may be the sound's.
-    path.write_bytes(path.read_bytes().replace(b"DURATION", b"OTHERTAG"))
-    assert VideoFile(path).missing == 0
 
 
 def test_a_file_cut_in_the_middle_gives_the_same_frames_on_many_threads(tmp_path: Path) -> None:
@@ -418,7 +400,7 @@ def test_a_frame_that_does_not_decode_is_named(tmp_path: Path) -> None:
             failed[index] = str(error)
     assert 0 < len(failed) < len(video)
     assert all(message.startswith(f"{path}: frame {index} does not decode") for index, message in failed.items())
-    with pytest.raises(UserError, match=f"frame {min(failed)} does not decode, .* copy it again, or exclude"):
+    with pytest.raises(UserError, match=f"frame {min(failed)} does not decode"):
         list(video.frames())
 
 
@@ -429,55 +411,25 @@ def test_no_such_frame(tmp_path: Path) -> None:
             video.read(index)
 
 
-def test_no_moov(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mp4")
-    path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(UserError, match="cut off"):
-        len(VideoFile(path))
-
-
-def test_not_a_video(tmp_path: Path) -> None:
-    (tmp_path / "text.mp4").write_text("no video at all " * 50)
-    (tmp_path / "empty.mp4").touch()
-    for name in ("text.mp4", "empty.mp4"):
-        with pytest.raises(UserError, match="not a video"):
-            len(VideoFile(tmp_path / name))
-
-
-def test_not_a_file(tmp_path: Path) -> None:
-    (tmp_path / "loop.mp4").symlink_to(tmp_path / "loop.mp4")
-    os.mkfifo(tmp_path / "pipe.mp4")
-    for path in (tmp_path, tmp_path / "missing.mp4", tmp_path / "loop.mp4", tmp_path / "pipe.mp4"):
-        with pytest.raises(UserError, match="not a file"):
-            len(VideoFile(path))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_unreadable(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mp4", frames=2)
-    path.chmod(0)
-    with pytest.raises(UserError, match="permission"):
-        len(VideoFile(path))
-
-
-def test_sound_only(tmp_path: Path) -> None:
-    path = tmp_path / "sound.mp4"
-    with av.open(str(path), "w") as container:
+def test_files_without_video_are_refused(tmp_path: Path) -> None:
+    paths = {name: tmp_path / f"{name}.mp4" for name in ("text", "empty", "cut", "folder", "pipe", "loop", "sound")}
+    paths["text"].write_text("no video at all " * 50)
+    paths["empty"].touch()
+    write(paths["cut"])
+    paths["cut"].write_bytes(paths["cut"].read_bytes()[:2000])  # without its index
+    paths["folder"].mkdir()
+    os.mkfifo(paths["pipe"])
+    paths["loop"].symlink_to(paths["loop"])
+    with av.open(str(paths["sound"]), "w") as container:
         stream: Any = container.add_stream("aac", rate=44100)
-        for index in range(5):
-            frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
-            frame.sample_rate, frame.pts = 44100, index * 1024
-            container.mux(stream.encode(frame))
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        frame.sample_rate = 44100
+        container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-    with pytest.raises(UserError, match="no video"):
-        len(VideoFile(path))
-
-
-def test_no_frames(tmp_path: Path) -> None:
-    path = tmp_path / "a.avi"
-    with av.open(str(path), "w") as container:
-        stream: Any = container.add_stream("mpeg4", rate=25)
+    with av.open(str(tmp_path / "a.avi"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
         stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
         container.start_encoding()
-    with pytest.raises(UserError, match="no frames"):
-        len(VideoFile(path))
+    for path in (*paths.values(), tmp_path / "a.avi", tmp_path / "missing.mp4"):
+        with pytest.raises(UserError, match=str(path)):
+            len(VideoFile(path))

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset
-from suture.data.datasets import load_dataset
+from suture.data.datasets import load_dataset, protocol_named
 from suture.data.labelling import Labelling
-from suture.data.scoring_rules import protocol_named
 from suture.evaluation.scoring import frames_to_score, predict_masks, protocol_of, score_frames, scores
 
 WIDTH, HEIGHT = 96, 64

@@ -12,11 +12,12 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import jaccard_score
 
 from suture.core.errors import UserError
-from suture.data.scoring_rules import PROTOCOLS, Protocol, protocol_named
+from suture.data.datasets import protocol_named, protocols
+from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import case_interval, score, scorer_of
 
-DEFAULT = PROTOCOLS["default"]
+DEFAULT = protocol_named("default")
 
 
 def frame(*ids: int) -> np.ndarray:
@@ -38,7 +39,7 @@ TWO_FRAMES = (
 
 def test_the_docs_state_every_tolerance() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/scores.md").read_text(encoding="utf-8")
-    for protocol in PROTOCOLS.values():
+    for protocol in protocols().values():
         (row,) = [line for line in page.splitlines() if line.startswith("|") and f"`{protocol.name}`" in line]
         assert f"| {protocol.boundary_tolerance:g} pixels |" in row
 
@@ -103,8 +104,8 @@ def test_vocalfolds_patients_leave_pathology_out() -> None:
 
 def test_protocols_name_what_tables_must_say() -> None:
     assert "new sequences of known patients" in protocol_named("vocalfolds-sequences").notes
-    assert set(PROTOCOLS) == {"default", "endovis18", "cadis", "vocalfolds-sequences", "vocalfolds-patients"}
-    assert all(protocol.minimum_cases == 5 for protocol in PROTOCOLS.values())
+    assert set(protocols()) == {"default", "endovis18", "cadis", "vocalfolds-sequences", "vocalfolds-patients"}
+    assert all(protocol.minimum_cases == 5 for protocol in protocols().values())
 
 
 def test_mistakes_are_said() -> None:

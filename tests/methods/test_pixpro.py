@@ -79,16 +79,14 @@ def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
     torch.testing.assert_close((total.loss / total.weight).double(), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("tilt", "stretch"), [(0, 1), (60, 1), (60, 2)])
-def test_cells_lie_where_their_pixels_come_from(
-    tilt: float, stretch: float, tiny_context: Callable[..., StageContext]
-) -> None:
+@pytest.mark.parametrize("tilt", [0, 60])
+def test_cells_lie_where_their_pixels_come_from(tilt: float, tiny_context: Callable[..., StageContext]) -> None:
     """In frames that show coordinates as colours, a cell's mean colour is its place in the frame."""
     context = tiny_context(size=(64, 64), stored=(120, 200))
     x, y = torch.meshgrid(torch.arange(200), torch.arange(120), indexing="xy")
     ramps = torch.stack([x, y, x * 0], -1).byte().numpy()
     context.frames.image = lambda number: ramps  # type: ignore[method-assign]
-    stage = begun(context, augment={"crop": (0.3, 0.7), "stretch": stretch, "tilt": tilt, "color": "none"})
+    stage = begun(context, augment={"crop": (0.3, 0.7), "tilt": tilt, "color": "none"})
     patches, outlines = stage.draw(WHOLE)
     assert patches.flip.any()
     assert not patches.flip.all()

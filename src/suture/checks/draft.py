@@ -163,9 +163,9 @@ def _stated_cases(file: DatasetFile, path: Path, videos: VideoIndex) -> dict[str
 def _require_unknown_layout(root: Path) -> None:
     if not root.is_dir():
         raise UserError(f"{root} is not a folder: a dataset.yaml is drafted into the folder of the videos.")
-    for known in sources().values():
-        if known.name != "folder" and known.matches(root):
-            raise UserError(f"{root} is {known.name}, which needs no {FILE_NAME}: classes and splits are built in.")
+    for name, known in sources().items():
+        if name != "folder" and known.matches(root):
+            raise UserError(f"{root} is {name}, which needs no {FILE_NAME}: classes and splits are built in.")
 
 
 def _mask_places(root: Path) -> list[Path]:

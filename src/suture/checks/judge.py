@@ -17,10 +17,10 @@ from suture.data import messages
 from suture.data.classes import Raw, alike_but_for_capitals
 from suture.data.dataset import SPLITS, Dataset, Split, Video, splits_by_name
 from suture.data.dataset_file import FILE_NAME, OPEN_VIDEOS_BY, DatasetFile, Place, find_guesses
+from suture.data.datasets import protocol_named
 from suture.data.datasets.folder import guess_layout
 from suture.data.images import low_depth_divisor
 from suture.data.listing import holds_files
-from suture.data.scoring_rules import protocol_named
 from suture.data.view import View
 
 STILL = 0.25

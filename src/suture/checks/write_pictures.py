@@ -9,7 +9,8 @@ from suture.core.errors import UserError
 from suture.core.io import replacing
 from suture.data.dataset import Dataset
 from suture.data.datasets.folder import require_outside_dataset
-from suture.data.shots import draw_shots, find_shots
+from suture.data.draw_shots import draw_shots
+from suture.data.shots import find_shots
 from suture.data.view import paint_view
 
 

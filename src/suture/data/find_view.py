@@ -9,12 +9,14 @@ from suture.data.view import View
 
 VIEW_FRAMES = 9
 """Most frames of a video in which its view is searched."""
-_STILL = 16
-"""A pixel whose brightness varies by less shows a menu, or a scene at rest."""
+_MAX_STILL_RANGE = 16
+"""Pixels whose brightness varies by less show a menu, or a scene at rest."""
+Circle = tuple[float, float, float]
+"""Centre x, centre y and radius."""
 
 
 def view_frames(count: int) -> list[int]:
-    """The places, among so many frames of a video, of those in which its view is looked for.
+    """Choose the frames, of so many of a video, in which its view is searched.
 
     >>> view_frames(17), view_frames(3)
     ([0, 2, 4, 6, 8, 10, 12, 14, 16], [0, 1, 2])
@@ -24,10 +26,13 @@ def view_frames(count: int) -> list[int]:
 
 
 def find_view(frames: Sequence[np.ndarray]) -> View | None:
-    """Find the view in a few frames of one video: black borders, and a circle where they are round; None: all of it.
+    """Find the view in a few frames of one video: black borders, and a circle where they are round.
 
     A border is black in every frame and ends sharply. A dark scene brightens somewhere in time, a vignette fades. A
     menu beside a round scene stays the same in every frame.
+
+    Returns:
+        The view, or None if it is the whole frame.
     """
     if not frames or min(frames[0].shape[:2]) < 16:
         return None
@@ -36,16 +41,15 @@ def find_view(frames: Sequence[np.ndarray]) -> View | None:
     dark = _dark(brightest)
     if dark is None or (scene := _scene(dark)) is None:
         return None
-    found = _circle(scene, brightest)
-    if found is None:
-        moving = _scene(dark | (brightest - darkest < _STILL))
-        if moving is not None and (found := _circle_beside_menus(moving, brightest, dark)):
+    circle = _circle(scene, brightest)
+    if circle is None:
+        moving = _scene(dark | (brightest - darkest < _MAX_STILL_RANGE))
+        if moving is not None and (circle := _circle_beside_menus(moving, brightest, dark)):
             scene = moving
-    left, top, right, bottom = _box(scene, brightest, check_sides=found is None)
+    left, top, right, bottom = _box(scene, brightest, check_sides=circle is None)
     scale = max(height / scene.shape[0], width / scene.shape[1])
-    circle = None
-    if found:
-        cx, cy, radius = found
+    if circle:
+        cx, cy, radius = circle
         left, right = max(left, int(cx - radius)), min(right, int(np.ceil(cx + radius)))
         top, bottom = max(top, int(cy - radius)), min(bottom, int(np.ceil(cy + radius)))
         circle = (round(cx * scale, 1), round(cy * scale, 1), round(radius * scale, 1))
@@ -55,7 +59,7 @@ def find_view(frames: Sequence[np.ndarray]) -> View | None:
 
 
 def _extremes(frames: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Each pixel's darkest and brightest value over the frames, without speckle, at a size where a search is quick."""
+    """Compute each pixel's darkest and brightest value over the frames, at a small size and without speckle."""
     height, width = frames[0].shape[:2]
     scale = min(1.0, 640 / max(height, width))
     size = (round(width * scale), round(height * scale))
@@ -65,7 +69,7 @@ def _extremes(frames: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _dark(brightest: np.ndarray) -> np.ndarray | None:
-    """True where it is as dark as a border; None where there is no border or no scene."""
+    """Mark the pixels that are as dark as a border; None without a border or a scene."""
     ring = np.concatenate(
         [brightest[:2].ravel(), brightest[-2:].ravel(), brightest[:, :2].ravel(), brightest[:, -2:].ravel()]
     )
@@ -77,7 +81,7 @@ def _dark(brightest: np.ndarray) -> np.ndarray | None:
 
 
 def _scene(outside: np.ndarray) -> np.ndarray | None:
-    """True where the scene is: the largest part that nothing `outside` reaches from the frame's edge."""
+    """Mark the scene: the largest part that `outside` does not connect to the frame's edge."""
     _, parts = cv2.connectedComponents(np.pad(outside, 1, constant_values=True).astype(np.uint8), connectivity=4)
     lit_parts = (parts != parts[0, 0])[1:-1, 1:-1].astype(np.uint8)
     # Opening cuts text and menus in the border off from the scene.
@@ -97,16 +101,11 @@ def _box(scene: np.ndarray, brightest: np.ndarray, check_sides: bool) -> tuple[i
         (width - right, across.T[::-1]),
         (height - bottom, down[::-1]),
     )
-    keep = [
-        depth > 0.01 * len(lines) and (not check_sides or _is_sharp(np.median(lines, axis=1), depth))
+    left, top, right, bottom = (
+        depth if depth > 0.01 * len(lines) and (not check_sides or _is_sharp(np.median(lines, axis=1), depth)) else 0
         for depth, lines in sides
-    ]
-    return (
-        left if keep[0] else 0,
-        top if keep[1] else 0,
-        right if keep[2] else width,
-        bottom if keep[3] else height,
     )
+    return left, top, width - right, height - bottom
 
 
 def _extent(share: np.ndarray) -> tuple[int, int]:
@@ -116,15 +115,15 @@ def _extent(share: np.ndarray) -> tuple[int, int]:
 
 
 def _is_sharp(profile: np.ndarray, edge: float) -> bool:
-    """Whether a brightness profile jumps at `edge`, rather than rising slowly as a vignette or a shadow does."""
+    """Test whether a brightness profile jumps at `edge`; vignettes and shadows rise slowly."""
     near, wide = max(2.0, 0.015 * len(profile)), max(8.0, 0.08 * len(profile))
     at = np.interp([edge - near, edge + near, edge + wide], np.arange(len(profile)) + 0.5, profile)
     jump = at[1] - at[0]
     return bool(jump >= 12 and jump >= 0.5 * (at[2] - at[0]))
 
 
-def _circle(scene: np.ndarray, brightest: np.ndarray) -> tuple[float, float, float] | None:
-    """Centre and radius of the round border around the scene, if it has one."""
+def _circle(scene: np.ndarray, brightest: np.ndarray) -> Circle | None:
+    """Find the round border around the scene, if it has one."""
     left, top, right, bottom = _box(scene, brightest, check_sides=False)
     margin = 0.015 * max(scene.shape)
     contours, _ = cv2.findContours(scene.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
@@ -159,20 +158,18 @@ def _circle(scene: np.ndarray, brightest: np.ndarray) -> tuple[float, float, flo
     return fit if _is_sharp(np.maximum(profile, 0), len(profile) - radius) else None
 
 
-def _circle_beside_menus(
-    moving: np.ndarray, brightest: np.ndarray, dark: np.ndarray
-) -> tuple[float, float, float] | None:
-    """The round border around what moves, if it is mostly black: else something round moves in a scene at rest."""
-    found = _circle(moving, brightest)
-    if found is None:
+def _circle_beside_menus(moving: np.ndarray, brightest: np.ndarray, dark: np.ndarray) -> Circle | None:
+    """Find the round border around the moving part; it must be mostly black, or something round moves in a scene."""
+    circle = _circle(moving, brightest)
+    if circle is None:
         return None
     height, width = dark.shape
-    outside = ~View(0, 0, width, height, found).mask(width, height)
-    return found if dark[outside].mean() > 0.5 else None
+    outside = ~View(0, 0, width, height, circle).mask(width, height)
+    return circle if dark[outside].mean() > 0.5 else None
 
 
-def _fit_circle(points: np.ndarray, tolerance: float) -> tuple[float, float, float] | None:
-    """The circle that most of the points lie on (three-point samples, then least squares on those that agree)."""
+def _fit_circle(points: np.ndarray, tolerance: float) -> Circle | None:
+    """Fit the circle of most points: three-point samples, then least squares on those that agree."""
     generator = np.random.default_rng(0)
     best: np.ndarray | None = None
     for _ in range(200):
@@ -189,13 +186,13 @@ def _fit_circle(points: np.ndarray, tolerance: float) -> tuple[float, float, flo
     return fit
 
 
-def _through(points: np.ndarray) -> tuple[float, float, float]:
-    """Centre and radius of the circle through the points, by linear least squares: x² + y² = 2ax + 2by + c."""
+def _through(points: np.ndarray) -> Circle:
+    """Fit a circle through points by linear least squares: x² + y² = 2ax + 2by + c."""
     matrix = np.column_stack([2 * points, np.ones(len(points))])
     (a, b, c), *_ = np.linalg.lstsq(matrix, (points**2).sum(axis=1), rcond=None)
     return float(a), float(b), float(np.sqrt(max(c + a * a + b * b, 0.0)))
 
 
-def _near_circle(circle: tuple[float, float, float], points: np.ndarray, tolerance: float) -> np.ndarray:
+def _near_circle(circle: Circle, points: np.ndarray, tolerance: float) -> np.ndarray:
     cx, cy, radius = circle
     return np.abs(np.hypot(points[:, 0] - cx, points[:, 1] - cy) - radius) < tolerance

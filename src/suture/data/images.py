@@ -1,4 +1,4 @@
-"""Image files: frames through OpenCV, masks through Pillow (OpenCV cannot give the indices of a palette PNG)."""
+"""Image files: frames through OpenCV, masks through Pillow, which gives the indices of a palette PNG."""
 
 import os
 import re
@@ -9,28 +9,29 @@ from typing import BinaryIO
 
 import cv2
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from suture.core.errors import UserError
 
 MAX_PIXELS = 256 * 1024 * 1024
-"""A header that promises more is a damaged or hostile file, not a frame of a surgery."""
+"""Images that claim more are damaged or hostile."""
 MAX_LOW_DEPTH_VALUE = 2**13
-"""Where all values of an image of 16 bits lie below this, a camera's 10 or 12 bits were saved as they are."""
+"""A 16-bit image whose values lie below this holds a camera's 10 or 12 bits, unscaled."""
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
 _JPEG_END = b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
-"""What begins a segment; the pixels hold 0xff only before a zero, another 0xff or the number of a restart."""
+"""Begin of a JPEG segment; pixels hold 0xff only before a zero, another 0xff or the number of a restart."""
+_ID_MODES = ("P", "L", "1", "I", "I;16", "I;16B")
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height from the header, without decoding."""
+    """Read width and height from the header, without decoding."""
     with open_image(path, str(path)) as image:
         return image.size
 
 
 def has_channels(path: Path) -> bool:
-    """Whether an image file has colours of its own, by its header: no palette, no single channel, nothing damaged."""
+    """Test by its header whether an image file is readable and has colour channels."""
     try:
         with open_image(path, str(path)) as image:
             return len(image.getbands()) >= 3
@@ -39,10 +40,10 @@ def has_channels(path: Path) -> bool:
 
 
 def read_image(path: str | Path) -> np.ndarray:
-    """An image file as RGB, uint8, H W 3: grey is spread, alpha dropped, 16 bits reduced to 8."""
+    """Read an image file as RGB, uint8, H W 3: grey is repeated, alpha dropped, 16 bits reduced to 8."""
     path = Path(path)
     image_size(path)  # refuses absurd sizes before anything is allocated
-    # A mask knows nothing of an orientation tag, so the pixels are taken as they are stored.
+    # Masks ignore an orientation tag, so the pixels are taken as they are stored.
     pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None or _is_cut_jpeg(path):
         raise UserError(f"{path} does not decode: the file is damaged or cut off; replace it or exclude the frame.")
@@ -50,13 +51,13 @@ def read_image(path: str | Path) -> np.ndarray:
 
 
 def max_16_bit_value(path: Path) -> int | None:
-    """The largest value of an image file that has 16 bits; None of others."""
+    """Read the largest value of a 16-bit image file; None for others."""
     pixels = cv2.imread(os.fspath(path), cv2.IMREAD_ANYDEPTH | cv2.IMREAD_COLOR)
     return int(pixels.max()) if pixels is not None and pixels.dtype == np.uint16 else None
 
 
 def low_depth_divisor(largest: int) -> int | None:
-    """By what the values of images of 16 bits were to be divided if they are a camera's 10 or 12 bits; None of others.
+    """Divisor that turns unscaled 10 or 12 bits into 8, given the largest value; None for full 16 bits.
 
     >>> low_depth_divisor(4095), low_depth_divisor(200), low_depth_divisor(60000)
     (16, None, None)
@@ -65,18 +66,13 @@ def low_depth_divisor(largest: int) -> int | None:
 
 
 def _is_cut_jpeg(path: Path) -> bool:
-    """Whether a JPEG lacks its end: decoders fill the rest with grey and go on."""
-    with path.open("rb") as file:
-        if file.read(2) != b"\xff\xd8":
-            return False
-        file.seek(-2, os.SEEK_END)
-        if file.read() == _JPEG_END:
-            return False
-        file.seek(2)
-        content = file.read()
-    # Some recorders write more after the end; and a thumbnail in the header has an end of its own. So the end is looked
-    # for segment by segment: each says its length, except for the pixels, which hold no marker.
-    place = 0
+    """Test whether a JPEG lacks its end: decoders fill the rest with grey without an error."""
+    content = path.read_bytes()
+    if not content.startswith(b"\xff\xd8") or content.endswith(_JPEG_END):
+        return False
+    # Some recorders write more after the end, and a thumbnail in the header has an end of its own. So the end is
+    # searched segment by segment: each has its length, except for the pixels, which hold no marker.
+    place = 2
     while marker := _JPEG_MARKER.search(content, place):
         if marker[0] == _JPEG_END:
             return False
@@ -91,14 +87,14 @@ class MaskFile:
     path: Path
     annotated: tuple[str, ...] | None = None
     ids: bool = False
-    """Whether it holds ids although the class table has colours (a dataset with both kinds of masks)."""
+    """Holds ids although the class table has colours, in a dataset with both kinds of masks."""
 
     @property
     def name(self) -> str:
         return str(self.path)
 
     def read(self, by_color: bool) -> np.ndarray:
-        """The raw values: H W 3 colours if `by_color`, else H W ids."""
+        """Read the raw values: H W 3 colours if `by_color`, else H W ids."""
         with open_image(self.path, self.name) as image:
             return raw_mask(image, by_color and not self.ids, self.name)
 
@@ -113,19 +109,17 @@ class MaskFile:
 
 
 def raw_mask(image: Image.Image, by_color: bool, name: str) -> np.ndarray:
-    """The raw values of an opened mask image; `name` is for messages."""
+    """Return the raw values of an opened mask image; `name` is for messages."""
     try:
-        if by_color:
-            return np.asarray(image.convert("RGB"))
-        if image.mode in ("P", "L", "1", "I", "I;16", "I;16B"):
+        if not by_color and image.mode in _ID_MODES:
             pixels = np.asarray(image)
             return pixels.astype(np.uint8) if image.mode == "1" else pixels
         pixels = np.asarray(image.convert("RGB"))
     except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(
-            f"{name} does not decode ({error}): the file is damaged or cut off; export it again."
-        ) from error
-    if (pixels[..., 0] != pixels[..., 1]).any() or (pixels[..., 0] != pixels[..., 2]).any():
+        raise UserError(f"{name} does not decode ({error}): it is damaged or cut off; export it again.") from error
+    if by_color:
+        return pixels
+    if (pixels != pixels[..., :1]).any():
         raise UserError(
             f"{name} is a colour image, but the class table is given by ids: "
             "give each class its colour as value, or save the masks as one channel of ids."
@@ -135,20 +129,18 @@ def raw_mask(image: Image.Image, by_color: bool, name: str) -> np.ndarray:
 
 def open_image(path: Path | BinaryIO, name: str) -> Image.Image:
     """Open an image without decoding it; `name` is for messages."""
-    if isinstance(path, Path) and path.exists() and not path.is_file():
-        raise UserError(f"{name} is not a file: replace it.")  # a pipe would be waited for without end
     try:
+        if isinstance(path, Path) and path.exists() and not path.is_file():
+            raise OSError("not a file")  # a pipe would be waited for without end
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(path)
-    except Image.DecompressionBombError as error:
-        raise UserError(f"{name} claims an absurd size ({error}): the file is damaged.") from error
+        if image.width * image.height > MAX_PIXELS:
+            image.close()
+            raise Image.DecompressionBombError(f"{image.width}×{image.height} pixels")
     except FileNotFoundError as error:
         raise UserError(f"{name} does not exist: expected an image.") from error
-    except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"{name} is not an image that can be read ({type(error).__name__}): replace it.") from error
-    if image.width * image.height > MAX_PIXELS:
-        size = f"{image.width}×{image.height}"
-        image.close()
-        raise UserError(f"{name} claims {size} pixels, more than {MAX_PIXELS // 2**20} million: the file is damaged.")
+    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError) as error:
+        why = "unknown format" if isinstance(error, UnidentifiedImageError) else error
+        raise UserError(f"{name} is not an image that can be read ({why}): replace it.") from error
     return image

@@ -1,5 +1,6 @@
-"""The scene as a segmenter sees it: the view of a frame at the segmenter's size, and the way back to the frame."""
+"""Scenes as a segmenter sees them: the view of a frame at the segmenter's size, and the way back to the frame."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ from suture.data.dataset import Video
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """An image at height × width, averaged where it shrinks."""
+    """Resize an image to height × width, averaging where it shrinks."""
     if image.shape[:2] == size:
         return image
     smaller = image.shape[0] >= size[0] and image.shape[1] >= size[1]
@@ -27,22 +28,25 @@ def read_scene(video: Video, index: int, size: tuple[int, int] | None = None) ->
 def read_scenes(
     video: Video, indices: Sequence[int], size: tuple[int, int] | None, batch: int
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Frames in batches (indices, B H W 3), the next batch being decoded while this one is used."""
-    parts = [list(indices[start : start + batch]) for start in range(0, len(indices), batch)]
+    """Read frames in batches of (indices, B H W 3); the next batch is decoded while this one is used."""
     # A video file is one decoder that goes forward; image files decode side by side.
     with ThreadPoolExecutor(1 if video.file else 4) as pool:
+        pending: deque[tuple[list[int], list[Future[np.ndarray]]]] = deque()
+        for start in range(0, len(indices), batch):
+            part = list(indices[start : start + batch])
+            pending.append((part, [pool.submit(read_scene, video, index, size) for index in part]))
+            if len(pending) == 2:
+                yield _stack(*pending.popleft())
+        if pending:
+            yield _stack(*pending.popleft())
 
-        def submit(part: list[int]) -> list[Future[np.ndarray]]:
-            return [pool.submit(read_scene, video, index, size) for index in part]
 
-        ahead = submit(parts[0]) if parts else []
-        for number, part in enumerate(parts):
-            current, ahead = ahead, submit(parts[number + 1]) if number + 1 < len(parts) else []
-            yield part, np.stack([future.result() for future in current])
+def _stack(indices: list[int], scenes: list[Future[np.ndarray]]) -> tuple[list[int], np.ndarray]:
+    return indices, np.stack([scene.result() for scene in scenes])
 
 
 def paste_in_frame(ids: np.ndarray, video: Video) -> np.ndarray:
-    """Class ids of the view's rectangle put back into the frame; `IGNORE` outside the view."""
+    """Put class ids of the view's rectangle back into the frame, with `IGNORE` outside the view."""
     width, height = video.size
     view = video.view
     frame = np.full((height, width), IGNORE, np.uint8)

@@ -6,7 +6,6 @@ from typing import Literal
 
 from suture.core.errors import UserError
 from suture.data import messages
-from suture.data.dataset_file import nearest
 
 
 @dataclass(frozen=True)
@@ -46,45 +45,3 @@ class Protocol:
         if not self.include_background and self.background not in names:
             missing_class = f"no class is called {self.background}"
             raise UserError(f"evaluation.include_background is false, but {missing_class}: set it to true.")
-
-
-PROTOCOLS = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol("default"),
-        Protocol(
-            "endovis18",
-            primary="miou_frames",
-            per_sequence=True,
-            background="background-tissue",
-            boundary_tolerance=13,
-            notes=("mIoU per frame over the classes in its ground truth, then over frames (the challenge's metric)",),
-        ),
-        Protocol(
-            "cadis",
-            boundary_tolerance=9,
-            notes=("one confusion matrix over the split; mIoU and PAC over the classes that occur",),
-        ),
-        Protocol(
-            "vocalfolds-sequences",
-            per_sequence=True,
-            boundary_tolerance=6,
-            notes=("new sequences of known patients", "void is ignored"),
-        ),
-        Protocol(
-            "vocalfolds-patients",
-            per_sequence=True,
-            left_out=("pathology",),
-            boundary_tolerance=6,
-            notes=("trained on one patient, tested on the other", "void is ignored; pathology (one patient) left out"),
-        ),
-    )
-}
-
-
-def protocol_named(name: str) -> Protocol:
-    """The protocol of that name."""
-    if name not in PROTOCOLS:
-        known = f"{', '.join(PROTOCOLS)}{nearest(name, PROTOCOLS)}"
-        raise UserError(f"The protocol in dataset.yaml is {name!r}, expected one of {known}: {messages.PROTOCOL}.")
-    return PROTOCOLS[name]

@@ -1,8 +1,8 @@
-"""The frame store: the frames a run uses, at training size, memory-mapped from a cache folder that all runs share.
+"""The frame store: frames at training size, memory-mapped from a cache folder that all runs share.
 
-One file per video and settings holds its frames, another its labels; so a run with another labelling finds the frames
-already there. Files are named by what is in them (content, indices, view, size), so they are never wrong, only unused:
-the whole folder may be deleted at any time. What is measured on the frames lies beside them, under the same name.
+One file per video and settings holds its frames, another its labels, so a run with another labelling finds the frames
+already there. Files are named by their content (pixels, indices, view, size): they are never wrong, only unused, and
+the folder may be deleted at any time. Curves and other measurements of the frames lie beside them, under the same name.
 """
 
 import hashlib
@@ -20,28 +20,32 @@ from typing import Any
 import cv2
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suture.core.errors import UserError
-from suture.core.io import check_format, locked, read_json, write_json
-from suture.core.text import listed, number
+from suture.core.io import locked
+from suture.core.progress import ProgressBar
+from suture.core.text import number
 from suture.core.workers import cores, given, pool_for
-from suture.data import messages as mends
+from suture.data import messages
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
 from suture.data.fingerprint import Fingerprints, cache_folder
 from suture.data.view import View
 
 FORMAT = 1
-"""The newest store this version reads."""
+"""Part of every file's name."""
 MAX_ENLARGEMENT = 1.5
 """How much the smallest training crop may be enlarged before the store is too small for it."""
-_CHUNK = 32
+_CHUNK_FRAMES = 32
 """Frames per task: neighbours, so that a video file is decoded in one go."""
 
 
 def storage_size(train_size: int, smallest_crop: float) -> int:
-    """The short side of a stored view for a training size and the smallest crop's side as a fraction of the view's.
+    """Short side of a stored view.
+
+    Args:
+        train_size: Side of the training images.
+        smallest_crop: Side of the smallest crop as a fraction of the view's.
 
     >>> storage_size(480, 0.5)
     640
@@ -51,7 +55,7 @@ def storage_size(train_size: int, smallest_crop: float) -> int:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a video's native pixels become stored ones: cut to the view and shrunk, never enlarged, aspect kept."""
+    """Mapping of a video's native pixels to stored ones: cut to the view and shrunk, never enlarged, aspect kept."""
 
     name: str
     native: tuple[int, int]
@@ -61,32 +65,28 @@ class Fit:
 
     @staticmethod
     def of(video: Video, size: int) -> "Fit":
-        """For views whose short side shall be `size`."""
-        width, height = video.size
+        """Fit a video whose stored views have a short side of at most `size`."""
         view = video.view
-        seen_width, seen_height = min(view.width, width - view.x), min(view.height, height - view.y)
-        if seen_width < 1 or seen_height < 1:
-            raise UserError(f"Video {video.id}: its view {view.to_json()} lies outside its {width}×{height} pixels.")
-        scale = min(1.0, size / min(seen_width, seen_height))
-        return Fit(video.id, video.size, view, (max(1, round(seen_height * scale)), max(1, round(seen_width * scale))))
+        scale = min(1.0, size / min(view.width, view.height))
+        return Fit(video.id, video.size, view, (max(1, round(view.height * scale)), max(1, round(view.width * scale))))
 
     def frame(self, pixels: np.ndarray, index: int) -> np.ndarray:
-        """Native pixels at storage size."""
+        """Shrink native pixels to storage size."""
         return self._shrink(pixels, index, cv2.INTER_AREA)
 
     def labels(self, ids: np.ndarray, index: int) -> np.ndarray:
-        """Native class ids at storage size."""
+        """Shrink native class ids to storage size."""
         return self._shrink(ids, index, cv2.INTER_NEAREST_EXACT)
 
     def inside(self) -> np.ndarray:
-        """Which stored pixels lie inside the view: all, or those of a circle."""
+        """Stored pixels inside the view, bool: all, or those of a circle."""
         mask = self.view.mask(*self.native).astype(np.uint8)
         return self._shrink(mask, 0, cv2.INTER_NEAREST_EXACT).astype(bool)
 
     def _shrink(self, array: np.ndarray, index: int, interpolation: int) -> np.ndarray:
         height, width = array.shape[:2]
         if (width, height) != self.native:
-            raise UserError(mends.other_size(self.name, index, (width, height), self.native))
+            raise UserError(messages.other_size(self.name, index, (width, height), self.native))
         seen = self.view.crop(array)
         if seen.shape[:2] == self.shape:
             return np.ascontiguousarray(seen)
@@ -118,52 +118,64 @@ class FrameStore:
         workers: int | None = None,
         progress: bool = True,
     ) -> "FrameStore":
-        """The store of these frames and of the labels of `labelled`; what the cache folder lacks is built first."""
+        """Open the store of these frames and labels, building what the cache folder lacks.
+
+        Args:
+            dataset: Source of the frames and masks.
+            frames: Indices of the frames by video.
+            labelled: Indices of the frames whose labels are stored, by video.
+            size: Short side of the stored views.
+            cache: Folder, by default `cache_folder()`.
+            workers: Number of processes that build, by default one per core.
+            progress: Print progress to standard error.
+        """
         cache = cache or cache_folder()
-        _check_format(cache)
         console = Console(stderr=True, quiet=not progress)
-        wanted = {video: tidy for video in frames if (tidy := _tidy(dataset[video], frames[video]))}
-        wanted_labels = {video: tidy for video in labelled if (tidy := _tidy(dataset[video], labelled[video]))}
-        frame_parts, label_parts = {}, {}
+        frames, labelled = (
+            {video: _valid_indices(dataset[video], indices) for video, indices in of_videos.items() if len(indices)}
+            for of_videos in (frames, labelled)
+        )
         with console.status("Looking for the frames in the frame store"), ThreadPoolExecutor() as threads:
-            names = list({**wanted, **wanted_labels})
+            names = list({**frames, **labelled})
             fits = dict(zip(names, threads.map(lambda name: Fit.of(dataset[name], size), names), strict=True))
             prints = Fingerprints(cache)
-            contents = dict(zip(wanted, prints.videos([dataset[video] for video in wanted]), strict=True))
-            for video, indices in wanted.items():
-                key = frames_key(contents[video], indices, fits[video])
-                frame_parts[video] = _StoreFile(
-                    cache / "frames" / f"{key}.npy", video, indices, (*fits[video].shape, 3)
-                )
-            for video, indices in wanted_labels.items():
+            frame_files, label_files = {}, {}
+            contents = prints.videos([dataset[video] for video in frames])
+            for (video, indices), content in zip(frames.items(), contents, strict=True):
+                path = cache / "frames" / f"{frames_key(content, indices, fits[video])}.npy"
+                frame_files[video] = _StoreFile(path, video, indices, (*fits[video].shape, 3))
+            for video, indices in labelled.items():
                 masks = [_mask_of(dataset[video], index) for index in indices]
                 annotated = [mask.annotated for mask in masks]
                 key = labels_key(prints.masks(masks), annotated, dataset.classes, indices, fits[video])
-                label_parts[video] = _StoreFile(cache / "labels" / f"{key}.npy", video, indices, fits[video].shape)
-        _complete([*frame_parts.values(), *label_parts.values()], dataset, fits, cache, workers, console)
-        return FrameStore(fits, frame_parts, label_parts)
+                label_files[video] = _StoreFile(cache / "labels" / f"{key}.npy", video, indices, fits[video].shape)
+        # Masks first: they are few, and a mistake in one is reported before hours of video are decoded.
+        files = [*label_files.values(), *frame_files.values()]
+        if not all(file.is_whole for file in files):
+            _complete(files, dataset, fits, cache, workers or cores(), console)
+        return FrameStore(fits, frame_files, label_files)
 
     def frame(self, video: str, index: int) -> np.ndarray:
-        """RGB, uint8, H W 3: a read-only window into the file; `KeyError` if the store does not hold it."""
+        """Return a frame as RGB, uint8, H W 3, read-only; `KeyError` if it is not stored."""
         return self._frames[video].read(index)
 
     def labels(self, video: str, index: int) -> np.ndarray:
-        """Class ids, uint8, H W; `KeyError` if the frame is not labelled."""
+        """Return the class ids of a frame, uint8, H W, read-only; `KeyError` if they are not stored."""
         return self._labels[video].read(index)
 
     def inside(self, video: str) -> np.ndarray:
-        """Which pixels lie inside the view, bool, H W."""
+        """Pixels inside the view, bool, H W."""
         return self._fits[video].inside()
 
-    def beside(self, video: str, kind: str) -> Path:
-        """The file in which all runs keep what is made of nothing but the stored frames of a video."""
+    def derived_path(self, video: str, kind: str) -> Path:
+        """Path of a file that is derived from the stored frames of a video alone, and that all runs share."""
         frames = self._frames[video].path
         return frames.parents[1] / kind / frames.name
 
     @property
     def nbytes(self) -> int:
         """Bytes of pixels and labels that this store maps."""
-        return sum(part.nbytes for part in [*self._frames.values(), *self._labels.values()])
+        return sum(file.nbytes for file in [*self._frames.values(), *self._labels.values()])
 
 
 class _StoreFile:
@@ -171,6 +183,7 @@ class _StoreFile:
 
     def __init__(self, path: Path, video: str, indices: Sequence[int], item: tuple[int, ...]) -> None:
         self.path = path
+        self.temporary = path.with_suffix(".tmp")
         self.video = video
         self.indices = indices
         self.item = item
@@ -189,15 +202,11 @@ class _StoreFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file is there, and not cut off as by a copy of the cache folder that was stopped."""
+        """True if the file is there and not cut off."""
         try:
             return np.load(self.path, mmap_mode="r").shape == (len(self.indices), *self.item)
         except (OSError, ValueError, EOFError):
             return False
-
-    @property
-    def temporary(self) -> Path:
-        return self.path.with_suffix(".tmp")
 
     def read(self, index: int) -> np.ndarray:
         if self._pixels is None:
@@ -209,7 +218,7 @@ class _StoreFile:
         return self._pixels[row]
 
     def begin(self) -> None:
-        """Make the temporary file: header and room for the pixels."""
+        """Create the temporary file: header and room for the pixels."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         np.lib.format.open_memmap(self.temporary, "w+", np.uint8, (len(self.indices), *self.item))
 
@@ -220,14 +229,14 @@ class _StoreFile:
             file.write(np.ascontiguousarray(pixels).data)
 
     def finish(self) -> None:
-        """Give the file its name, once its pixels are really on the disk."""
+        """Give the file its name, once its pixels are on the disk."""
         with self.temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(self.temporary, self.path)
 
 
 def frames_key(content: str, indices: Sequence[int], fit: Fit) -> str:
-    """The name of what is stored of a video's frames, given its content's SHA-256."""
+    """Name of the file of a video's frames, given the SHA-256 of its content."""
     return _sha256("frames", content, list(indices), fit.native, fit.view.to_json(), fit.shape)
 
 
@@ -238,7 +247,7 @@ def labels_key(
     indices: Sequence[int],
     fit: Fit,
 ) -> str:
-    """The name of what is stored of a video's labels, given each mask's SHA-256 and the classes annotated in it."""
+    """Name of the file of a video's labels, given each mask's SHA-256 and annotated classes."""
     table = [classes.names, sorted((str(value), target) for value, target in classes.values.items()), classes.unpainted]
     masks = [*contents], [*annotated]
     return _sha256("labels", masks, table, list(indices), fit.native, fit.view.to_json(), fit.shape)
@@ -251,45 +260,36 @@ def _sha256(*parts: Any) -> str:
 def _mask_of(video: Video, index: int) -> Mask:
     mask = video.masks.get(index)
     if mask is None:
-        raise UserError(f"Frame {index} of video {video.id} is said to be labelled but has no mask.")
+        raise UserError(f"Frame {index} of video {video.id} is listed as labelled but has no mask.")
     return mask
 
 
-def _tidy(video: Video, indices: Sequence[int]) -> list[int]:
-    tidy = sorted(set(indices))
-    if tidy and not 0 <= tidy[0] <= tidy[-1] < len(video):
-        wrong = tidy[0] if tidy[0] < 0 else tidy[-1]
-        raise UserError(f"Video {video.id} has {len(video)} frames, frame {wrong} was asked for.")
-    return tidy
-
-
-def _check_format(cache: Path) -> None:
-    path = cache / "store.json"
-    if path.exists():
-        content = read_json(path)
-        check_format(path, content.get("format") if isinstance(content, dict) else None, FORMAT)
+def _valid_indices(video: Video, indices: Sequence[int]) -> list[int]:
+    """Sort indices; raise if the video has no such frames."""
+    valid = sorted(set(indices))
+    if not 0 <= valid[0] <= valid[-1] < len(video):
+        wrong = valid[0] if valid[0] < 0 else valid[-1]
+        raise UserError(f"Video {video.id} has {len(video)} frames; there is no frame {wrong}.")
+    return valid
 
 
 def _complete(
-    parts: Sequence[_StoreFile],
+    files: Sequence[_StoreFile],
     dataset: Dataset,
     fits: Mapping[str, Fit],
     cache: Path,
-    workers: int | None,
+    workers: int,
     console: Console,
 ) -> None:
-    """Build the parts that are missing; only one process at a time builds in a cache folder."""
-    if all(part.is_whole for part in parts):
-        return
+    """Build the files that are missing; only one process at a time builds in a cache folder."""
     another = f"Another process is building the frame store in {cache}: waiting for it."
     try:
         with locked(cache / "store.lock", lambda: console.print(another, highlight=False)):
             for stale in [*cache.glob("frames/*.tmp"), *cache.glob("labels/*.tmp")]:
-                stale.unlink()  # of a process that was killed: nobody else builds now
-            missing = [part for part in {part.path: part for part in parts}.values() if not part.is_whole]
+                stale.unlink()  # of a process that was killed: only the owner of the lock builds
+            missing = [file for file in {file.path: file for file in files}.values() if not file.is_whole]
             if missing:
-                _refuse_without_room(missing, cache, console)
-                write_json(cache / "store.json", {"format": FORMAT})
+                _require_space(missing, cache, console)
                 _build(missing, dataset, fits, workers, console)
     except OSError as error:
         raise UserError(
@@ -297,69 +297,62 @@ def _complete(
         ) from error
 
 
-def _refuse_without_room(missing: Sequence[_StoreFile], cache: Path, console: Console) -> None:
-    needed = sum(part.nbytes for part in missing)
-    frames = sum(len(part.indices) for part in missing if part.is_frames)
-    videos = len({part.video for part in missing})
-    free = shutil.disk_usage(cache).free
-    masks = sum(len(part.indices) for part in missing) - frames
-    parts = [number(count, noun) for count, noun in ((frames, "frame"), (masks, "mask")) if count]
-    what = f"{listed(parts)} of {number(videos, 'video')}"
-    console.print(f"Frame store: {what} need {_size(needed)} in {cache} ({_size(free)} free).", highlight=False)
+def _require_space(missing: Sequence[_StoreFile], cache: Path, console: Console) -> None:
+    """Print the size of the files to build; raise if the disk lacks the room."""
+    needed, free = sum(file.nbytes for file in missing), shutil.disk_usage(cache).free
+    frames, masks = (sum(len(file.indices) for file in missing if file.is_frames is kind) for kind in (True, False))
+    size, room = (f"{count / 1e6:,.1f} MB" for count in (needed, free))
+    content = f"{number(frames, 'frame')} and {number(masks, 'mask')}"
+    console.print(f"Frame store: {content} need {size} in {cache} ({room} free).", highlight=False)
     if needed > 0.95 * free:
         raise UserError(
-            f"The frame store needs {_size(needed)} in {cache}, but only {_size(free)} are free there: make room, "
-            "set SUTURE_CACHE to a folder on a larger disk, or take fewer frames of the videos (`take_every` in "
-            "dataset.yaml)."
+            f"The frame store needs {size} in {cache}, but only {room} are free: make room, set SUTURE_CACHE to a "
+            "folder on a larger disk, or use fewer frames (`take_every` in dataset.yaml)."
         )
 
 
-def _size(count: float) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
-
-
 def _build(
-    parts: Sequence[_StoreFile], dataset: Dataset, fits: Mapping[str, Fit], workers: int | None, console: Console
+    files: Sequence[_StoreFile], dataset: Dataset, fits: Mapping[str, Fit], workers: int, console: Console
 ) -> None:
-    chunks = [
-        (number, first, min(first + _CHUNK, len(part.indices)))
-        for number, part in enumerate(parts)
-        for first in range(0, len(part.indices), _CHUNK)
-    ]
-    left = [math.ceil(len(part.indices) / _CHUNK) for part in parts]
-    workers = min(workers or cores(), len(chunks))
+    """Build files by worker processes, masks before frames."""
+    left = [math.ceil(len(file.indices) / _CHUNK_FRAMES) for file in files]
+    total = sum(len(file.indices) for file in files)
     try:
-        with pool_for("building the frame store", workers, dataset, fits, parts) as pool:
-            for part in parts:
-                part.begin()
-            # Masks first: they are few, and what is wrong with one is told before hours of video are decoded.
-            for of_frames, title in ((False, "Reading the masks"), (True, "Building the frame store")):
-                wanted = [chunk for chunk in chunks if parts[chunk[0]].is_frames is of_frames]
-                if not wanted:
-                    continue
-                columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-                with Progress(*columns, console=console, transient=not of_frames) as bar:
-                    task = bar.add_task("", total=sum(last - first for _, first, last in wanted))
-                    futures = {pool.submit(_build_chunk, *chunk): chunk for chunk in wanted}
-                    for future in as_completed(futures):
-                        future.result()
-                        number, first, last = futures[future]
-                        bar.advance(task, last - first)
-                        left[number] -= 1
-                        if not left[number]:
-                            parts[number].finish()
+        with (
+            pool_for("building the frame store", min(workers, sum(left)), dataset, fits, files) as pool,
+            ProgressBar(console, keep=True) as bar,
+        ):
+            task = bar.add_task("Building the frame store", total=total)
+            for file in files:
+                file.begin()
+            for kind in (False, True):
+                futures = {
+                    pool.submit(_build_chunk, place, first): place
+                    for place, file in enumerate(files)
+                    if file.is_frames is kind
+                    for first in range(0, len(file.indices), _CHUNK_FRAMES)
+                }
+                for future in as_completed(futures):
+                    bar.advance(task, future.result())
+                    place = futures[future]
+                    left[place] -= 1
+                    if not left[place]:
+                        files[place].finish()
     finally:
-        for part in parts:
-            part.temporary.unlink(missing_ok=True)
+        for file in files:
+            file.temporary.unlink(missing_ok=True)
 
 
-def _build_chunk(number: int, first: int, last: int) -> None:
-    dataset, fits, parts = given()
-    part = parts[number]
-    video, fit = dataset[part.video], fits[part.video]
-    for row in range(first, last):
-        index = part.indices[row]
-        if part.is_frames:
-            part.write(row, fit.frame(video.read(index), index))
+def _build_chunk(place: int, first: int) -> int:
+    """Write a chunk of one file; return the number of its frames."""
+    dataset, fits, files = given()
+    file = files[place]
+    video, fit = dataset[file.video], fits[file.video]
+    rows = range(first, min(first + _CHUNK_FRAMES, len(file.indices)))
+    for row in rows:
+        index = file.indices[row]
+        if file.is_frames:
+            file.write(row, fit.frame(video.read(index), index))
         else:
-            part.write(row, fit.labels(dataset.read_mask(video, index), index))
+            file.write(row, fit.labels(dataset.read_mask(video, index), index))
+    return len(rows)

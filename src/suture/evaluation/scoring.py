@@ -10,9 +10,10 @@ from suture.core.errors import UserError
 from suture.core.text import listed
 from suture.data import messages as mends
 from suture.data.dataset import Dataset, Video
+from suture.data.datasets import protocol_named
 from suture.data.labelling import Labelling
 from suture.data.read_scenes import paste_in_frame, read_scenes
-from suture.data.scoring_rules import Protocol, protocol_named
+from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import COMPLETION, score, scorer_of
 from suture.models.inference import inference_network, predict_probabilities, to_class_ids

@@ -20,12 +20,12 @@ from suture.data.sampling.augment import (
     Layer,
     Patches,
     color_statistics,
+    cut_layer,
     draw_view,
-    layer,
     move_onto,
-    nearest,
     recolor,
     render_labels,
+    render_nearest,
     resample,
     restyle,
 )
@@ -44,7 +44,7 @@ class StrongSettings(OneStageSettings):
     """0 hands on the last weights."""
     augment: Augment = Augment(tilt=30)
     strong: Augment = Augment(tilt=30, color=COLORS["strong"])
-    """Crop, stretch, tilt, flip and colours of strong views; those of the others are in `augment`."""
+    """Crop, tilt, flip and colours of strong views; those of the others are in `augment`."""
     strong_labelled: float = Field(0.5, ge=0, le=1)
     """The share of labelled views that are strong."""
     restyle: float = Field(0.5, ge=0, le=1)
@@ -127,7 +127,7 @@ class StrongViews:
             boxes.append(draw_patch(rng, s.cutmix))
         return StrongBatch(
             self.frames.collate(own, draws),
-            layer(draws, [self.frames.in_view(n) for n in own], [self.frames.image(n) for n in own]),
+            cut_layer(draws, [self.frames.in_view(n) for n in own], [self.frames.image(n) for n in own]),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
         )
@@ -135,7 +135,7 @@ class StrongViews:
     def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
         """Images and labels."""
         size, rank = self.stage.context.size, self.stage.context.rank
-        inside = nearest(batch.in_view, batch.views.flip, size) != IGNORE
+        inside = render_nearest(batch.in_view, batch.views.flip, size) != IGNORE
         images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
         labels, patched = render_labels(batch.views, size), in_boxes(batch.boxes, size)
         return cut_mix(images, patched, rank), cut_mix(labels, patched, rank)

@@ -6,7 +6,7 @@ import numpy as np
 from markupsafe import Markup
 
 from suture.data.dataset import Video
-from suture.data.shots import find_shots
+from suture.data.shots import ShotSettings, find_shots
 from suture.reports.charts import WIDE, Series, line_chart
 from suture.reports.frame_choice import evenly
 from suture.reports.gallery import data_uri, view_photo
@@ -40,16 +40,16 @@ def shots_section(context: ReportContext) -> list[dict[str, Any]]:
             }
             if dataset is not None and len(dataset[name].usable) <= left:
                 left -= len(dataset[name].usable)
-                row["curve"] = _curve(dataset[name])
+                row["curve"] = _curve(dataset[name], run.config.data.shots)
                 row["cuts"] = _cuts(dataset[name], starts) if context.frames else []
             rows.append(row)
             progress(1)
     return rows
 
 
-def _curve(video: Video) -> Markup:
+def _curve(video: Video, settings: ShotSettings) -> Markup:
     """Draw the change between frames and the threshold for a cut, with gaps at excluded frames."""
-    shots = find_shots(video)
+    shots = find_shots(video, settings)
     indices = np.array(shots.frames[1:], float)
     gaps = np.flatnonzero(video.torn(shots.frames))
     series = []

@@ -58,7 +58,8 @@ def predict_footage(context: ReportContext) -> Footage | None:
                 statistics[name][number] = model.statistics(video, indices[name], progress)
     short = {name: video for name, video in videos.items() if len(video.usable) <= MAX_SHOT_FRAMES}
     with context.progress("find shots", sum(len(video.usable) for video in short.values())) as progress:
-        shots = {name: find_shots(video, progress=progress).starts for name, video in short.items()}
+        settings = context.first.config.data.shots
+        shots = {name: find_shots(video, settings, progress).starts for name, video in short.items()}
     confidence = {
         (name, index): float(np.mean([one.confidence[place] for one in statistics[name].values()]))
         for name in videos

@@ -17,6 +17,7 @@ from suture.core.text import reason
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
 from suture.data.dataset_file import nearest
 from suture.data.labelling import LabellingSettings
+from suture.data.shots import ShotSettings
 from suture.models.model_files import is_weights_file
 from suture.training.presets import preset_text, presets
 
@@ -41,6 +42,8 @@ class DataSettings(Settings):
     size: int | tuple[int, int] = 256
     """Training size: the side of a square, or [height, width]; the view of every frame is resized to it."""
     labelling: LabellingSettings = LabellingSettings()
+    shots: ShotSettings = ShotSettings()
+    """Shot detector: `method: histogram` is the paper's."""
     validation: tuple[str, ...] = ()
     """Training cases or videos held out for validation."""
     store_size: int | None = Field(None, ge=8)

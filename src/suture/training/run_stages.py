@@ -106,13 +106,12 @@ def _shots(session: Session, frames: TrainingFrames) -> list[int]:
     """Return the shot of every training frame; detect shots once and keep them in `shots.json`."""
     path = session.run.folder / "shots.json"
     if not path.exists():
-        another = "Another process is detecting shots: waiting for it."
         with bar("detect shots", len(frames), session.console) as (progress, task):
             shots = stored_shots(
                 frames.videos,
                 cast(FrameStore, frames.pixels),
+                session.config.data.shots,
                 progress=lambda done: progress.advance(task, done),
-                waiting=lambda: session.console.print(another, highlight=False),
             )
         write_json(path, {video: list(detected.starts) for video, detected in shots.items()})
     shot_of: list[int] = (frames.places.marked(read_record(path, ShotsRecord)).cumsum() - 1).tolist()

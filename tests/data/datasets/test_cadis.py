@@ -52,10 +52,10 @@ class TestCadis(SourceTester):
     @pytest.mark.parametrize(
         ("name", "content", "message"),
         [
-            ("list.csv", "video,frame,mislabelled\n2,100,1\n", "columns video, frame, mislabelled"),
-            ("list.csv", "video,frame\n2,a\n", "line 2: found '2,a'"),
+            ("list.csv", "video,frame,mislabelled\n2,100,1\n", "expected the columns video,frame"),
+            ("list.csv", "video,frame\n2,a\n", "line 2 is '2,a'"),
             ("list.csv", "video,frame\n2,110\n", "line 2: there is no frame 110 of video 2"),
-            ("list.txt", "frame 12\n", "line 1: found 'frame 12'"),
+            ("list.txt", "frame 12\n", "line 1 is 'frame 12'"),
         ],
     )
     def test_refuses_a_bad_list(self, root: Path, tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -118,22 +118,20 @@ def test_masks_of_an_archive_of_their_own(tmp_path: Path) -> None:
     assert [Path(mask).name for mask in dataset.unmatched_masks] == ["frame999.png"]
 
 
-def test_test_sequences_are_not_taken_for_training(tmp_path: Path) -> None:
-    write_sequence(tmp_path / "seq_1", frames=TEST_FRAMES[1], right=False)
-    with pytest.raises(UserError, match="has the 250 frames of a test sequence"):
-        load_dataset(tmp_path)
-
-
-def test_two_sequences_of_one_number_are_an_error(tmp_path: Path) -> None:
-    write_sequence(tmp_path / "a" / "seq_3")
-    write_sequence(tmp_path / "b" / "seq_3")
-    with pytest.raises(UserError, match="seq_3 is there twice"):
-        load_dataset(tmp_path)
-
-
-def test_there_is_no_sequence_8(tmp_path: Path) -> None:
-    write_sequence(tmp_path / "seq_8")
-    with pytest.raises(UserError, match=r"seq_8 is not a sequence of EndoVis18.*1 to 7 and 9 to 16"):
+@pytest.mark.parametrize(
+    ("folders", "frames", "message"),
+    [
+        (["seq_1"], TEST_FRAMES[1], "seq_1 is not a sequence"),  # as long as a test sequence
+        (["a/seq_3", "b/seq_3"], 2, "seq_3 is there twice"),
+        (["seq_8"], 2, "seq_8 is not a sequence of EndoVis18.*1 to 7 and 9 to 16"),
+    ],
+)
+def test_refuses_sequences_that_the_release_lacks(
+    folders: list[str], frames: int, message: str, tmp_path: Path
+) -> None:
+    for folder in folders:
+        write_sequence(tmp_path / folder, frames=frames, right=False)
+    with pytest.raises(UserError, match=message):
         load_dataset(tmp_path)
 
 
@@ -153,12 +151,11 @@ def test_bad_labels_json(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         load_dataset(tmp_path)
     assert "labels.json" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_two_files_that_contradict_each_other(tmp_path: Path) -> None:
     write_sequence(tmp_path / "a" / "seq_1")
     write_text(tmp_path / "a" / "labels.json", json.dumps([{"name": "thread", "color": [1, 2, 3], "classid": 6}]))
     write_text(tmp_path / "b" / "labels.json", json.dumps([{"name": "clamps", "color": [1, 2, 3], "classid": 7}]))
-    with pytest.raises(UserError, match=r"gives the colour \(1, 2, 3\) to clamps"):
+    with pytest.raises(UserError, match=r"gives clamps the colour \(1, 2, 3\) of thread"):
         load_dataset(tmp_path)

@@ -662,19 +662,12 @@ def test_one_name_for_two_videos(tmp_path: Path) -> None:
         load_dataset(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("held", "mend"),
-    [
-        ("readme.txt", r"or LabelMe \(no \.json\): export it again\."),
-        ("masks/1.png", r"but holds 1 image: if they are masks, put them into a folder in its place"),
-    ],
-)
-def test_a_zip_of_something_else(tmp_path: Path, held: str, mend: str) -> None:
+def test_a_zip_without_labels_is_refused(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos" / "a", "1")
     with zipfile.ZipFile(tmp_path / "masks.zip", "w") as archive:
-        archive.writestr(held, "hello")
+        archive.writestr("masks/1.png", "hello")
     write_file(tmp_path, videos="videos", masks="masks.zip", classes=CLASSES)
-    with pytest.raises(UserError, match=rf"masks\.zip is neither a CVAT export.*{mend}"):
+    with pytest.raises(UserError, match=r"masks\.zip is neither a CVAT export"):
         load_dataset(tmp_path)
 
 

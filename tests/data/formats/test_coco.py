@@ -55,7 +55,7 @@ def test_polygons(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["", "./", "images/", "/home/ann/export/images/", "C:\\data\\images\\"])
-def test_whatever_folder_the_file_names_have(tmp_path: Path, folder: str) -> None:
+def test_folders_in_file_names_do_not_matter(tmp_path: Path, folder: str) -> None:
     (tmp_path / "train/5").mkdir(parents=True)
     Image.new("RGB", (8, 6)).save(tmp_path / "train/5/x1.png")
     write(tmp_path / "masks.json", content(("grasper", SQUARE), name=f"{folder}x1.jpg"))
@@ -112,29 +112,25 @@ def test_any_run_lengths_are_drawn_or_refused(counts: Any) -> None:
         assert set(np.unique(mask.read(by_color=False))) <= {1, UNPAINTED}
 
 
-NO_POLYGON = "a polygon is x, y, x, y, … within the image"
-NO_SHAPE = "it is neither polygons nor run lengths"
-
-
 @pytest.mark.parametrize(
-    ("segmentation", "why"),
+    "segmentation",
     [
-        ([[0, 0, 1e9, 0, 5, 5]], NO_POLYGON),
-        ([[0, 0, float("nan"), 0, 5, 5]], NO_POLYGON),
-        ([[0, 0, 1, 0, 5]], NO_POLYGON),
-        ([["a"] * 6], NO_SHAPE),
-        ([5], NO_SHAPE),
-        ([[[0, 0], [4, 0], [4, 4]]], NO_SHAPE),  # pairs, of which three are no box
-        ("polygon", NO_SHAPE),
-        ({"counts": [48]}, NO_SHAPE),
-        ({"size": [8, 6], "counts": [48]}, r"run lengths for \[8, 6\] in an image of \[6, 8\]"),
-        ({"size": [6, 8], "counts": [47]}, "run lengths that do not fill the image"),
-        ({"size": [6, 8], "counts": [[48]]}, "run lengths that do not fill the image"),
+        [[0, 0, 1e9, 0, 5, 5]],
+        [[0, 0, float("nan"), 0, 5, 5]],
+        [[0, 0, 1, 0, 5]],
+        [["a"] * 6],
+        [5],
+        [[[0, 0], [4, 0], [4, 4]]],  # pairs, of which three are no box
+        "polygon",
+        {"counts": [48]},
+        {"size": [8, 6], "counts": [48]},
+        {"size": [6, 8], "counts": [47]},
+        {"size": [6, 8], "counts": [[48]]},
     ],
 )
-def test_shapes_that_cannot_be_drawn(tmp_path: Path, segmentation: Any, why: str) -> None:
+def test_shapes_that_cannot_be_drawn_are_named(tmp_path: Path, segmentation: Any) -> None:
     path = write(tmp_path / "coco.json", content(("grasper", segmentation)))
-    with pytest.raises(UserError, match=rf"coco\.json: a/0001 has a shape that cannot be drawn \({why}\): export it"):
+    with pytest.raises(UserError, match=r"coco\.json: a/0001 has a shape that cannot be drawn"):
         read(path)
 
 
@@ -152,43 +148,26 @@ def test_polygons_without_area_are_no_shapes(root: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], r"is not COCO \(expected a mapping of keys to values\): export it again as COCO\."),
-        ([{"id": 1, "data": {"image": "a.png"}, "annotations": []}], "expected a mapping"),  # Label Studio's own JSON
-        (
-            content() | {"images": [{"id": 1, "file_name": "a", "width": None}]},
-            "images.0.width: expected a whole number",
-        ),
-        (
-            content() | {"images": [{"id": [1], "file_name": "a", "width": 8, "height": 6}]},
-            "id: expected a number or text",
-        ),
-        ({"images": [], "annotations": []}, "categories: missing"),
-        (content() | {"images": [{"id": 1, "file_name": "a"}]}, "images.0.width: missing"),
+        ([], "is not a COCO file"),  # as Label Studio's own JSON
+        ({"images": [], "annotations": []}, r"is not a COCO file \(categories: missing\)"),
+        (content() | {"images": [{"id": 1, "file_name": "a", "width": None}]}, r"images\.0\.width: expected a whole"),
+        (content() | {"images": [{"id": [1], "file_name": "a", "width": 8, "height": 6}]}, r"images\.0\.id"),
         (content() | {"images": content()["images"] * 2}, "holds two images a/0001.png"),
-        (content() | {"images": [{"id": 1, "file_name": "a", "width": 60000, "height": 60000}]}, "absurd"),
-        (content() | {"images": [{"id": 1, "file_name": "a", "width": -8, "height": -6}]}, "absurd"),
-        (content(("grasper", SQUARE)) | {"images": []}, "shapes for the image id 1"),
-        (content(("grasper", SQUARE)) | {"categories": []}, "category id 10, not listed"),
+        (content() | {"images": [{"id": 1, "file_name": "a", "width": 60000, "height": 60000}]}, "impossible"),
+        (content() | {"images": [{"id": 1, "file_name": "a", "width": -8, "height": -6}]}, "impossible"),
+        (content(("grasper", SQUARE)) | {"images": []}, "image id 1 and category id 10"),
+        (content(("grasper", SQUARE)) | {"categories": []}, "image id 1 and category id 10"),
     ],
 )
-def test_files_that_are_not_coco(tmp_path: Path, value: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+def test_files_that_are_not_coco_are_named(tmp_path: Path, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=rf"coco\.json.*{message}"):
         open_export(write(tmp_path / "coco.json", value))
-    assert "coco.json" in str(error.value)
 
 
-def test_a_file_that_does_not_parse(tmp_path: Path) -> None:
-    (tmp_path / "coco.json").write_text("{")
-    with pytest.raises(UserError, match=r"coco\.json is not valid JSON \(line 1, column 2\): it is damaged or cut off"):
-        open_export(tmp_path / "coco.json")
-    (tmp_path / "coco.json").write_bytes(b'{"\xff": 1}')
-    with pytest.raises(UserError, match=r"coco\.json is not valid JSON \(it is not UTF-8\): export it again as COCO\."):
-        open_export(tmp_path / "coco.json")
-    (tmp_path / "coco.json").write_text('{"images": ' + "9" * 5000 + "}")
-    with pytest.raises(UserError, match=r"coco\.json is not COCO \(it holds a number of thousands of digits\): export"):
-        open_export(tmp_path / "coco.json")
-    (tmp_path / "coco.json").write_text('{"images": ' + "[" * 100_000)
-    with pytest.raises(UserError, match=r"coco\.json is not COCO \(too many brackets within each other\): export"):
+@pytest.mark.parametrize("text", [b"{", b'{"\xff": 1}', b'{"images": ' + b"9" * 5000 + b"}", b"[" * 100_000])
+def test_files_that_are_not_json_are_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "coco.json").write_bytes(text)
+    with pytest.raises(UserError, match=r"coco\.json is not valid JSON"):
         open_export(tmp_path / "coco.json")
 
 
@@ -278,7 +257,7 @@ def test_an_image_without_shapes_is_not_labelled(root: Path) -> None:
     assert not any(video.with_mask for video in dataset)
     assert dataset.notes == [
         "coco.json: of 1 image, 1 without any shape: taken as not labelled (an annotation of empty run lengths would "
-        "say that a frame shows nothing)."
+        "mean that a frame shows nothing)."
     ]
     write(root / "coco.json", content(("grasper", {"size": [6, 8], "counts": [48]})))
     dataset = load_dataset(root)

@@ -28,7 +28,7 @@ def shape(label: str, points: Any = SQUARE, kind: str = "polygon", **more: Any) 
 
 
 def content(*shapes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What LabelMe writes about an image of 8 × 6 pixels."""
+    """A LabelMe file of an image of 8 × 6 pixels."""
     head = {"version": "5.5.0", "flags": {}, "imagePath": "", "imageData": None}
     return head | {"shapes": list(shapes), "imageHeight": 6, "imageWidth": 8} | more
 
@@ -80,31 +80,34 @@ def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
     assert set(np.unique(read(above))) == {1, 2}
 
 
+BRUSHED = shape("clip", [[0, 0], [1, 1]], "mask")
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (content(imageHeight=None), r"is not LabelMe's \(imageHeight: expected a whole number\)"),
-        (content(imageHeight=60000, imageWidth=60000), "60000×60000 is absurd"),
-        (content(imageHeight=-6, imageWidth=-8), "absurd"),
+        (content(imageHeight=None), r"is not a LabelMe file \(imageHeight: expected a whole number\)"),
         ({key: value for key, value in content().items() if key != "imageWidth"}, "imageWidth: missing"),
-        (content(shape("grasper", [1, 2, 3])), "shapes.0.points.0: expected a list"),
-        (content(shape("grasper", [["a", "b"]] * 3)), "shapes.0.points.0.0: expected a number"),
-        (content(shape("grasper", [[1, 2]], "circle")), "a circle of 1 point, expected its centre and one of its rim"),
-        (content(shape("grasper", kind=["polygon"])), "shapes.0.shape_type: expected text"),
-        (content({"points": SQUARE}), "a shape without a label"),
-        (content({"points": SQUARE, "label": None}), "a shape without a label"),
-        (content(shape("clip", [[7, 5], [9, 6]], "mask", mask=brushed(np.ones((2, 3))))), "3×2 at 7, 5 in 8×6"),
-        (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="AAAA")), "a brushed mask is not an image"),
-        (content(shape("clip", [[0, 0], [1, 1]], "mask", mask="A")), "a brushed mask whose image is cut off"),
-        (content(shape("clip", [[0, 0], [1, 1]], "mask")), "a brushed mask without its image or its place"),
-        (content(shape("clip", [], "mask", mask="AAAA")), "a brushed mask without its image or its place"),
+        (content(imageHeight=60000, imageWidth=60000), "impossible"),
+        (content(imageHeight=-6, imageWidth=-8), "impossible"),
         (content(shapes={"a": 1}), "shapes: expected a list"),
+        (content(shape("grasper", [1, 2, 3])), r"shapes\.0\.points\.0: expected a list"),
+        (content(shape("grasper", [["a", "b"]] * 3)), r"shapes\.0\.points\.0\.0: expected a number"),
+        (content(shape("grasper", kind=["polygon"])), r"shapes\.0\.shape_type: expected text"),
+        (content(shape("grasper", [[1, 2]], "circle")), "cannot be drawn"),
+        (content({"points": SQUARE}), "cannot be drawn"),
+        (content({"points": SQUARE, "label": None}), r"cannot be drawn \(no label\)"),
+        (content(shape("clip", [[7, 5], [9, 6]], "mask", mask=brushed(np.ones((2, 3))))), "leaves the image"),
+        (content(shape("clip", [[-1, 0], [9, 6]], "mask", mask=brushed(np.ones((2, 3))))), "leaves the image"),
+        (content(BRUSHED | {"mask": "AAAA"}), "a brushed mask is not an image"),
+        (content(BRUSHED | {"mask": "A"}), "cannot be drawn"),
+        (content(BRUSHED), "cannot be drawn"),
+        (content(BRUSHED | {"points": [], "mask": brushed(np.ones((2, 3)))}), "cannot be drawn"),
     ],
 )
-def test_files_that_are_not_labelmes(tmp_path: Path, value: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+def test_files_that_are_not_labelmes_are_named(tmp_path: Path, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=rf"0001\.json.*{message}"):
         open_export(write(tmp_path / "0001.json", value))
-    assert "0001.json" in str(error.value)
 
 
 def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +123,7 @@ def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     path = write(tmp_path / "0001.json", content(shape("grasper")))
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(UserError, match=r"0001\.json is not valid JSON \(line 1, column \d+\): .*save it again"):
+    with pytest.raises(UserError, match=r"0001\.json is not valid JSON"):
         open_export(path)
 
 
@@ -182,8 +185,7 @@ def test_copies_that_are_not_labelled_yet_are_no_masks(root: Path, suffix: str) 
     assert {video.id: video.with_mask for video in dataset} == {"a": [0, 2], "b": [0, 1]}
     assert dataset.notes == [
         "masks: of 2 LabelMe files, 1 without any shape: taken as not labelled.",
-        f"masks: 1 colour image without a LabelMe file, beside such that have one (a/0002{suffix}): taken as frames "
-        "that are not labelled yet; put masks into a folder without LabelMe files.",
+        f"masks: 1 colour image without a LabelMe file (a/0002{suffix}): taken as frames that are not labelled yet.",
     ]
     for other in ("a/0003", "b/0002", "more/b/0001"):
         (root / f"masks/{other}.png").unlink()
@@ -244,7 +246,7 @@ def test_boxes_are_told_of(root: Path) -> None:
     write(root / "masks/a/0001.json", content(shape("grasper"), box))
     write_file(root, "masks")
     problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
-    assert problem.first == "masks (such as a/0001.json): it has 1 box or line, 1 shape"
+    assert problem.first == "masks: it has 1 box or line, 1 shape"
     write(root / "masks/a/0001.json", content(box))
     problem = check(root, progress=False, workers=1).problems[0]
     assert (problem.code, problem.severity, problem.count) == ("boxes-only", "fatal", 1)
@@ -305,17 +307,6 @@ def test_polygons_without_area_are_no_shapes(root: Path) -> None:
     dataset = load_dataset(root)
     assert dataset["a"].with_mask == [0]
     assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(2, 1)]
-
-
-def test_files_whose_image_is_another_one_are_told(root: Path) -> None:
-    for name in ("0001", "0002"):
-        write(root / f"masks/a/{name}.json", content(shape("grasper"), imagePath="..\\images\\0001.png"))
-    write(root / "masks/a/0003.json", content(shape("grasper")))
-    write_file(root, "masks")
-    assert load_dataset(root).notes == [
-        "masks: 1 LabelMe file whose imagePath is another image (a/0002.json: 0001.png): taken as of the frame that "
-        "each is named after; rename what is wrong."
-    ]
 
 
 def test_a_draft_of_boxes_alone_can_be_read(root: Path) -> None:

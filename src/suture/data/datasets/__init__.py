@@ -1,8 +1,7 @@
-"""Sources: one file per dataset. Each registers itself by name; nothing else knows how a dataset lies on disk."""
+"""Datasets: one module each, with its layout on disk, classes, split and protocols. `SOURCES` lists the modules."""
 
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,45 +9,61 @@ from typing import Any
 
 from suture.core.errors import UserError
 from suture.data.dataset import Dataset
-from suture.data.dataset_file import FILE_NAME
+from suture.data.dataset_file import FILE_NAME, nearest
+from suture.data.scoring_rules import Protocol
 
-Loader = Callable[..., Dataset]
+SOURCES = (
+    "folder",  # first: a dataset.yaml goes before any guess
+    "cadis",
+    "endovis18",
+    "vocalfolds",
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset that is recognised and read; the loader's keyword arguments are the source's options."""
+    """Reader of one dataset, the `SOURCE` of its module.
 
-    name: str
-    matches: Callable[[Path], bool]
-    load: Loader
-
-
-_sources: dict[str, Source] = {}
-
-
-def source(name: str, matches: Callable[[Path], bool]) -> Callable[[Loader], Loader]:
-    """Register a loader `(root, **options) -> Dataset` under a name.
-
-    `matches` looks at a folder's layout, cheaply, to say whether it is this dataset.
+    Args:
+        matches: Recognises the dataset by its layout, cheaply.
+        load: `load(root, **options) -> Dataset`; its keyword arguments are the source's options.
+        protocols: Scoring rules of the dataset's papers.
     """
 
-    def register(load: Loader) -> Loader:
-        _sources[name] = Source(name, matches, load)
-        return load
-
-    return register
+    matches: Callable[[Path], bool]
+    load: Callable[..., Dataset]
+    protocols: tuple[Protocol, ...] = ()
 
 
 def sources() -> dict[str, Source]:
-    """Every known source by name."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return dict(_sources)
+    """Return every source by name."""
+    return {name: importlib.import_module(f"{__name__}.{name}").SOURCE for name in SOURCES}
+
+
+def protocols() -> dict[str, Protocol]:
+    """Return every protocol by name: the default one, and those of the datasets."""
+    listed = [Protocol("default"), *(protocol for source in sources().values() for protocol in source.protocols)]
+    return {protocol.name: protocol for protocol in listed}
+
+
+def protocol_named(name: str) -> Protocol:
+    """Return the protocol of that name."""
+    known = protocols()
+    if name not in known:
+        raise UserError(
+            f"The protocol in dataset.yaml is {name!r}, expected one of {', '.join(known)}{nearest(name, known)}: name "
+            "one of them, or remove the line for the default one."
+        )
+    return known[name]
 
 
 def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> Dataset:
-    """Open the dataset in a folder; `auto` recognises the known layouts and takes anything else for the user's own.
+    """Open the dataset in a folder.
+
+    Args:
+        root: The folder, or its `dataset.yaml`.
+        source: Name of a source; `auto` recognises known layouts and takes any other for the user's own.
+        options: Options of the source.
 
     >>> load_dataset("vocalfolds", protocol="patients")  # doctest: +SKIP
     """
@@ -59,15 +74,13 @@ def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> D
         root = root.parent
     known = sources()
     if source == "auto":
-        # A dataset.yaml goes before any known layout.
-        candidates = [known["folder"], *known.values()]
-        chosen = next((candidate for candidate in candidates if candidate.matches(root)), known["folder"])
-    elif source in known:
-        chosen = known[source]
-    else:
+        source = next((name for name, candidate in known.items() if candidate.matches(root)), "folder")
+    elif source not in known:
         raise UserError(f"There is no source {source!r}; the sources are {', '.join(sorted(known))}.")
-    accepted = [name for name in inspect.signature(chosen.load).parameters if name != "root"]
+    load = known[source].load
+    accepted = [name for name in inspect.signature(load).parameters if name != "root"]
     if unknown := sorted(set(options) - set(accepted)):
-        takes = f"takes {', '.join(accepted)}" if accepted else "takes no options"
-        raise UserError(f"The source {chosen.name} has no option {unknown[0]!r}: it {takes}.")
-    return chosen.load(root, **options)
+        raise UserError(
+            f"The source {source} has no option {unknown[0]!r}; its options: {', '.join(accepted) or 'none'}."
+        )
+    return load(root, **options)

@@ -1,6 +1,5 @@
 """CaDIS: cataract surgery, 25 videos, 4670 frames, all labelled (Grammatikopoulou et al., 2021)."""
 
-import csv
 import re
 from pathlib import Path
 
@@ -8,9 +7,10 @@ from suture.core.errors import UserError
 from suture.core.io import suffix_of
 from suture.data.classes import IGNORE, ClassTable, Raw, default_colors
 from suture.data.dataset import Dataset, Frame, Split, Video
-from suture.data.datasets import source
+from suture.data.datasets import Source
 from suture.data.images import MaskFile
 from suture.data.listing import images_of, iterate_folders, last_number
+from suture.data.scoring_rules import Protocol
 
 SPLIT: dict[Split, tuple[int, ...]] = {
     "train": (1, 3, 4, 6, 8, 9, 10, 11, 13, 14, 15, 17, 18, 19, 20, 21, 23, 24, 25),
@@ -28,7 +28,7 @@ INSTRUMENTS = (
     *("Cotton", "Iris Hooks"),
 )
 RAW = ANATOMY + INSTRUMENTS
-"""The names of the raw ids 0–35."""
+"""Names of the raw ids 0–35."""
 TASK_2 = {
     "Cannula": (7, 8, 10, 20, 27, 32),
     "Cap. Cystotome": (9, 22),
@@ -43,47 +43,58 @@ TASK_2 = {
 }
 
 
+PROTOCOLS = (
+    Protocol(
+        "cadis",
+        boundary_tolerance=9,
+        notes=("one confusion matrix over the split; mIoU and PAC over the classes that occur",),
+    ),
+)
+
+
 def class_table(task: int) -> ClassTable:
-    """The classes of task 1 (8), 2 (17) or 3 (25); raw ids that a task has no class for are ignore."""
+    """Return the classes of task 1 (8), 2 (17) or 3 (25); raw ids without a class are ignored."""
     tasks: dict[int, dict[str, tuple[int, ...]]] = {
         1: {"Instrument": tuple(range(7, 36))},
         2: TASK_2,
         3: {RAW[raw]: (raw,) for raw in range(7, 25)},
     }
-    instruments = tasks[task]
     values: dict[Raw, int] = {raw: raw if raw < 7 else IGNORE for raw in range(36)}
-    for target, raws in enumerate(instruments.values(), start=len(ANATOMY)):
+    for target, raws in enumerate(tasks[task].values(), start=len(ANATOMY)):
         values.update(dict.fromkeys(raws, target))
-    names = (*ANATOMY, *instruments)
+    names = (*ANATOMY, *tasks[task])
     return ClassTable(names, tuple(default_colors(names)), values)
 
 
-def _folders(root: Path) -> dict[int, Path]:
-    """The folder of each video's number."""
+def _find_folders(root: Path) -> dict[int, Path]:
+    """Find the folder of each video by its number."""
     found: dict[int, Path] = {}
-    for folder, folders, _ in iterate_folders(root, depth=3):
-        number = re.fullmatch(r"Video([0-9]+)", folder.name)
-        if number and "Images" in folders:
-            if other := found.get(int(number[1])):
-                raise UserError(f"{root} holds video {int(number[1])} twice, in {other} and {folder}: remove one.")
-            found[int(number[1])] = folder
+    for folder, folders, _ in iterate_folders(root, depth=3) if root.is_dir() else ():
+        name = re.fullmatch(r"Video([0-9]+)", folder.name)
+        if name and "Images" in folders:
+            number = int(name[1])
+            if number in found:
+                raise UserError(f"{root} holds video {number} twice, in {found[number]} and {folder}: remove one.")
+            found[number] = folder
             folders.clear()
     return dict(sorted(found.items()))
 
 
-@source("cadis", matches=lambda root: root.is_dir() and bool(_folders(root)))
 def load(root: Path, task: int = 1, leave_out: str | Path | None = None) -> Dataset:
     """Read `VideoNN/Images/VideoN_frameNNNNNN.png` and `VideoNN/Labels/…` of the same names.
 
-    Every video is a case. `leave_out` names a list of frames to exclude, such as those known to be mislabelled:
-    a CSV file with the columns video and frame, or a text file with one frame's name per line.
+    Args:
+        root: The folder with the folders of the videos, each of which is a case.
+        task: The class table: 1 (8 classes), 2 (17) or 3 (25).
+        leave_out: List of frames to exclude, such as mislabelled ones: a CSV file with the columns video and frame, or
+            a text file with one frame's name per line.
     """
     if task not in (1, 2, 3) or isinstance(task, bool):
         raise UserError(f"CaDIS has no task {task!r}: it has the tasks 1 (8 classes), 2 (17) and 3 (25).")
     split_of = {number: split for split, numbers in SPLIT.items() for number in numbers}
     videos: list[Video] = []
     unmatched: list[str] = []
-    for number, folder in _folders(root).items():
+    for number, folder in _find_folders(root).items():
         if number not in split_of:
             raise UserError(f"{folder} is not a video of CaDIS: its videos are 1 to 25.")
         images = images_of(folder / "Images")
@@ -105,7 +116,7 @@ def load(root: Path, task: int = 1, leave_out: str | Path | None = None) -> Data
         raise UserError(f"{root} is not CaDIS: expected folders Video01/Images and Video01/Labels below it.")
     notes = [f"CaDIS, task {task}: {len(videos)} of its 25 videos, {sum(map(len, videos))} of its 4670 frames."]
     if leave_out is not None:
-        notes.append(f"{_leave_out(Path(str(leave_out)), videos)} frames are left out as {leave_out} says.")
+        notes.append(f"{_exclude_listed(Path(str(leave_out)), videos)} frames are left out by {leave_out}.")
     return Dataset("cadis", root, class_table(task), videos, protocol="cadis", notes=notes, unmatched_masks=unmatched)
 
 
@@ -116,47 +127,38 @@ def _frame_number(path: Path, stem: str) -> int:
     return number
 
 
-def _leave_out(path: Path, videos: list[Video]) -> int:
-    """Exclude the listed frames; returns their count."""
-    listed = _listed(path)
+def _exclude_listed(path: Path, videos: list[Video]) -> int:
+    """Exclude the listed frames; return their number."""
+    lines = _read_list(path)
     for video in videos:
         number = int(video.id[5:])
-        video.excluded = frozenset(frame.index for frame in video.frames if listed.pop((number, frame.number), None))
-    if listed:
-        (video_number, frame_number), line = next(iter(listed.items()))
-        raise UserError(
-            f"{path}, line {line}: there is no frame {frame_number} of video {video_number} here ({len(listed)} such "
-            "lines): mend the list."
-        )
+        video.excluded = frozenset(frame.index for frame in video.frames if lines.pop((number, frame.number), None))
+    if lines:
+        (number, frame), line = next(iter(lines.items()))
+        raise UserError(f"{path}, line {line}: there is no frame {frame} of video {number} here: correct the list.")
     return sum(len(video.excluded) for video in videos)
 
 
-def _listed(path: Path) -> dict[tuple[int, int], int]:
-    """The listed frames as (video, frame number) → line."""
+def _read_list(path: Path) -> dict[tuple[int, int], int]:
+    """Read listed frames as (video, frame number) → line."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"leave_out: {path} cannot be read ({error}): expected a CSV or text file.") from error
+    is_table = suffix_of(path) == ".csv"
+    row = r"\s*([0-9]+)\s*,\s*([0-9]+)\s*" if is_table else r".*Video([0-9]+)_frame([0-9]+)(?:\.[A-Za-z]+)?\s*"
+    if is_table and (not lines or lines[0].replace(" ", "") != "video,frame"):
+        raise UserError(f"{path} begins with {lines[:1]}, expected the columns video,frame and no others.")
     frames: dict[tuple[int, int], int] = {}
-    if suffix_of(path) == ".csv":
-        rows = csv.reader(lines)
-        header = [name.strip() for name in next(rows, [])]
-        if header != ["video", "frame"]:
-            raise UserError(f"{path} has the columns {', '.join(header)}, expected video, frame and no others.")
-        for line, row in enumerate(rows, start=2):
-            if not row:
-                continue
-            if len(row) != 2 or not all(cell.strip().isdecimal() for cell in row):
-                raise UserError(f"{path}, line {line}: found {','.join(row)!r}, expected two numbers: video,frame.")
-            frames[int(row[0]), int(row[1])] = line
-        return frames
     for line, text in enumerate(lines, start=1):
-        if not text.strip():
+        if not text.strip() or (is_table and line == 1):
             continue
-        name = re.search(r"Video([0-9]+)_frame([0-9]+)(\.[A-Za-z]+)?$", text.strip())
-        if name is None:
-            raise UserError(
-                f"{path}, line {line}: found {text.strip()!r}, expected a name like Video1_frame000090.png."
-            )
-        frames[int(name[1]), int(name[2])] = line
+        match = re.fullmatch(row, text)
+        if match is None:
+            expected = "two numbers: video,frame" if is_table else "a name like Video1_frame000090.png"
+            raise UserError(f"{path}, line {line} is {text!r}, expected {expected}.")
+        frames[int(match[1]), int(match[2])] = line
     return frames
+
+
+SOURCE = Source(lambda root: bool(_find_folders(root)), load, PROTOCOLS)

@@ -13,9 +13,10 @@ from suture.core.settings import Settings
 from suture.data.classes import ClassTable, Color, Raw
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.dataset_file import ColorField, nearest, parse
-from suture.data.datasets import source
+from suture.data.datasets import Source
 from suture.data.images import MaskFile
 from suture.data.listing import images_of, iterate_folders, last_number
+from suture.data.scoring_rules import Protocol
 
 COLORS: dict[str, Color] = {
     "background-tissue": (0, 0, 0),
@@ -33,8 +34,18 @@ COLORS: dict[str, Color] = {
 }
 NAMES = tuple(COLORS)
 TRAIN_FRAMES = dict.fromkeys((*range(1, 8), *range(9, 17)), 149)
-"""The training sequences and their lengths: there is no sequence 8."""
+"""Lengths of the training sequences; there is no sequence 8."""
 TEST_FRAMES = {1: 250, 2: 249, 3: 249, 4: 249}
+PROTOCOLS = (
+    Protocol(
+        "endovis18",
+        primary="miou_frames",
+        per_sequence=True,
+        background="background-tissue",
+        boundary_tolerance=13,
+        notes=("mIoU per frame over the classes in its ground truth, then over frames (the challenge's metric)",),
+    ),
+)
 
 
 class _Label(Settings):
@@ -54,51 +65,51 @@ class _SequenceFolder:
     test: bool
     number: int
     repairs: bool
-    folder: Path
+    path: Path
 
-    def files(self, kind: str) -> dict[str, Path]:
-        place = self.folder / kind
-        return {stem: place / name for stem, name in images_of(place).items()} if place.is_dir() else {}
+    @property
+    def name(self) -> str:
+        return f"{'test_' if self.test else ''}seq_{self.number}"
 
     @property
     def has_frames(self) -> bool:
-        return (self.folder / "left_frames").is_dir()
+        return (self.path / "left_frames").is_dir()
+
+    def files(self, kind: str) -> dict[str, Path]:
+        place = self.path / kind
+        return {stem: place / name for stem, name in images_of(place).items()} if place.is_dir() else {}
 
 
-@source("endovis18", matches=lambda root: root.is_dir() and any(part.has_frames for part in _find(root)[0]))
 def load(root: Path) -> Dataset:
-    """Read every `seq_N/left_frames` below the root, however the release archives are kept.
+    """Read every `seq_N/left_frames` below the root, in any arrangement of the release archives.
 
-    A sequence below a folder whose name begins with "test" is a test sequence; files below `repairs` win over others;
+    A sequence below a folder whose name begins with "test" is a test sequence; files below `repairs` replace others;
     masks are `labels/frameNNN.png` in the colours of `labels.json` or of the challenge, or `labels/grayframeNNN.png`
-    with ids. The release does not say which sequences are of one operation: each is a case of its own.
+    with ids. The release does not state which sequences are of one operation: each is a case of its own.
     """
-    parts, label_files = _find(root)
-    sequences: dict[tuple[bool, int], list[_SequenceFolder]] = {}
-    for part in sorted(parts):
-        sequences.setdefault((part.test, part.number), []).append(part)
+    folders, label_files = _find(root)
+    sequences: dict[str, list[_SequenceFolder]] = {}
+    for folder in sorted(folders):  # repairs come last
+        sequences.setdefault(folder.name, []).append(folder)
     videos: list[Video] = []
     notes: list[str] = []
     unmatched: list[str] = []
-    for (test, number), of_sequence in sequences.items():
-        expected = TEST_FRAMES if test else TRAIN_FRAMES
-        name = f"test_seq_{number}" if test else f"seq_{number}"
-        if number not in expected:
-            what = "test sequences 1 to 4" if test else "training sequences 1 to 7 and 9 to 16"
-            raise UserError(f"{of_sequence[0].folder} is not a sequence of EndoVis18: it has the {what}.")
-        frames, without_frame = _frames(name, of_sequence)
+    for name, parts in sequences.items():
+        first = parts[0]
+        lengths = TEST_FRAMES if first.test else TRAIN_FRAMES
+        frames, without_frame = _frames(name, parts)
+        if first.number not in lengths or (not first.test and len(frames) == TEST_FRAMES.get(first.number)):
+            raise UserError(
+                f"{first.path} is not a sequence of EndoVis18: it has test sequences 1 to 4, below a folder whose name "
+                'begins with "test", and training sequences 1 to 7 and 9 to 16.'
+            )
         if not frames:
             notes.append(f"{name} has masks but no left_frames: it is left out.")
             continue
         unmatched += without_frame
-        if not test and len(frames) == TEST_FRAMES.get(number):
-            raise UserError(
-                f"{of_sequence[0].folder} has the {len(frames)} frames of a test sequence: "
-                'keep test sequences below a folder whose name begins with "test" and give the folder above it.'
-            )
-        if len(frames) != expected[number]:
-            notes.append(f"{name} has {len(frames)} frames, the release has {expected[number]}.")
-        videos.append(Video(name, name, frames, "test" if test else "train"))
+        if len(frames) != lengths[first.number]:
+            notes.append(f"{name} has {len(frames)} frames, the release has {lengths[first.number]}.")
+        videos.append(Video(name, name, frames, "test" if first.test else "train"))
     if not videos:
         raise UserError(f"{root} is not EndoVis18: expected folders seq_N/left_frames below it.")
     return Dataset(
@@ -107,78 +118,63 @@ def load(root: Path) -> Dataset:
         _class_table(label_files),
         videos,
         protocol="endovis18",
-        notes=[*_found(root, videos, parts, label_files), *notes],
+        notes=[*_summarise(root, videos, folders, label_files), *notes],
         unmatched_masks=unmatched,
     )
 
 
 def _find(root: Path) -> tuple[list[_SequenceFolder], list[Path]]:
-    """The folders `seq_N` and the files `labels.json`."""
-    parts: list[_SequenceFolder] = []
+    """Find the folders `seq_N` and the files `labels.json`."""
+    sequences: list[_SequenceFolder] = []
     labels: list[Path] = []
-    for folder, folders, files in iterate_folders(root, depth=6):
+    for folder, folders, files in iterate_folders(root, depth=6) if root.is_dir() else ():
         if "labels.json" in files:
             labels.append(folder / "labels.json")
         if number := re.fullmatch(r"seq_([0-9]+)", folder.name):
             above = [part.lower() for part in folder.relative_to(root).parts]
             test = any(part.startswith("test") for part in above)
-            parts.append(_SequenceFolder(test, int(number[1]), any("repair" in part for part in above), folder))
+            repairs = any("repair" in part for part in above)
+            sequences.append(_SequenceFolder(test, int(number[1]), repairs, folder))
             folders.clear()
-    return parts, labels
+    return sequences, labels
 
 
 def _frames(name: str, parts: list[_SequenceFolder]) -> tuple[list[Frame], list[str]]:
-    """The frames of a sequence from all its folders, and the masks that have none."""
-    whole = [part for part in parts if part.has_frames and not part.repairs]
+    """Collect the frames of a sequence from all its folders, and the masks without a frame."""
+    whole = [str(part.path) for part in parts if part.has_frames and not part.repairs]
     if len(whole) > 1:
-        places = " and ".join(str(part.folder) for part in whole)
-        raise UserError(
-            f"{name} is there twice, in {places}: remove one, or keep replacements below a folder `repairs`."
-        )
-    images: dict[str, Path] = {}
-    right: dict[str, Path] = {}
-    masks: dict[str, Path] = {}
-    for part in sorted(parts, key=lambda part: part.repairs):
-        images |= part.files("left_frames")
-        right |= part.files("right_frames")
-        masks |= part.files("labels")
+        raise UserError(f"{name} is there twice, in {' and '.join(whole)}: keep replacements below a folder `repairs`.")
+    images, right, masks = (
+        {stem: path for part in parts for stem, path in part.files(kind).items()}
+        for kind in ("left_frames", "right_frames", "labels")
+    )
     frames = []
     for index, stem in enumerate(sorted(images, key=lambda stem: (last_number(stem) or 0, stem))):
         colors, ids = masks.pop(stem, None), masks.pop(f"gray{stem}", None)
-        frames.append(
-            Frame(
-                index,
-                index if (number := last_number(stem)) is None else number,
-                images[stem],
-                MaskFile(colors) if colors else MaskFile(ids, ids=True) if ids else None,
-                {"right": right[stem]} if stem in right else {},
-            )
-        )
+        mask = MaskFile(colors) if colors else MaskFile(ids, ids=True) if ids else None
+        number = last_number(stem)
+        companions = {"right": right[stem]} if stem in right else {}
+        frames.append(Frame(index, index if number is None else number, images[stem], mask, companions))
     return frames, [str(path) for path in masks.values()]
 
 
 def _class_table(label_files: Iterable[Path]) -> ClassTable:
-    """The challenge's classes by id and by colour: those of every `labels.json`, and the challenge's own."""
+    """Combine the classes of every `labels.json` and of the challenge, by id and by colour."""
     values: dict[Raw, int] = dict(enumerate(range(len(NAMES))))
-    origin: dict[Raw, Path] = {}
     for path in label_files:
         for label in parse(_Labels, read_json(path), path).root:
             if label.name not in NAMES:
                 near = nearest(label.name, NAMES)
                 raise UserError(f"{path} names the class {label.name!r}{near}; EndoVis18 has {', '.join(NAMES)}.")
             target = NAMES.index(label.name)
-            if values.setdefault(label.color, target) != target:
-                raise UserError(
-                    f"{path} gives the colour {label.color} to {label.name}, {origin[label.color]} does not."
-                )
-            origin.setdefault(label.color, path)
+            if (other := values.setdefault(label.color, target)) != target:
+                raise UserError(f"{path} gives {label.name} the colour {label.color} of {NAMES[other]}.")
     for target, color in enumerate(COLORS.values()):
         values.setdefault(color, target)
     return ClassTable(NAMES, tuple(COLORS.values()), values)
 
 
-def _found(root: Path, videos: list[Video], parts: list[_SequenceFolder], label_files: list[Path]) -> list[str]:
-    """What was found, in words."""
+def _summarise(root: Path, videos: list[Video], folders: list[_SequenceFolder], label_files: list[Path]) -> list[str]:
     train = [video for video in videos if video.split == "train"]
     masks = [frame.mask for video in videos for frame in video.frames if isinstance(frame.mask, MaskFile)]
     ids = sum(mask.ids for mask in masks)
@@ -190,6 +186,9 @@ def _found(root: Path, videos: list[Video], parts: list[_SequenceFolder], label_
     ]
     if train and missing:
         notes.append(f"Training sequences that are not here: {', '.join(map(str, missing))}.")
-    if repairs := sum(part.repairs for part in parts):
+    if repairs := sum(folder.repairs for folder in folders):
         notes.append(f"Files of {repairs} sequences are replaced by those below `repairs`.")
     return notes
+
+
+SOURCE = Source(lambda root: any(folder.has_frames for folder in _find(root)[0]), load, PROTOCOLS)

@@ -14,7 +14,7 @@ from suture.data import messages
 from suture.data.classes import ClassTable, Raw
 from suture.data.dataset import Boxes, Dataset, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
-from suture.data.datasets import source
+from suture.data.datasets import Source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.formats.labelme import LabelMeFile, labelme_export
 from suture.data.images import MaskFile, has_channels
@@ -29,7 +29,6 @@ _NAMED = 3
 """Patterns or frames that a message names."""
 
 
-@source("folder", matches=lambda root: (root / FILE_NAME).is_file())
 def load(root: Path) -> Dataset:
     """Read the videos below the root, and find the frame of each mask by its name.
 
@@ -442,3 +441,6 @@ def _excluded(file: DatasetFile, path: Path, videos: VideoIndex) -> dict[str, se
             raise UserError(f"{place}, line {line}: frame {last} is excluded, but {video.id} ends at {length - 1}.")
         excluded.setdefault(video.id, set()).update(range(first, last + 1))
     return excluded
+
+
+SOURCE = Source(lambda root: (root / FILE_NAME).is_file(), load)

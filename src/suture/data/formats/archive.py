@@ -1,4 +1,4 @@
-"""The files of an export, in a zip or in a folder. A zip is read in place: nothing is ever unpacked to disk."""
+"""The files of an export, in a zip or in a folder. A zip is read in place and never unpacked to disk."""
 
 import os
 import re
@@ -24,29 +24,23 @@ class Archive:
     path: Path
 
     def names(self) -> list[str]:
-        """The files in natural order; a zip that could do harm is refused here."""
-        if self.path.is_dir():
-            found = [
-                f"{folder.relative_to(self.path).as_posix()}/{name}".removeprefix("./")
-                for folder, _, files in iterate_folders(self.path)
-                for name in files
-            ]
-            return sorted(found, key=natural)
-        return sorted(_safe_names(self.path), key=natural)
+        """List the files in natural order; raises on a zip that could do harm."""
+        if not self.path.is_dir():
+            return sorted(_safe_names(self.path), key=natural)
+        places = (folder / name for folder, _, files in iterate_folders(self.path) for name in files)
+        return sorted((place.relative_to(self.path).as_posix() for place in places), key=natural)
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file."""
+        """Read the bytes of one file."""
         try:
             if self.path.is_dir():
                 return (self.path / name).read_bytes()
             archive = _opened(self.path)
             if archive.getinfo(name).file_size > MAX_MEMBER:
-                raise UserError(f"{self.path}: {name} claims more than {MAX_MEMBER // 1024**3} GB: the zip is damaged.")
+                raise ValueError(f"more than {MAX_MEMBER // 1024**3} GB")
             return archive.read(name)
         except _DAMAGE as error:
-            raise UserError(
-                f"{self.path}: {name} cannot be read ({error}): the file is damaged; export it again."
-            ) from error
+            raise UserError(f"{self.path}: {name} is damaged ({error}): export it again.") from error
 
 
 def _safe_names(path: Path) -> list[str]:
@@ -58,10 +52,7 @@ def _safe_names(path: Path) -> list[str]:
         if re.match(r"[\\/]|[A-Za-z]:", member.filename) or ".." in re.split(r"[\\/]", member.filename):
             raise UserError(f"{path} holds the path {member.filename!r}, which leads out of it: do not use this zip.")
     if (total := sum(member.file_size for member in members)) > MAX_UNPACKED:
-        raise UserError(
-            f"{path} claims to hold {total / 1024**3:.0f} GB, more than {MAX_UNPACKED // 1024**3} GB: "
-            "do not use this zip."
-        )
+        raise UserError(f"{path} claims to hold {total / 1024**3:.0f} GB: do not use this zip.")
     return [m.filename for m in members if not m.is_dir() and not m.filename.startswith("__MACOSX/")]
 
 
@@ -72,6 +63,6 @@ def _opened(path: Path) -> zipfile.ZipFile:
 
 @lru_cache(maxsize=16)
 def _open(path: Path, process: int, changed: int, size: int) -> zipfile.ZipFile:
-    # Listing a zip costs more than reading a mask, so it stays open: in each process its own (a fork shares the
-    # position in the file), and until the file is another.
+    # Listing a zip costs more than reading a mask, so it stays open: once per process, as forks share the position in
+    # the file, and until the file changes.
     return zipfile.ZipFile(path)

@@ -1,48 +1,41 @@
-"""COCO JSON: polygons and run lengths for images that are known by their file name."""
+"""COCO JSON, also of Label Studio: polygons and run lengths for images, by file name."""
 
 import posixpath
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import BaseModel
 
 from suture.core.errors import UserError
 from suture.core.text import number
 from suture.data.dataset import Boxes
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, is_absurd, read_json
+from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, read_json, validate_size
 
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, int | float | str):
-        raise ValueError("expected a number or text")
-    return value
-
-
-Plain = Annotated[Any, AfterValidator(_plain)]
+Key = int | float | str
 """An id or a name: tools write either as number or as text."""
 
 
 class _Category(BaseModel):
     id: int
-    name: Plain
+    name: Key
 
 
 class _Image(BaseModel):
-    id: Plain
-    file_name: Plain
+    id: Key
+    file_name: Key
     width: int
     height: int
 
 
 class _Annotation(BaseModel):
-    image_id: Plain
-    category_id: Plain
+    image_id: Key
+    category_id: Key
 
 
 class _File(BaseModel):
-    """What is read of a COCO file; the segmentations only when they are drawn."""
+    """Required content; segmentations are validated when they are drawn."""
 
     categories: list[_Category]
     images: list[_Image]
@@ -50,57 +43,61 @@ class _File(BaseModel):
 
 
 def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
-    """Read the labels, and which frames have shapes; `files` are names (for messages) and contents."""
+    """Read the labels and shapes of COCO files.
+
+    Args:
+        path: The export.
+        files: Name, for messages, and content of each file.
+    """
     labels: dict[str, int] = {}
     images: dict[str, DrawnImage] = {}
     boxes: list[Boxes] = []
     listed = 0
     for name, content in files:
-        found_labels, found_images, without = _parse(name, content)
-        if twice := found_images.keys() & images.keys():
+        new_labels, new_images, without_shape = _parse(name, content)
+        if twice := new_images.keys() & images.keys():
             raise UserError(f"{path} holds two images {min(twice)}: file names must differ.")
-        labels |= found_labels
-        images |= {frame: image for frame, image in found_images.items() if image.shapes}
-        listed += len(found_images)
-        if without:
-            boxes.append(Boxes(name, without, sum(len(image.shapes) for image in found_images.values())))
+        labels |= new_labels
+        images |= {frame: image for frame, image in new_images.items() if image.shapes}
+        listed += len(new_images)
+        if without_shape:
+            boxes.append(Boxes(name, without_shape, sum(len(image.shapes) for image in new_images.values())))
     empty = f"{path.name}: of {number(listed, 'image')}, {listed - len(images):,} without any shape"
-    shows = "an annotation of empty run lengths would say that a frame shows nothing"
+    shows = "an annotation of empty run lengths would mean that a frame shows nothing"
     notes = [f"{empty}: taken as not labelled ({shows})."] if len(images) < listed else []
     return ShapeExport(path, labels, images, notes, boxes)
 
 
-def _stored(name: str) -> str:
-    """The path behind the address that Label Studio gives to a file of its local storage; else the name as it is."""
+def _local_path(name: str) -> str:
+    """Return the path in the address of a file in Label Studio's local storage; other names as they are."""
     _, address, path = name.partition("/local-files/?d=")
     return unquote(path) if address else name
 
 
 def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnImage], int]:
-    """The labels, the images with their shapes, and how many annotations have no shape."""
-    data = read_json(where, content, _File, "COCO", "export it again as COCO")
+    """Read the labels, the images with their shapes, and the number of annotations without shape."""
+    data = read_json(where, content, _File, "COCO")
     labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
-    shapes: dict[Any, list[Shape]] = {}
-    without = 0
+    shapes: dict[Any, list[Shape]] = {image["id"]: [] for image in data["images"]}
+    without_shape = 0
     for annotation in data["annotations"]:
-        label = labels.get(annotation["category_id"])
-        if label is None:
-            raise UserError(f"{where} has shapes of the category id {annotation['category_id']}, not listed in it.")
-        found = shapes.setdefault(annotation["image_id"], [])
+        image, category = annotation["image_id"], annotation["category_id"]
+        if image not in shapes or category not in labels:
+            raise UserError(
+                f"{where} has an annotation of image id {image} and category id {category}, of which it does not list "
+                "both: export it again."
+            )
         segmentation = annotation.get("segmentation")
         if has_area(segmentation):
-            found.append((label, segmentation))
+            shapes[image].append((labels[category], segmentation))
         else:
-            without += 1
+            without_shape += 1
     images: dict[str, DrawnImage] = {}
     for entry in data["images"]:
-        frame = posixpath.splitext(posixpath.normpath(_stored(str(entry["file_name"])).replace("\\", "/")))[0]
+        name = str(entry["file_name"])
+        frame = posixpath.splitext(posixpath.normpath(_local_path(name).replace("\\", "/")))[0]
         if frame in images:
-            raise UserError(f"{where} holds two images {entry['file_name']}: file names must differ.")
-        width, height = int(entry["width"]), int(entry["height"])
-        images[frame] = DrawnImage(width, height, tuple(shapes.pop(entry["id"], ())))
-        if is_absurd(width, height):
-            raise UserError(f"{where}: {entry['file_name']} is {width}×{height}, which is absurd.")
-    if shapes:
-        raise UserError(f"{where} has shapes for the image id {next(iter(shapes))}, which it does not list.")
-    return {label: category for category, label in labels.items()}, images, without
+            raise UserError(f"{where} holds two images {name}: file names must differ.")
+        width, height = validate_size(f"{where}: {name}", entry["width"], entry["height"])
+        images[frame] = DrawnImage(width, height, tuple(shapes[entry["id"]]))
+    return {label: category for category, label in labels.items()}, images, without_shape

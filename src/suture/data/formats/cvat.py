@@ -1,7 +1,7 @@
-"""CVAT's "Segmentation mask 1.1": `labelmap.txt`, `SegmentationClass/*.png` in the colours it gives."""
+"""CVAT's "Segmentation mask 1.1": `labelmap.txt`, and `SegmentationClass/*.png` in its colours."""
 
 import io
-import os
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from suture.data.images import IMAGE_SUFFIXES, open_image, raw_mask
 
 LABEL_MAP = "labelmap.txt"
 _BACKGROUND = "background"
-"""CVAT's label for what nobody painted."""
+"""CVAT's label for unpainted pixels."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CvatExport:
     path: Path
     labels: Mapping[str, Color]
     members: Mapping[str, str]
-    """The files of the masks by the names of their frames."""
+    """Mask files by the names of their frames."""
     notes: list[str] = field(default_factory=list)
     boxes: list[Boxes] = field(default_factory=list)
 
@@ -36,12 +36,12 @@ class CvatExport:
 
     @staticmethod
     def read(path: Path, names: list[str]) -> "CvatExport":
-        """Read the labels, and which frames have a mask; `names` are the files of the export."""
-        label_map = min((name for name in names if _last(name) == LABEL_MAP), key=len)
+        """Read the label map, and list the masks among the files of an export."""
+        label_map = min((name for name in names if posixpath.basename(name) == LABEL_MAP), key=len)
         classes = label_map.removesuffix(LABEL_MAP) + "SegmentationClass/"
         members: dict[str, str] = {}
         for name in names:
-            stem, suffix = os.path.splitext(name)
+            stem, suffix = posixpath.splitext(name)
             if name.startswith(classes) and suffix.lower() in IMAGE_SUFFIXES:
                 members[stem.removeprefix(classes)] = name
         if not members:
@@ -66,22 +66,21 @@ class CvatMask:
         return f"{self.export.path}: {self.member}"
 
     def read(self, by_color: bool) -> np.ndarray:
-        """The labels as the class table's ids, H W, whatever `by_color` says: colours mean something only here."""
+        """Read the labels as the class table's ids, H W; the colours are CVAT's own, so `by_color` is ignored."""
         with open_image(io.BytesIO(self._bytes()), self.name) as image:
             colors = raw_mask(image, by_color=True, name=self.name)
-        found, place, counts = np.unique(pack(colors), return_inverse=True, return_counts=True)
-        label_of = {color: label for label, color in self.export.labels.items()}
-        ids = np.empty(len(found), np.int32)
+        values, place, counts = np.unique(pack(colors), return_inverse=True, return_counts=True)
+        label_of = {(0, 0, 0): _BACKGROUND} | {color: label for label, color in self.export.labels.items()}
+        known = {_BACKGROUND: UNPAINTED, **self.label_ids}
+        ids = np.empty(len(values), np.int32)
         unknown: dict[Raw, int] = {}
-        for position, (value, count) in enumerate(zip(found.tolist(), counts.tolist(), strict=True)):
+        for position, value in enumerate(values.tolist()):
             color = unpack(value)
-            label = label_of.get(color, _BACKGROUND if color == (0, 0, 0) else None)
-            if label is not None and label in self.label_ids:
-                ids[position] = self.label_ids[label]
-            elif label == _BACKGROUND:
-                ids[position] = UNPAINTED
+            label = label_of.get(color, "")
+            if label in known:
+                ids[position] = known[label]
             else:
-                unknown[label or color] = count
+                unknown[label or color] = int(counts[position])
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
         return ids[place].reshape(colors.shape[:2])
@@ -109,18 +108,13 @@ def _labels(path: Path, label_map: str) -> dict[str, Color]:
             continue
         try:
             label, color, _, _ = entry.rsplit(":", 3)
-            red, green, blue = (int(number) for number in color.split(","))
-        except ValueError:
+            red, green, blue = map(int, color.split(","))
+            if (red, green, blue) in labels.values():
+                raise ValueError("a colour of two labels")
+        except ValueError as error:
             raise UserError(
-                f"{path}: {label_map}, line {line} is {entry!r}, expected label:red,green,blue:parts:actions."
-            ) from None
-        if (red, green, blue) in labels.values():
-            raise UserError(
-                f"{path}: {label_map}, line {line}: another label has the colour {color} too; recolour one."
-            )
+                f"{path}: {label_map}, line {line} is {entry!r} ({error}): expected label:red,green,blue:parts:actions "
+                "with a colour of its own."
+            ) from error
         labels[label.strip()] = (red, green, blue)
     return labels
-
-
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]

@@ -3,7 +3,6 @@
 import base64
 import io
 import math
-import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,32 +13,27 @@ from pydantic import BaseModel, Field, StrictFloat, StrictStr
 from suture.core.errors import UserError
 from suture.core.text import listed, number
 from suture.data.dataset import Boxes
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, is_absurd, read_json
+from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, read_json, validate_size
 from suture.data.images import open_image, raw_mask
 
-_AGAIN = "open the frame in LabelMe and save it again"
-_COCO = (b"images", b"annotations", b"categories")
-_SOME = 3
-"""Files that are named of many."""
-_CORNERS = 128
-"""Of the polygon that stands for a circle."""
+_COCO_KEYS = (b'"images"', b'"annotations"', b'"categories"')
+_MAX_NAMED = 3
+_CIRCLE_CORNERS = 128
 
 
 def is_labelme(content: bytes) -> bool:
-    """Whether a JSON file looks like LabelMe's; it is not parsed, since it may hold the whole frame as text."""
-    # A label or a flag may be called images, but hardly all of what COCO needs.
-    return b'"shapes"' in content and not all(b'"%b"' % key in content for key in _COCO)
+    """Test whether a JSON file looks like LabelMe's, without parsing it: it may hold the whole frame as text."""
+    # A label or a flag may be called images, but hardly all keys of COCO.
+    return b'"shapes"' in content and not all(key in content for key in _COCO_KEYS)
 
 
 class LabelMeFile(NamedTuple):
-    """What LabelMe has saved about one frame."""
+    """The annotations of one frame."""
 
     name: str
     drawn: DrawnImage
-    without: int
-    """Annotations that are no shapes: boxes, lines, points."""
-    image: str
-    """The name of the image that it says it is of."""
+    without_shape: int
+    """Number of annotations that are no shapes: boxes, lines, points."""
 
 
 class _Entry(BaseModel):
@@ -49,7 +43,7 @@ class _Entry(BaseModel):
 
 
 class _Content(BaseModel):
-    """What is read of a file; labels are looked at where there is a shape."""
+    """Required content of a file; labels are required where there is a shape."""
 
     width: int = Field(alias="imageWidth")
     height: int = Field(alias="imageHeight")
@@ -57,9 +51,12 @@ class _Content(BaseModel):
 
 
 def labelme_export(path: Path, files: Mapping[str, LabelMeFile], waiting: Sequence[str] = ()) -> ShapeExport:
-    """The files of a folder or a zip, by the names of their frames, as one export.
+    """Combine the files of a folder or a zip, by the names of their frames.
 
-    `waiting` are copies of frames that lie among those that were labelled.
+    Args:
+        path: The folder or zip.
+        files: Files by the names of their frames.
+        waiting: Copies of frames among the files that are not labelled yet.
     """
     drawn = {frame: file.drawn for frame, file in files.items() if file.drawn.shapes}
     shapes = [shape for image in drawn.values() for shape in image.shapes]
@@ -68,77 +65,59 @@ def labelme_export(path: Path, files: Mapping[str, LabelMeFile], waiting: Sequen
         of_all = f"{path.name}: of {number(len(files), 'LabelMe file')}, {empty:,} without any shape"
         notes.append(f"{of_all}: taken as not labelled.")
     if waiting:
-        which = f"{number(len(waiting), 'colour image')} without a LabelMe file, beside such that have one"
-        what = "taken as frames that are not labelled yet; put masks into a folder without LabelMe files"
-        notes.append(f"{path.name}: {which} ({listed(waiting, _SOME)}): {what}.")
-    others = [
-        f"{frame}.json: {file.image}"
-        for frame, file in files.items()
-        if file.image and posixpath.splitext(file.image)[0] != posixpath.basename(frame)
-    ]
-    if others:
-        which = f"{number(len(others), 'LabelMe file')} whose imagePath is another image ({listed(others, _SOME)})"
-        notes.append(f"{path.name}: {which}: taken as of the frame that each is named after; rename what is wrong.")
+        images = f"{number(len(waiting), 'colour image')} without a LabelMe file ({listed(waiting, _MAX_NAMED)})"
+        notes.append(f"{path.name}: {images}: taken as frames that are not labelled yet.")
+    without_shape = sum(file.without_shape for file in files.values())
+    boxes = [Boxes(str(path), without_shape, len(shapes))] if without_shape else []
     names = {frame: file.name for frame, file in files.items()}
-    boxed = {frame: file.without for frame, file in files.items() if file.without}
-    where = str(path) if str(path) in names.values() else f"{path} (such as {next(iter(boxed), '')}.json)"
-    boxes = [Boxes(where, sum(boxed.values()), len(shapes))] if boxed else []
     return ShapeExport(path, {label: label for label, _ in shapes}, drawn, notes, boxes, names)
 
 
 def read_labelme(where: str, content: bytes) -> LabelMeFile:
     """Read one file; `where` is its name for messages."""
-    data = read_json(where, content, _Content, "LabelMe's", _AGAIN)
-    try:
-        width, height = int(data["imageWidth"]), int(data["imageHeight"])
-        if is_absurd(width, height):
-            raise ValueError(f"an image of {width}×{height} is absurd")
-        shapes: list[Shape] = []
-        for entry in data["shapes"]:
-            kind = entry.get("shape_type") or "polygon"  # older files do not say it
-            draw = {"polygon": _polygon, "circle": _circle, "mask": _brushed}.get(kind)
-            segmentation = draw(entry, width, height) if draw else None
+    data = read_json(where, content, _Content, "LabelMe")
+    width, height = validate_size(where, data["imageWidth"], data["imageHeight"])
+    shapes: list[Shape] = []
+    for entry in data["shapes"]:
+        try:
+            segmentation = _segmentation(entry, width, height)
             if has_area(segmentation):
-                if entry.get("label") is None:
-                    raise ValueError("a shape without a label")
+                if entry["label"] is None:
+                    raise ValueError("no label")
                 shapes.append((str(entry["label"]), segmentation))
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise UserError(f"{where} is not LabelMe's ({error}): {_AGAIN}.") from error
-    image = posixpath.basename(str(data.get("imagePath") or "").replace("\\", "/"))
-    return LabelMeFile(where, DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes), image)
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, UserError) as error:
+            raise UserError(
+                f"{where} has a shape {entry.get('label')!r} that cannot be drawn ({error}): open the frame in LabelMe "
+                "and save it again."
+            ) from error
+    return LabelMeFile(where, DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes))
 
 
-def _polygon(entry: dict[str, Any], width: int, height: int) -> list[list[float]]:
-    return [[number for point in entry["points"] for number in point]]
-
-
-def _circle(entry: dict[str, Any], width: int, height: int) -> list[list[float]]:
-    """A centre and a point of the rim, as a polygon."""
-    if len(entry["points"]) != 2:
-        raise ValueError(f"a circle of {number(len(entry['points']), 'point')}, expected its centre and one of its rim")
-    (x, y), rim = entry["points"]
-    radius = math.dist((x, y), rim)
-    angles = (2 * math.pi * corner / _CORNERS for corner in range(_CORNERS))
-    return [[number for angle in angles for number in (x + radius * math.cos(angle), y + radius * math.sin(angle))]]
+def _segmentation(entry: dict[str, Any], width: int, height: int) -> Any:
+    """Convert a shape to COCO's polygons or run lengths; None for boxes, lines and points."""
+    kind = entry.get("shape_type") or "polygon"  # missing in files of early versions of LabelMe
+    if kind == "polygon":
+        return [[value for point in entry["points"] for value in point]]
+    if kind == "circle":
+        (x, y), rim = entry["points"]
+        radius = math.dist((x, y), rim)
+        angles = (2 * math.pi * corner / _CIRCLE_CORNERS for corner in range(_CIRCLE_CORNERS))
+        return [[value for angle in angles for value in (x + radius * math.cos(angle), y + radius * math.sin(angle))]]
+    if kind == "mask":
+        return _brushed(entry, width, height)
+    return None
 
 
 def _brushed(entry: dict[str, Any], width: int, height: int) -> dict[str, Any]:
-    """A small image and the corner where it lies, as COCO's run lengths."""
+    """Convert a small image and the corner where it lies to run lengths."""
     name = "a brushed mask"
-    if not entry.get("mask") or not entry["points"] or not all(map(math.isfinite, entry["points"][0])):
-        raise ValueError(f"{name} without its image or its place")
-    try:
-        content = base64.b64decode(entry["mask"])
-    except ValueError:
-        raise ValueError(f"{name} whose image is cut off") from None
-    with open_image(io.BytesIO(content), name) as image:
+    with open_image(io.BytesIO(base64.b64decode(entry["mask"])), name) as image:
         brushed = raw_mask(image, by_color=False, name=name) > 0
     left, top = map(round, entry["points"][0])
-    if left < 0 or top < 0 or top + brushed.shape[0] > height or left + brushed.shape[1] > width:
-        raise ValueError(f"a mask of {brushed.shape[1]}×{brushed.shape[0]} at {left}, {top} in {width}×{height}")
     whole = np.zeros((height, width), bool)
-    whole[top : top + brushed.shape[0], left : left + brushed.shape[1]] = brushed
+    target = whole[top : top + brushed.shape[0], left : left + brushed.shape[1]]
+    if min(left, top) < 0 or target.shape != brushed.shape:
+        raise ValueError("a brushed mask that leaves the image")
+    target[:] = brushed
     edges = np.flatnonzero(np.diff(whole.T.ravel(), prepend=False))
     return {"size": [height, width], "counts": np.diff([0, *edges.tolist(), whole.size]).tolist()}

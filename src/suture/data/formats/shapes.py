@@ -1,7 +1,6 @@
-"""Shapes that an annotation tool has drawn on images: polygons and run lengths, each with a label."""
+"""Shapes of annotation tools: polygons and run lengths, each with a label, as masks."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,42 +19,35 @@ from suture.data.images import MAX_PIXELS
 
 Shape = tuple[str, Any]
 """A label and COCO's `segmentation`: a list of polygons, or run lengths."""
-_LINE = 4
-"""The numbers of a polygon of two corners."""
+_LINE_NUMBERS = 4
+"""Length of a polygon of two corners."""
 
 
-class _Undrawable(ValueError):
-    """What is wrong with a shape, in words for the user."""
-
-
-def read_json(where: str, content: bytes, form: type[BaseModel], tool: str, mend: str) -> Any:
-    """What a tool's JSON file holds, as it stands there; one that has not the tool's form is a `UserError`."""
+def read_json(where: str, content: bytes, form: type[BaseModel], tool: str) -> Any:
+    """Read a tool's JSON file and validate its form; `where` is its name for messages."""
     try:
         data = json.loads(content)
         form.model_validate(data)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise UserError(f"{where} is not valid JSON ({place}): it is damaged or cut off; {mend}.") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where} is not valid JSON (it is not UTF-8): {mend}.") from error
-    except RecursionError as error:
-        raise UserError(f"{where} is not {tool} (too many brackets within each other): {mend}.") from error
     except ValidationError as error:
         mistake = error.errors()[0]
         key = ".".join(map(str, mistake["loc"]))
-        raise UserError(f"{where} is not {tool} ({key}{': ' if key else ''}{reason(mistake)}): {mend}.") from error
-    except ValueError as error:
-        raise UserError(f"{where} is not {tool} (it holds a number of thousands of digits): {mend}.") from error
+        why = f"{key}{': ' if key else ''}{reason(mistake)}"
+        raise UserError(f"{where} is not a {tool} file ({why}): export it again.") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not valid JSON ({error}): it is damaged; export it again.") from error
     return data
 
 
-def is_absurd(width: int, height: int) -> bool:
-    """Whether no image has that size, so that none may be made of it."""
-    return min(width, height) < 1 or width * height > MAX_PIXELS
+def validate_size(where: str, width: Any, height: Any) -> tuple[int, int]:
+    """Raise if no image has this size, so that no memory is allocated for it."""
+    width, height = int(width), int(height)
+    if min(width, height) < 1 or width * height > MAX_PIXELS:
+        raise UserError(f"{where} is an image of {width}×{height} pixels, which is impossible: export it again.")
+    return width, height
 
 
 def has_area(segmentation: Any) -> bool:
-    """Whether an annotation is a shape, however it is drawn: tools write [] or [[]] for a box, two corners for a line.
+    """Test whether an annotation covers pixels: tools write [] or [[]] for a box, two corners for a line.
 
     >>> has_area([[0, 0, 4, 0, 4, 4]]), has_area([[0, 0, 4, 4]]), has_area([[]]), has_area(None)
     (True, False, False, False)
@@ -68,13 +60,14 @@ def has_area(segmentation: Any) -> bool:
 
 
 def _is_line(polygon: Any) -> bool:
-    """Whether a polygon covers nothing; one of pairs of numbers is no line, however few, but cannot be drawn."""
-    return isinstance(polygon, list) and len(polygon) <= _LINE and not any(isinstance(one, list) for one in polygon)
+    """Test whether a polygon covers nothing; one of pairs of numbers is no line but an error."""
+    flat = isinstance(polygon, list) and not any(isinstance(one, list) for one in polygon)
+    return flat and len(polygon) <= _LINE_NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnImage:
-    """What is drawn on an image of this size."""
+    """The shapes on one image, and its size."""
 
     width: int
     height: int
@@ -83,7 +76,7 @@ class DrawnImage:
 
 @dataclass(frozen=True)
 class ShapeExport:
-    """The images of one or several files that have shapes."""
+    """The images with shapes of one or several files."""
 
     path: Path
     labels: Mapping[str, Raw]
@@ -91,7 +84,7 @@ class ShapeExport:
     notes: list[str] = field(default_factory=list)
     boxes: list[Boxes] = field(default_factory=list)
     files: Mapping[str, str] = field(default_factory=dict)
-    """The file of each image, where each has one of its own."""
+    """File of each image, where each has one of its own."""
 
     @property
     def frames(self) -> list[str]:
@@ -111,15 +104,15 @@ class ShapeMask:
     annotated: tuple[str, ...] | None = None
 
     def read(self, by_color: bool) -> np.ndarray:
-        """The labels as the class table's ids, H W, whatever `by_color` says: there are no colours here."""
+        """Draw the labels as the class table's ids, H W; shapes have no colours, so `by_color` is ignored."""
         return self.examine(by_color)[0]
 
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
-        """What `read` gives, and how many shapes have none of their pixels left in it."""
+        """Draw as `read` does, and count the shapes that others cover entirely."""
         ids = np.full((self.image.height, self.image.width), UNPAINTED, np.int32, order="F")  # as shapes are drawn
         covered = 0
         unknown: dict[Raw, int] = {}
-        # From the top down: what a shape finds painted stays so, hence each is drawn once.
+        # From the top down: painted pixels stay, so each shape is drawn once.
         for label, segmentation in reversed(self.image.shapes):
             inside = self._draw(segmentation)
             if label in self.label_ids:
@@ -130,7 +123,7 @@ class ShapeMask:
                 unknown[label] = unknown.get(label, 0) + int(inside.sum())
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
-        return cv2.transpose(ids.T), covered  # in the usual order, ten times faster than numpy brings it there
+        return cv2.transpose(ids.T), covered  # C order, ten times faster than by numpy
 
     def size(self) -> tuple[int, int]:
         return self.image.width, self.image.height
@@ -141,38 +134,39 @@ class ShapeMask:
     def _draw(self, segmentation: Any) -> np.ndarray:
         height, width = self.image.height, self.image.width
         try:
-            if isinstance(segmentation, dict):
-                return _draw_runs(segmentation, height, width)
-            return _draw_polygons(segmentation, height, width)
+            draw = _draw_runs if isinstance(segmentation, dict) else _draw_polygons
+            return draw(segmentation, height, width)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
-            why = str(error) if isinstance(error, _Undrawable) else "it is neither polygons nor run lengths"
-            raise UserError(f"{self.name} has a shape that cannot be drawn ({why}): export it again.") from error
+            raise UserError(
+                f"{self.name} has a shape that cannot be drawn: expected polygons x, y, x, y, … or run lengths that "
+                "fill the image; export it again."
+            ) from error
 
 
 def _draw_polygons(polygons: list[list[float]], height: int, width: int) -> np.ndarray:
+    limit = 2 * max(height, width)  # the outline of a corner a million pixels away would never end
     for polygon in polygons:
-        # Drawing takes time by the length of the outline: a corner a million pixels away would never end.
-        most = 2 * max(height, width)
-        if not all(math.isfinite(number) and -most <= number <= most for number in polygon) or len(polygon) % 2:
-            raise _Undrawable("a polygon is x, y, x, y, … within the image")
-    drawable = [polygon for polygon in polygons if len(polygon) > _LINE]
+        if not all(-limit <= value <= limit for value in polygon) or len(polygon) % 2:
+            raise ValueError("corners beyond the image")
+    drawable = [polygon for polygon in polygons if len(polygon) > _LINE_NUMBERS]
     return coco.decode(coco.merge(coco.frPyObjects(drawable, height, width))).astype(bool)
 
 
 def _draw_runs(segmentation: dict[str, Any], height: int, width: int) -> np.ndarray:
-    """Draw run lengths. pycocotools leaves the rest unset where they are too short, so it is not asked."""
+    """Draw run lengths; pycocotools would leave pixels uninitialised where they are too short."""
     counts = segmentation["counts"]
     runs = np.array(_unpack_runs(counts) if isinstance(counts, str) else counts, np.int64)
-    if list(segmentation["size"]) != [height, width]:
-        raise _Undrawable(f"run lengths for {segmentation['size']} in an image of {[height, width]}")
-    if runs.ndim != 1 or (runs < 0).any() or runs.sum() != height * width:
-        raise _Undrawable("run lengths that do not fill the image")
+    fills = runs.ndim == 1 and (runs >= 0).all() and runs.sum() == height * width
+    if list(segmentation["size"]) != [height, width] or not fills:
+        raise ValueError("run lengths of another image")
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
 
 
 def _unpack_runs(text: str) -> list[int]:
-    """COCO's packed run lengths: five bits a character, low ones first; from the fourth on, differences to the last but
-    one."""
+    """Unpack COCO's run lengths: five bits a character, low ones first.
+
+    From the fourth on they are differences to the last but one.
+    """
     runs: list[int] = []
     value = shift = 0
     for character in text:

@@ -1,7 +1,7 @@
-"""Geometry and colour, batched on the device, with every parameter drawn by an explicit generator.
+"""Random crops and colours, batched on the device, with every parameter drawn by an explicit generator.
 
-A *view draw* is what one sample gets: a crop box in fractions of the scene, its tilt, a flip and colour parameters.
-Loader workers cut the box out of the stored frame (`cut`), the device resizes all boxes with one `grid_sample` and
+A `ViewDraw` holds the parameters of one sample: a crop box in fractions of the scene, its tilt, a flip and colours.
+Loader workers cut the box out of the stored frame (`cut`); the device resizes all boxes with one `grid_sample` and
 applies the colours as one affine map per sample. Labels get the same geometry with nearest neighbour.
 """
 
@@ -19,17 +19,24 @@ from torch.utils.data import get_worker_info
 from suture.core.settings import Settings
 
 Fraction = Field(ge=0, le=1)
+BLANK = 4 / 255
+"""Spread of colours below which a frame shows nothing: it is black, or there was no signal."""
+_ALL_255 = np.full((1, 1), 255, np.uint8)
+"""One pixel for a whole scene: as labels all `IGNORE`, as confidence all sure."""
+# RGB → YIQ: turning the two chroma axes turns the hue, and stays a linear map.
+_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+_FROM_YIQ = torch.linalg.inv(_YIQ)
 
 
 class ColorJitter(Settings):
-    """How far colours are moved: the widths of the jitter, and how often a sample gets it."""
+    """Colour augmentation: the widths of the jitter, and the shares of samples that get each part."""
 
     brightness: float = Fraction
     contrast: float = Fraction
     saturation: float = Fraction
     hue: float = Field(ge=0, le=0.5)
     jitter: float = Fraction
-    """Share of samples whose brightness, contrast, saturation and hue move."""
+    """Share of samples with moved brightness, contrast, saturation and hue."""
     grey: float = Fraction
     blur: float = Fraction
 
@@ -43,19 +50,18 @@ COLORS = {
 
 
 class Augment(Settings):
-    """Random crop, how far it is stretched and tilted to either side (in degrees), mirror, colour."""
+    """Random crop, tilt, mirror image and colours."""
 
     crop: tuple[float, float] = (0.5, 1.0)
-    """Of the scene's sides; beyond 1 the scene is seen from further away, amid the colours of its edge."""
-    stretch: float = Field(1, ge=1, le=2)
-    """How many times as wide as high, or as high as wide, a crop of a square scene may be; its area stays the same."""
+    """Range of the crop's side in sides of the scene; beyond 1 the scene is seen from further away."""
     tilt: float = Field(0, ge=0, le=180)
+    """Largest tilt to either side, in degrees."""
     flip: bool = True
     color: ColorJitter = COLORS["mild"]
 
     @field_validator("color", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _preset(cls, value: Any) -> Any:
         if isinstance(value, str):
             if value not in COLORS:
                 raise ValueError(f"{value!r} is not one of {', '.join(COLORS)}")
@@ -79,18 +85,16 @@ class ViewDraw(NamedTuple):
     color: np.ndarray
     """brightness, contrast, saturation, hue (turns), grey, blur (0…1 of the largest width; negative: none)."""
     degrees: float = 0.0
-    """By how much the box is tilted, clockwise."""
+    """Tilt of the box, clockwise."""
     about: tuple[float, float] | None = None
-    """The point of the scene, in fractions, about which it is tilted; by default the box's middle."""
+    """Centre of the tilt in fractions of the scene; by default the box's middle."""
 
 
 def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
-    """Draw one sample's crop, stretch, tilt, flip, colours; always the same number of draws, so streams never shift."""
-    u = rng.random(14)
+    """Draw the parameters of one sample."""
+    u = rng.random(14)  # always as many, so that later draws of the stream are the same whatever the settings
     side = augment.crop[0] + u[0] * (augment.crop[1] - augment.crop[0])
-    wider = augment.stretch ** (u[13] - 0.5)
-    sides = np.array([side * wider, side / wider])
-    box = np.concatenate([u[1:3] * (1 - sides), sides])
+    box = np.array([*(u[1:3] * (1 - side)), side, side])
     c = augment.color
     jitter = float(u[4] < c.jitter)
     widths = np.array([c.brightness, c.contrast, c.saturation, c.hue]) * jitter
@@ -101,13 +105,13 @@ def draw_view(rng: np.random.Generator, augment: Augment) -> ViewDraw:
 
 
 UNCHANGED = draw_view(np.random.default_rng(0), Augment(color=COLORS["none"])).color
-"""The colours of a view that keeps them."""
+"""Colour parameters that change nothing."""
 
 
 def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> ViewDraw:
-    """The draw with its box where it shows the point x, y (fractions of the scene), uniform over all such places.
+    """Move the box so that it shows the point x, y (fractions of the scene), uniformly over all such places.
 
-    Along either axis it lies in the scene, or the scene in it. It is tilted about that point, and so still shows it.
+    Along either axis the box lies in the scene, or the scene in it. It is tilted about the point and still shows it.
     """
     point, side = np.array([x, y]), draw.box[2:]
     low, high = np.maximum(point - side, np.minimum(0, 1 - side)), np.minimum(point, np.maximum(0, 1 - side))
@@ -117,12 +121,18 @@ def move_onto(draw: ViewDraw, x: float, y: float, rng: np.random.Generator) -> V
 def outline(
     draw: ViewDraw, scene: tuple[int, ...], shape: tuple[int, ...] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where a view lies in a scene of this height and width: its tilted box and its slant.
+    """Compute the tilted box and the slant of a view, in pixels.
 
-    The box is the upper left corner and how far the upper side leads to the right and the left side down; the slant is
-    how far the left side leads to the right and the upper side down. They are in pixels of the scene, in which angles
-    are true, or of an array of another shape that shows all of it. A corner may lie outside: there images show the
-    nearest pixel, and labels are `IGNORE`.
+    A corner may lie outside the scene: there images show the nearest pixel, and labels are `IGNORE`.
+
+    Args:
+        draw: The parameters of the view.
+        scene: Height and width of the scene, in whose pixels angles are true.
+        shape: Height and width of another array that shows all of the scene; the result is in its pixels.
+
+    Returns:
+        The box: the upper left corner, the upper side's run to the right and the left side's run down. The slant: the
+        left side's run to the right and the upper side's run down.
 
     >>> quarter = ViewDraw(np.array([0, 0, 1, 1]), False, UNCHANGED, degrees=90)
     >>> [side.round().tolist() for side in outline(quarter, (10, 20))]  # from its corner, 20 down and 10 to the left
@@ -139,23 +149,23 @@ def outline(
 
 
 class Layer(NamedTuple):
-    """uint8 patches of several sizes, packed one after the other: nothing is sent that nobody sees."""
+    """uint8 patches of several sizes, packed one after the other without padding."""
 
     pixels: Tensor
     """All rows of all patches: P, or P 3."""
     sizes: Tensor
     """N 2: height and width of each patch."""
     boxes: Tensor
-    """N 4: where in its patch the sample lies: its box, as of `outline`."""
+    """N 4: the box of each sample in its patch, as of `outline`."""
     slants: Tensor | None
-    """N 2: its slant; None if all are upright."""
+    """N 2: the slants; None if all are upright."""
     height: int
-    """Of the tallest patch: a number that nobody has to ask the device for."""
+    """Height of the tallest patch, known without asking the device."""
     width: int
-    """Of the widest patch."""
+    """Width of the widest patch."""
 
     def at(self, y: Tensor, x: Tensor) -> Tensor:
-        """The pixels in rows y and columns x, which together are N H W, and the patch's nearest where there is none."""
+        """Return the pixels in rows y and columns x (together N H W), or the patch's nearest where there is none."""
         heights, widths = self.sizes[:, :, None, None].unbind(1)
         first = torch.cumsum(heights * widths, 0) - heights * widths
         places = torch.minimum(y.clamp(min=0), heights - 1) * widths + first + torch.minimum(x.clamp(min=0), widths - 1)
@@ -163,20 +173,26 @@ class Layer(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """What the loader hands to the device. Layers may have resolutions of their own."""
+    """A batch as the loader hands it to the device. Layers may have resolutions of their own."""
 
     images: Layer
     labels: Layer
     confidence: Layer | None
-    """How sure the labels are, 0…255; None where nobody asks."""
+    """Confidence of the labels, 0…255; None where it is not needed."""
     flip: Tensor
     color: Tensor
 
 
 def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut the pixels that bilinear sampling of a draw needs; give them, and its box and slant in their coordinates.
+    """Cut out the pixels that bilinear sampling of a draw needs.
 
-    The array shows all of the scene, whose height and width may be others.
+    Args:
+        array: Shows all of the scene, at any resolution.
+        draw: The parameters of the sample.
+        scene: Height and width of the scene.
+
+    Returns:
+        The patch, and the draw's box and slant in its coordinates.
     """
     height, width = array.shape[:2]
     (x, y, w, h), (right, down) = outline(draw, scene, array.shape)
@@ -189,7 +205,7 @@ def cut(array: np.ndarray, draw: ViewDraw, scene: tuple[int, ...]) -> tuple[np.n
 
 
 def _span(low: float, high: float, length: int) -> tuple[int, int]:
-    """The pixels of a side from low to high, with one more beside them; one at least, also beyond the side's ends."""
+    """Range of pixels from low to high, with one more on each side; at least one pixel."""
     first = min(max(math.floor(low) - 1, 0), length - 1)
     return first, max(min(math.ceil(high) + 1, length), first + 1)
 
@@ -200,22 +216,26 @@ def collate(
     labels: Sequence[np.ndarray | None],
     confidence: Sequence[np.ndarray | None] | None = None,
 ) -> Patches:
-    """Cut every sample out of its arrays and pack them; None labels are all ignore, None confidence sure."""
-    known, sure = ([_PIXEL if array is None else array for array in arrays] for arrays in (labels, confidence or ()))
+    """Cut every sample out of its arrays and pack them.
+
+    Args:
+        draws: The parameters of the samples.
+        images: The frames, H W 3.
+        labels: Class ids of each frame; None for all `IGNORE`.
+        confidence: Confidence of the labels, 0…255; None for a frame that is sure.
+    """
+    known, sure = ([_ALL_255 if array is None else array for array in arrays] for arrays in (labels, confidence or ()))
     return Patches(
-        layer(draws, images, images),
-        layer(draws, known, images),
-        layer(draws, sure, images) if sure else None,
+        cut_layer(draws, images, images),
+        cut_layer(draws, known, images),
+        cut_layer(draws, sure, images) if sure else None,
         torch.tensor([draw.flip for draw in draws]),
         torch.from_numpy(np.stack([draw.color for draw in draws]).astype(np.float32)),
     )
 
 
-_PIXEL = np.full((1, 1), 255, np.uint8)  # as labels: all ignore; as confidence: all sure
-
-
-def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray], images: Sequence[np.ndarray]) -> Layer:
-    """Cut every sample out of its array, which shows what its image does."""
+def cut_layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray], images: Sequence[np.ndarray]) -> Layer:
+    """Cut every sample out of its array, which shows the same scene as its image."""
     cuts = (cut(array, draw, image.shape) for array, draw, image in zip(arrays, draws, images, strict=True))
     patches, boxes, slants = zip(*cuts, strict=True)
     sizes = np.array([patch.shape[:2] for patch in patches])
@@ -237,52 +257,52 @@ def layer(draws: Sequence[ViewDraw], arrays: Sequence[np.ndarray], images: Seque
 
 
 def _memory(*shape: int) -> Tensor:
-    """Room for bytes; in a loader's worker it is shared with the process that waits for them, to spare a copy."""
+    """Allocate bytes; in a loader's worker they are shared with the waiting process, which saves a copy."""
     if get_worker_info() is None:
         return torch.empty(shape, dtype=torch.uint8)
     return torch.empty(0, dtype=torch.uint8).set_(torch.UntypedStorage._new_shared(math.prod(shape))).view(shape)
 
 
 def render_images(patches: Patches, size: tuple[int, int]) -> Tensor:
-    """Resize every box to height × width and recolour: N 3 H W, float, 0…1."""
+    """Resize every box to height × width and apply the colours: N 3 H W, float, 0…1."""
     return recolor(resample(patches, size), patches.color)
 
 
 def resample(patches: Patches, size: tuple[int, int]) -> Tensor:
-    """Resize every box to height × width, colours as they are: N 3 H W, float, 0…1."""
+    """Resize every box to height × width, without its colours: N 3 H W, float, 0…1."""
     layer = patches.images
     rows, columns = (torch.arange(side, device=layer.sizes.device) for side in (layer.height, layer.width))
     images = layer.at(rows[:, None], columns).permute(0, 3, 1, 2).float()
-    grid = _grid(layer, patches.flip, size, images.shape[-2:])
+    x, y = _positions(layer, patches.flip, size)
+    grid = torch.stack(torch.broadcast_tensors(2 * x / layer.width - 1, 2 * y / layer.height - 1), -1)
     sampled = F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
     return sampled.div_(255)  # the patches are larger than what is taken out of them
 
 
 def render_labels(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor:
-    """The labels under the same geometry, nearest neighbour: N H W, int64.
+    """Render the labels under the same geometry, nearest neighbour: N H W, int64.
 
-    With a stride: at the cells of a feature grid, N h w with h = ceil(H / stride), where a cell's label is the one at
-    its middle.
+    With a stride, at the centres of the cells of a feature grid: N h w with h = ceil(H / stride).
     """
-    return nearest(patches.labels, patches.flip, size, stride).long()
+    return render_nearest(patches.labels, patches.flip, size, stride).long()
 
 
 def render_confidence(patches: Patches, size: tuple[int, int], stride: int = 1) -> Tensor | None:
-    """The labels' confidence under the same geometry: N H W, 0…1."""
-    return None if patches.confidence is None else nearest(patches.confidence, patches.flip, size, stride) / 255
+    """Render the labels' confidence under the same geometry: N H W, 0…1."""
+    return None if patches.confidence is None else render_nearest(patches.confidence, patches.flip, size, stride) / 255
 
 
-def nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
-    """A layer under the samples' geometry, nearest neighbour: N H W, or at the cells of a grid; 255 off the scene."""
+def render_nearest(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> Tensor:
+    """Render a layer under the samples' geometry, nearest neighbour: N H W or N h w, with 255 off the scene."""
     x, y = (place.floor().long() for place in _positions(layer, flip, size, stride))
     heights, widths = layer.sizes[:, :, None, None].unbind(1)
     return layer.at(y, x).where((x >= 0) & (x < widths) & (y >= 0) & (y < heights), 255)
 
 
 def _positions(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 1) -> tuple[Tensor, Tensor]:
-    """Pixel coordinates of the middles of the output's stride × stride cells: x and y, together N H W.
+    """Pixel coordinates x and y of the centres of the output's stride × stride cells.
 
-    Where all boxes are upright a column has one x, and a row one y: N 1 W and N H 1.
+    Together N H W; where all boxes are upright, N 1 W and N H 1.
     """
 
     def middles(side: int) -> Tensor:
@@ -299,18 +319,8 @@ def _positions(layer: Layer, flip: Tensor, size: tuple[int, int], stride: int = 
     return x, y
 
 
-def _grid(layer: Layer, flip: Tensor, size: tuple[int, int], patch: torch.Size) -> Tensor:
-    x, y = _positions(layer, flip, size)
-    return torch.stack(torch.broadcast_tensors(2 * x / patch[1] - 1, 2 * y / patch[0] - 1), -1)
-
-
-# RGB → YIQ: turning the two chroma axes turns the hue, and stays a linear map.
-_YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
-_FROM_YIQ = torch.linalg.inv(_YIQ)
-
-
 def recolor(images: Tensor, color: Tensor) -> Tensor:
-    """Brightness, saturation, hue and grey as one 3×3 matrix per sample, contrast about the mean, then blur."""
+    """Apply colours (N 6): brightness, saturation, hue and grey as one matrix, contrast about the mean, then blur."""
     brightness, contrast, saturation, hue, grey, blur = color.to(images.dtype).unbind(1)
     device, dtype = images.device, images.dtype
     to_yiq, from_yiq, to_grey = (m.to(device, dtype, non_blocking=True) for m in (_YIQ, _FROM_YIQ, _YIQ[None, :1]))
@@ -332,7 +342,7 @@ def recolor(images: Tensor, color: Tensor) -> Tensor:
 
 
 def _blurred(images: Tensor, amount: Tensor) -> Tensor:
-    """Gaussian blur with a width of its own per sample, up to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
+    """Blur each sample with a width of its own, up to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
     n, channels, height, width = images.shape
     largest = 0.009 * min(height, width)
     radius = max(1, round(3 * largest))
@@ -362,14 +372,10 @@ def color_statistics(images: Tensor, inside: Tensor) -> Tensor:
     return torch.stack([mean, variance.sqrt()], 1)
 
 
-BLANK = 4 / 255
-"""The spread of colours below which a frame shows nothing: it is black, or there was no signal."""
-
-
 def restyle(images: Tensor, inside: Tensor, own: Tensor, other: Tensor) -> Tensor:
-    """Give images, inside the view, other colour statistics in the place of their own (both N 2 3).
+    """Replace the colour statistics of images (N 2 3) by others, inside the view.
 
-    Not those of a frame that shows nothing: nor would the image.
+    Statistics of a blank frame are not taken over: the image would be blank too.
     """
     (mean, spread), (new_mean, new_spread) = own[..., None, None].unbind(1), other[..., None, None].unbind(1)
     least = 1 / 255  # below it there is only noise, which would be blown up

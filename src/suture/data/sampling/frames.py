@@ -1,4 +1,4 @@
-"""The frames a run trains on, numbered, with their labels; and the random draws, as pure functions of a key."""
+"""Training frames, numbered and with their labels, and random draws as pure functions of a key."""
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,17 +17,17 @@ from suture.data.sampling.augment import Patches, ViewDraw, collate, outline
 
 
 def generator(*key: int | str) -> np.random.Generator:
-    """A generator that is a function of its key: no state has to be saved to draw the same again.
+    """Create a random generator that is a function of its key, so that no state has to be saved.
 
     >>> generator(0, "pretrain", 17).random() == generator(0, "pretrain", 17).random()
     True
     """
-    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
-    return np.random.default_rng([len(words), *words])  # numpy takes no notice of zeros at the end
+    numbers = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
+    return np.random.default_rng([len(numbers), *numbers])  # numpy ignores zeros at the end
 
 
 class Epochs:
-    """Endless passes over some frames, each in an order of its own, addressed by the sample's number."""
+    """Endless passes over frames, each in an order of its own, addressed by the sample's number."""
 
     def __init__(self, frames: Sequence[int] | np.ndarray, *key: int | str) -> None:
         self.frames = np.asarray(frames)
@@ -42,7 +42,7 @@ class Epochs:
 
 
 class PixelSource(Protocol):
-    """Where stored pixels come from: the frame store."""
+    """Source of stored pixels: the frame store."""
 
     def frame(self, video: str, index: int) -> np.ndarray: ...
 
@@ -52,12 +52,12 @@ class PixelSource(Protocol):
 
 
 class FrameIndex:
-    """Video and index of every usable frame, by its number: two numbers each, however many there are."""
+    """Video and index of every usable frame, by its number: two integers for each frame."""
 
     def __init__(self, videos: Sequence[Video]) -> None:
         self.videos = videos
         self.firsts = np.cumsum([0, *(len(video.usable) for video in videos)])
-        """The number of each video's first frame, and of the one after the last."""
+        """Number of each video's first frame, and of the one after the last."""
         self.video_of = np.repeat(np.arange(len(videos), dtype=np.int32), np.diff(self.firsts))
         self.indices = np.concatenate([np.array(video.usable, np.int32) for video in videos])
 
@@ -68,12 +68,18 @@ class FrameIndex:
         return self.videos[self.video_of[number]], int(self.indices[number])
 
     def marked(self, chosen: Mapping[str, Sequence[int]]) -> np.ndarray:
-        """Which frames are among the chosen indices of their videos, bool."""
+        """Mark the frames that are among the chosen indices of their videos, bool."""
         return np.concatenate([np.isin(video.usable, chosen.get(video.id, ())) for video in self.videos])
 
 
 class TrainingFrames:
-    """Every usable frame of the training videos, numbered 0…n−1; without pixels for who asks for none."""
+    """Every usable frame of the training videos, numbered 0…n−1.
+
+    Args:
+        dataset: Its videos of the split `train`.
+        labelling: The labelled frames.
+        pixels: The frame store; None where only numbers are needed.
+    """
 
     def __init__(self, dataset: Dataset, labelling: Labelling, pixels: PixelSource | None) -> None:
         self.videos: list[Video] = [video for video in dataset.split("train") if video.usable]
@@ -84,9 +90,9 @@ class TrainingFrames:
         self.labelled = np.flatnonzero(self.is_labelled)
         self.unlabelled = np.flatnonzero(~self.is_labelled)
         self.pseudo: Mapping[int, np.ndarray] = {}
-        """Pseudo labels by frame number, once there are any: at whatever resolution, of the same scene."""
+        """Pseudo labels by frame number, at any resolution of the same scene."""
         self.confidence: Mapping[int, np.ndarray] = {}
-        """Their confidence, 0…255; a frame without is sure."""
+        """Confidence of the pseudo labels, 0…255; frames without are sure."""
         if not len(self.labelled):
             raise UserError(f"{dataset.root}: no training frame is labelled: label some, or change data.labelling.")
 
@@ -100,30 +106,30 @@ class TrainingFrames:
 
     @property
     def cases(self) -> np.ndarray:
-        """The number of each frame's case."""
+        """Number of each frame's case."""
         names = {case: n for n, case in enumerate(dict.fromkeys(video.case for video in self.videos))}
         return np.array([names[video.case] for video in self.videos])[self.places.video_of]
 
     def image(self, number: int) -> np.ndarray:
-        """The stored frame: the scene in the view, H W 3."""
+        """Return the stored frame: the scene in the view, H W 3."""
         video, index = self.places[number]
         return self.pixels.frame(video.id, index)
 
     def labels(self, number: int) -> np.ndarray | None:
-        """The truth where the frame is labelled, else its pseudo label, else None."""
+        """Return the true labels of a labelled frame, else its pseudo labels, else None."""
         video, index = self.places[number]
         if self.is_labelled[number]:
             return self.pixels.labels(video.id, index)
         return self.pseudo.get(number)
 
     def shows(self, number: int) -> list[int]:
-        """The classes that the labels of a frame show."""
+        """Return the classes in the labels of a frame."""
         labels = self.labels(number)
         assert labels is not None
-        return _shown(labels, len(self.classes))
+        return _classes_in(labels, len(self.classes))
 
     def in_view(self, number: int) -> np.ndarray:
-        """0 for pixels in the view, `IGNORE` for the others, uint8; a single 0 where all are, as in most videos."""
+        """Return 0 for pixels in the view and `IGNORE` for others, uint8; a single 0 where all are in it."""
         return self._in_view[self.places[number][0].id]
 
     @cached_property
@@ -133,39 +139,38 @@ class TrainingFrames:
         return {v: everything if i.all() else np.where(i, 0, IGNORE).astype(np.uint8) for v, i in inside.items()}
 
     def collate(self, numbers: Iterable[int], draws: Sequence[ViewDraw], confidence: bool = False) -> Patches:
-        """Cut the drawn boxes out of the frames, their labels and, if asked, the labels' confidence."""
+        """Cut the drawn boxes out of the frames and their labels, and out of the labels' confidence if wanted."""
         numbers = list(numbers)
         sure = [self.confidence.get(n) for n in numbers] if confidence else None
         return collate(draws, [self.image(n) for n in numbers], [self.labels(n) for n in numbers], sure)
 
 
 class UnlabelledFrames:
-    """Frames as they are where labels do not matter: all that is known of a pixel is whether it is in the view."""
+    """Training frames without their labels: a pixel is only in the view or outside."""
 
     def __init__(self, frames: TrainingFrames) -> None:
         self.frames = frames
-        frames.in_view(0)  # found here, and not once more in each of the loader's workers
+        frames.in_view(0)  # computed here, and not again in each of the loader's workers
 
     def collate(self, numbers: Sequence[int], draws: Sequence[ViewDraw]) -> Patches:
         """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
         return collate(draws, [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers])
 
     def outline(self, number: int, draw: ViewDraw) -> np.ndarray:
-        """The box and the slant of a draw in pixels of its frame: in these, unlike in fractions, distances are true."""
+        """Box and slant of a draw in pixels of its frame, in which distances are true."""
         return np.concatenate(outline(draw, self.frames.image(number).shape))
 
 
 def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
-    """Take training cases, or single training videos, out of training and into validation."""
+    """Move training cases, or single training videos, to the validation split."""
     if not names:
         return dataset
     train = dataset.split("train")
-    known = {video.id for video in train} | {video.case for video in train}
-    if unknown := [name for name in names if name not in known]:
-        raise UserError(f"data.validation names {unknown[0]!r}, which is no training case or video of {dataset.root}.")
-    held = {video.id for video in train if _named(video, names)}
-    if len(held) == len(train):
-        raise UserError("data.validation takes all training videos: leave some to train on.")
+    unknown = sorted(set(names) - {video.id for video in train} - {video.case for video in train})
+    held = {video.id for video in train if _is_named(video, names)}
+    if unknown or len(held) == len(train):
+        why = f"names {unknown[0]!r}, which is no training case or video" if unknown else "takes all training videos"
+        raise UserError(f"data.validation {why} of {dataset.root}: name some of its training cases.")
     videos = [replace(video, split="val") if video.id in held else video for video in dataset.videos]
     carved = replace(dataset, videos=videos)
     carved.require_whole_cases()
@@ -175,29 +180,28 @@ def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
 def find_unlearnt_classes(
     dataset: Dataset, names: Sequence[str], looked: Callable[[], None] = lambda: None
 ) -> list[str]:
-    """The classes that no mask of a training video shows, where validation is made of what `names` holds out of them.
+    """Find the classes in no mask of a training video, where `names` were held out of them for validation.
 
-    None where a validation video is the dataset's own: what its training videos lack is a fault to be seen there.
-    `looked` is called after every mask.
+    The list is empty where a validation video is the dataset's own: missing classes are then a fault of the dataset,
+    which should be seen in the scores. `looked` is called after every mask.
     """
     validation = [video for video in dataset.split("val") if video.with_mask]
-    if not validation or not all(_named(video, names) for video in validation):
+    if not validation or not all(_is_named(video, names) for video in validation):
         return []
     missing = set(range(len(dataset.classes)))
     for video in dataset.split("train"):
         for index in video.with_mask:
             if not missing:
                 return []
-            with suppress(UserError):  # one that is neither learnt from nor scored may be of no use
-                missing.difference_update(_shown(dataset.read_mask(video, index), len(dataset.classes)))
+            with suppress(UserError):  # a damaged mask that is neither learnt from nor scored
+                missing.difference_update(_classes_in(dataset.read_mask(video, index), len(dataset.classes)))
             looked()
     return [name for position, name in enumerate(dataset.classes.names) if position in missing]
 
 
-def _named(video: Video, names: Sequence[str]) -> bool:
-    """Whether names of cases or videos are of this one."""
+def _is_named(video: Video, names: Sequence[str]) -> bool:
     return video.id in names or video.case in names
 
 
-def _shown(labels: np.ndarray, classes: int) -> list[int]:
+def _classes_in(labels: np.ndarray, classes: int) -> list[int]:
     return np.flatnonzero(np.bincount(labels.ravel(), minlength=256)[:classes]).tolist()

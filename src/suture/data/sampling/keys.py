@@ -1,4 +1,4 @@
-"""Keys: which frames a query frame is contrasted with.
+"""Keys: the frames that a query frame is contrasted with.
 
 The paper's four levels are the query frame itself and three kinds of keys: other *views* of it, frames of its *shot*,
 frames of other *videos*. Draws are plans for the whole global batch and pure functions of their generator, so every
@@ -17,33 +17,33 @@ from suture.core.settings import Settings
 
 
 class KeySettings(Settings):
-    """How many keys of each level a query has, and where those of other frames come from.
+    """Number of keys of each level, and the source of those from other frames.
 
-    `paper`: each query draws its own. `shared`: other videos' are the other queries' keys in the batch. `bank`: the
-    class sums of every training frame from its last visit stand for all frames but the query's own.
+    `paper`: each query draws its own keys. `shared`: the keys of other videos are those of the other queries in the
+    batch. `bank`: class sums, kept of every training frame from its last visit, stand for all frames but the query's.
     """
 
     views: int = Field(1, ge=0)
     same_shot: int = Field(1, ge=0)
     other_videos: NonNegativeInt | Literal["all"] = 4
-    """With the bank also `all`: the plain sum over every frame of other videos, which grows with their number."""
+    """`all`, with the bank only, is the sum over every frame of other videos."""
     apart: Literal["case", "video"] = "case"
-    """What another video is: one of another case, or any other, whether of the same case or not."""
+    """Other videos are those of other cases, or also others of the same case."""
     mode: Literal["paper", "shared", "bank"] = "paper"
 
     @model_validator(mode="after")
-    def _all_needs_the_bank(self) -> "KeySettings":
+    def _is_possible(self) -> "KeySettings":
         if self.other_videos == "all" and self.mode != "bank":
             raise ValueError("other_videos: all needs mode: bank")
         if self.views + self.same_shot == 0:
             raise ValueError("views and same_shot are both 0: a query needs at least one key of its own")
         if self.mode == "bank" and not self.views:
-            raise ValueError("mode: bank needs views of at least 1: they are what it remembers of a frame")
+            raise ValueError("mode: bank needs views of at least 1: the bank remembers them of each frame")
         return self
 
     @property
     def encoded(self) -> int:
-        """Frames encoded as keys for each query, with several owners; `shared` adds some where a batch has too few.
+        """Number of frames encoded as keys per query; `shared` adds some where a batch has too few other videos.
 
         >>> [KeySettings(mode=mode).encoded for mode in ("paper", "shared", "bank")]
         [6, 2, 1]
@@ -56,12 +56,12 @@ class KeySettings(Settings):
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """Which frames are encoded as keys, and which of them each query is contrasted with."""
+    """The frames to encode as keys, and the keys of each query."""
 
     own: np.ndarray
     """B × (views + same_shot), in bank mode B × views: frame numbers of each query's own keys."""
     recalled: np.ndarray
-    """B × same_shot in bank mode, else B × 0: frames of the query's shot that the bank remembers."""
+    """B × same_shot in bank mode, else B × 0: frames of the query's shot, recalled from the bank."""
     extra: np.ndarray
     """E: frame numbers of further other-video keys to encode, in the order of the queries they were drawn for."""
     extra_of: np.ndarray
@@ -82,10 +82,9 @@ class KeyPlan:
 
 
 class KeyPool:
-    """Draws keys from frames numbered 0…n−1, of which each has an owner and a shot.
+    """Draws keys from frames numbered 0…n−1, each with an owner and a shot.
 
-    The owner is what keeps frames apart, their case or their video: frames of one owner are no other-video keys for
-    each other.
+    The owner is the frame's case or video: frames of one owner are no other-video keys of each other.
 
     >>> pool = KeyPool(owners=[0, 0, 1, 1], shots=[0, 0, 1, 1])
     >>> plan = pool.draw(np.random.default_rng(0), [0, 2], KeySettings(other_videos=1))
@@ -105,11 +104,11 @@ class KeyPool:
 
     @cached_property
     def several_owners(self) -> bool:
-        """Whether there is any other video to draw from: frames of the same owner never stand for another one."""
+        """True if there is another video to draw from."""
         return bool((self.owners != self.owners[0]).any())
 
     def same_shot(self, rng: np.random.Generator, query: int) -> int:
-        """A frame of the query's shot, uniform over the others; a shot of one frame gives the frame itself."""
+        """Draw a frame of the query's shot, uniformly over the others; the frame itself if it is alone."""
         begin, end = self._shot_begins[self.shots[query]], self._shot_begins[self.shots[query] + 1]
         if end - begin == 1:
             return query
@@ -117,14 +116,14 @@ class KeyPool:
         return int(self._by_shot[end - 1] if chosen == query else chosen)
 
     def other_video(self, rng: np.random.Generator, query: int) -> int:
-        """A frame of another owner, uniform over all of them."""
+        """Draw a frame of another owner, uniformly over all of them."""
         begin, end = self._owner_begins[self.owners[query]], self._owner_begins[self.owners[query] + 1]
         place = rng.integers(len(self.owners) - (end - begin))
         return int(self._by_owner[place if place < begin else place + (end - begin)])
 
     def draw(self, rng: np.random.Generator, queries: Sequence[int], settings: KeySettings) -> KeyPlan:
         """Plan the keys of a batch of queries."""
-        views = np.array([[q] * settings.views for q in queries], np.int64).reshape(len(queries), -1)
+        views = np.repeat(np.array(queries, np.int64)[:, None], settings.views, axis=1)
         shot = np.array([[self.same_shot(rng, q) for _ in range(settings.same_shot)] for q in queries], np.int64)
         shot = shot.reshape(len(queries), -1)
         own, recalled = (views, shot) if settings.mode == "bank" else (np.hstack([views, shot]), shot[:, :0])
@@ -136,9 +135,9 @@ class KeyPool:
         owners = self.owners[own.ravel()]
         for b, query in enumerate(queries):
             # Queries are drawn uniformly and a shot's frames uniformly within it, so a key of another owner's query is
-            # uniform over that owner's frames: taking any of them, blindly, keeps the marginals of drawing anew.
-            found = np.flatnonzero(owners != self.owners[query]) if settings.mode == "shared" else np.zeros(0, np.int64)
-            chosen = rng.permutation(found)[:wanted]
+            # uniform over that owner's frames: any choice among them has the same marginals as drawing anew.
+            usable = owners != self.owners[query] if settings.mode == "shared" else np.zeros(len(owners), bool)
+            chosen = rng.permutation(np.flatnonzero(usable))[:wanted]
             others[b, : len(chosen)] = chosen
             for place in range(len(chosen), wanted):
                 others[b, place] = own.size + len(extra)

@@ -1,4 +1,4 @@
-"""The labelled frames around a frame, in its shot: where its own labels can be carried from."""
+"""Labelled neighbours: the labelled frames around a frame, in its shot, whose labels can be carried to it."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -19,15 +19,15 @@ class LabelledNeighbours:
             self._labelled[shots[number]].append(number)
 
     def of(self, number: int, count: int) -> list[tuple[int, float]]:
-        """The last labelled frame before this one and the first after it, the nearer one first: `count` of them.
+        """Return `count` of the last labelled frame before this one and the first after it, the nearer one first.
 
-        Each with its distance in frames. Where one is missing, the frame itself stands for it, infinitely far away.
+        Each comes with its distance in frames. A missing one is replaced by the frame itself, infinitely far away.
         """
         labelled = self._labelled[self.shots[number]]
         after = bisect_left(labelled, number)
-        found = [(n, self._distance(number, n)) for n in labelled[max(after - 1, 0) : after + 1]]
-        found.sort(key=lambda neighbour: neighbour[1])
-        return (found + [(number, inf)] * count)[:count]
+        around = [(n, self._distance(number, n)) for n in labelled[max(after - 1, 0) : after + 1]]
+        around.sort(key=lambda neighbour: neighbour[1])
+        return (around + [(number, inf)] * count)[:count]
 
     def _distance(self, number: int, other: int) -> float:
         return float(abs(self.places[number][1] - self.places[other][1]))

@@ -1,1 +1,1 @@
-"""Generated surgical video: `scenario` says what happens in it, `render` how that looks."""
+"""Generated surgical video: `scenario` plans it, `render_video` renders it, `write_synthetic` writes a dataset."""

@@ -1,4 +1,4 @@
-"""The still scene of a shot: tissue, organs and vessels, painted once on more than the frame will show."""
+"""The still scene of a shot: tissue, organs and vessels, painted once on a canvas larger than the frame."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from suture.data.synthetic.paint import Floats, Image, Point, blur, noise, step
+from suture.data.synthetic.paint import Floats, Image, Point, blur, centered_grid, draw_line, noise, step
 from suture.data.synthetic.scenario import FAT, GAUZE, LIVER, THREAD, VESSEL, Shot, SyntheticVideo
 
-MARGIN = 1.4  # the canvas is this much larger than the frame, for the camera to move
+MARGIN = 1.4  # size of the canvas in frames, for the camera to move
 COVERAGE = {"liver": (0.5, 0.14), "fat": (0.08, 0.5), "wall": (0.0, 0.16), "hilum": (0.3, 0.3)}  # liver, fat
 THREAD_COLOR = (0.30, 0.16, 0.52)
 
@@ -24,9 +24,7 @@ class Canvas:
         self.zoom = look.zoom / shot.distance
         self.shape = (round(settings.height * MARGIN), round(settings.width * MARGIN))
         self.rng, self.hue = rng, np.array(look.hue, np.float32)
-        height, width = self.shape
-        ys, xs = np.mgrid[:height, :width].astype(np.float32)
-        self.x, self.y = (xs - width / 2) / self.unit, (ys - height / 2) / self.unit
+        self.x, self.y = centered_grid(self.shape, self.unit)
         self.classes = np.zeros(self.shape, np.uint8)
         self._paint_wall()
         liver, fat = COVERAGE[shot.kind]
@@ -45,7 +43,7 @@ class Canvas:
         return noise(self.rng, self.shape, cell * self.unit * self.zoom, octaves)
 
     def _lay(self, alpha: Floats, color: Floats, height: Floats, value: int, shade: float = 0.6) -> None:
-        """Lay a layer over what is there; it darkens its surroundings a little, as a thing that lies on others does."""
+        """Lay a layer on top; its shadow darkens the surroundings a little."""
         shadow = blur(alpha, 0.025 * self.unit) * shade
         self.color *= (1 - shadow)[..., None]
         self.color += alpha[..., None] * (color - self.color)
@@ -88,9 +86,8 @@ class Canvas:
         bend = 0.006 * self.unit
         distance = cv2.distanceTransform(seeds, cv2.DIST_L2, 5)
         ys, xs = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32)
-        distance = cv2.remap(
-            distance, xs + bend * self.noise(0.05, 2), ys + bend * self.noise(0.05, 2), cv2.INTER_LINEAR
-        )
+        at_x, at_y = xs + bend * self.noise(0.05, 2), ys + bend * self.noise(0.05, 2)
+        distance = cv2.remap(distance, at_x, at_y, cv2.INTER_LINEAR)
         bulge = np.clip(1 - (distance / size) ** 2, 0, 1)
         color = self._mix((0.80, 0.42, 0.22), (0.97, 0.80, 0.42), 0.1 + 0.9 * bulge + 0.12 * self.noise(0.2))
         rim = np.clip(inside / 0.12, 0, 1)
@@ -120,8 +117,8 @@ class Canvas:
         """A cut in the tissue, half of it closed with stitches."""
         angle = self.rng.uniform(-0.5, 0.5)
         along, across = np.array([math.cos(angle), math.sin(angle)]), np.array([-math.sin(angle), math.cos(angle)])
-        u = (self.x - self.wound[0]) * along[0] + (self.y - self.wound[1]) * along[1]
-        v = (self.x - self.wound[0]) * across[0] + (self.y - self.wound[1]) * across[1]
+        x, y = self.x - self.wound[0], self.y - self.wound[1]
+        u, v = x * along[0] + y * along[1], x * across[0] + y * across[1]
         bent = v + 0.012 * np.sin(u * 17)
         slit = np.exp(-((bent / 0.013) ** 2)) * (1 - step(0.25, 0.3, np.abs(u)))
         lips = np.exp(-((bent / 0.05) ** 2)) * (1 - step(0.25, 0.32, np.abs(u)))
@@ -156,7 +153,7 @@ class Canvas:
         return self.rng.uniform(-reach, reach, 2)
 
     def _region(self, coverage: float, angle: float, rough: float) -> Floats:
-        """Signed depth inside a region that comes from the direction `angle` and fills this share of the canvas."""
+        """Signed depth in a region that comes from the direction `angle` and covers this share of the canvas."""
         along = self.x * math.cos(angle) + self.y * math.sin(angle)
         across = -self.x * math.sin(angle) + self.y * math.cos(angle) - self.rng.uniform(-0.25, 0.25)
         bulge = along - self.rng.uniform(0.2, 0.7) * across**2 + rough * self.noise(0.35, 3)
@@ -167,10 +164,7 @@ class Canvas:
         return step(-pixel, pixel, inside)
 
     def _line(self, drawn: Image, points: Sequence[Point], width: float) -> None:
-        center = np.array([self.shape[1], self.shape[0]]) / 2
-        line = np.round((np.array(points) * self.unit + center) * 16).astype(np.int32)
-        thickness = max(1, round(width * self.unit * self.zoom))
-        cv2.polylines(drawn, [line], False, 255, thickness, cv2.LINE_AA, shift=4)
+        draw_line(drawn, points, self.unit, width * self.unit * self.zoom)
 
     def _grow(self, drawn: Image, start: Point, angle: float, width: float, length: float) -> None:
         """Draw a vessel that winds, narrows and branches."""

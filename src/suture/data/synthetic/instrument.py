@@ -12,7 +12,7 @@ from suture.data.synthetic.scenario import CLASPER, ENTERING, OUTSIDE, SHAFT, WR
 
 
 class _Sprite(NamedTuple):
-    """A rigid part of an instrument: colour times opacity, opacity, and where its joint lies in the picture."""
+    """Image of a rigid part of an instrument: colour times opacity and opacity, and the place of its joint."""
 
     rgba: Image
     joint: tuple[float, float]
@@ -40,7 +40,7 @@ class Instrument:
         self.parts = self._shaft(look.shaft), self._wrist(), self._jaw(tool.kind, 1), self._jaw(tool.kind, -1)
 
     def _reach_for(self, time: float) -> tuple[Point, Point]:
-        """Where the wrist's joint with the shaft is in the frame, and the direction from the trocar to it."""
+        """Position of the wrist's joint with the shaft, and the direction from the trocar to it."""
         wander = [
             0.065 * math.sin(math.tau * self.rates[i] * time + self.phases[i])
             + 0.035 * math.sin(math.tau * self.rates[i + 2] * 2.2 * time + self.phases[i + 2])
@@ -52,7 +52,7 @@ class Instrument:
         return there - inwards * 1.1 * (1 - inside), inwards
 
     def pose(self, time: float) -> tuple[Point, float, float, float]:
-        """The wrist's joint, the angles of shaft and wrist, and how far the jaws are open."""
+        """Position of the wrist's joint, angles of shaft and wrist, and opening of the jaws."""
         tip, inwards = self._reach_for(time)
         shaft = math.atan2(inwards[1], inwards[0])
         bend = self.bend + 0.3 * math.sin(math.tau * 0.17 * time + self.phases[4])
@@ -105,7 +105,7 @@ class Instrument:
         classes[top:bottom, left:right][patch[..., 3] > 0.5] = part.value
 
     def _sprite(self, left: float, right: float, half: float) -> tuple[Floats, Floats, tuple[float, float]]:
-        """Coordinates (x along, y across, in units of the frame) of a picture, and where its origin lies."""
+        """Coordinates of a sprite's pixels (x along, y across, in units of the frame), and its origin."""
         xs = np.arange(math.floor(left * self.unit), math.ceil(right * self.unit) + 1, dtype=np.float32)
         ys = np.arange(math.floor(-half * self.unit), math.ceil(half * self.unit) + 1, dtype=np.float32)
         x, y = np.meshgrid(xs / self.unit, ys / self.unit)

@@ -1,6 +1,7 @@
-"""What the pictures of generated video are painted with: noise, smooth steps, blur."""
+"""Painting tools of generated video: noise, smooth steps, blur, lines, mappings."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import cv2
@@ -35,8 +36,27 @@ def step(low: float, high: float, x: Floats) -> Floats:
 
 
 def ease(x: float) -> float:
+    """0 below 0, 1 above 1, smooth between."""
     x = min(max(x, 0.0), 1.0)
     return x * x * (3 - 2 * x)
+
+
+def centered_grid(shape: tuple[int, int], unit: float) -> tuple[Floats, Floats]:
+    """Coordinates x and y of every pixel from the centre, in units."""
+    ys, xs = np.mgrid[: shape[0], : shape[1]].astype(np.float32)
+    return (xs - shape[1] / 2) / unit, (ys - shape[0] / 2) / unit
+
+
+def draw_line(image: Image, points: Point | Sequence[Point], unit: float | Point, width: float) -> None:
+    """Draw a line through points, given in units from the centre; `width` is in pixels."""
+    center = np.array([image.shape[1], image.shape[0]]) / 2
+    line = np.round((np.array(points) * unit + center) * 16).astype(np.int32)
+    cv2.polylines(image, [line], False, 255, max(1, round(width)), cv2.LINE_AA, shift=4)
+
+
+def remap(image: Image, x: Floats, y: Floats, interpolation: int = cv2.INTER_LINEAR) -> Image:
+    """Look an image up at places, mirrored beyond its edges."""
+    return cv2.remap(image, x, y, interpolation, borderMode=cv2.BORDER_REFLECT_101)
 
 
 def blur(image: Floats, sigma: float) -> Floats:

@@ -1,4 +1,4 @@
-"""The pixels of generated operations: a planned video in, frames and masks out.
+"""Rendering of generated operations: a planned video in, frames and masks out.
 
 A shot's scene is painted once on a canvas larger than the frame: colour, height and class of tissue, organs and
 vessels. Each frame then looks at the canvas through the camera's pose and the tissue's deformation, lights it, and
@@ -21,7 +21,20 @@ from numpy.typing import NDArray
 
 from suture.data.synthetic.canvas import MARGIN, THREAD_COLOR, Canvas
 from suture.data.synthetic.instrument import Instrument
-from suture.data.synthetic.paint import EXPOSURE, Floats, Image, Point, blur, ease, noise, smear, step
+from suture.data.synthetic.paint import (
+    EXPOSURE,
+    Floats,
+    Image,
+    Point,
+    blur,
+    centered_grid,
+    draw_line,
+    ease,
+    noise,
+    remap,
+    smear,
+    step,
+)
 from suture.data.synthetic.scenario import (
     FAT,
     LIVER,
@@ -34,10 +47,11 @@ from suture.data.synthetic.scenario import (
     Shot,
     SyntheticVideo,
 )
+from suture.data.view import View
 
-GRID = 24  # the deformation is computed at this many places in each direction and interpolated
+GRID = 24  # places in each direction at which the deformation is computed
 RAMP: dict[EventKind, float] = {"smoke": 2.5, "light": 0.5, "defocus": 0.6, "sweep": 0.7}  # seconds to full strength
-# How wet each class shines: liver and vessels are smooth and wet, gauze is dull.
+# Shine of each class: liver and vessels are smooth and wet, gauze is dull.
 GLOSS = np.zeros(256, np.float32)
 GLOSS[[TISSUE, LIVER, FAT, VESSEL, THREAD]] = 0.85, 1.0, 0.6, 1.0, 0.3
 
@@ -69,13 +83,11 @@ class _Scene:
         canvas = Canvas(video, shot)
         self.color, self.relief, self.classes = canvas.color, canvas.height, canvas.classes
         self.wound = canvas.wound
-        ys, xs = np.mgrid[: self.height, : self.width].astype(np.float32)
-        self.x, self.y = (xs - self.width / 2) / self.unit, (ys - self.height / 2) / self.unit
+        self.x, self.y = centered_grid((self.height, self.width), self.unit)
         # Organs slide with the breath more than the wall does.
         organs = blur(np.isin(canvas.classes, (LIVER, FAT)).astype(np.float32), 0.06 * self.unit)
-        seen = cv2.getRectSubPix(
-            organs, (self.width, self.height), ((organs.shape[1] - 1) / 2, (organs.shape[0] - 1) / 2)
-        )
+        middle = (organs.shape[1] - 1) / 2, (organs.shape[0] - 1) / 2
+        seen = cv2.getRectSubPix(organs, (self.width, self.height), middle)
         self.mobility = cv2.resize(seen, (GRID, GRID), interpolation=cv2.INTER_AREA)
         self.breath_way = rng.uniform(-1, 1, 2) * (0.5, 1.0)
         self.heart: Point = rng.uniform(-0.3, 0.3, 2)
@@ -95,14 +107,13 @@ class _Scene:
         self.light = float(rng.choice([0.7, 0.78, 1.22]))
 
     def frame(self, frame: int) -> tuple[Floats, Image]:
-        """The lit picture (0 to 1) and the classes at a frame."""
+        """Render the lit picture (0 to 1) and the classes of a frame."""
         now = self.video.seconds(frame)
         time = self.shot.start + now - self.video.seconds(self.shot.first)
         sweep = self._strength("sweep", now)
         map_x, map_y = self._look_at(time, sweep)
-        color = cv2.remap(self.color, map_x, map_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-        height = cv2.remap(self.relief, map_x, map_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
-        classes = cv2.remap(self.classes, map_x, map_y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REFLECT_101)
+        color, height = remap(self.color, map_x, map_y), remap(self.relief, map_x, map_y)
+        classes = remap(self.classes, map_x, map_y, cv2.INTER_NEAREST)
         gloss = GLOSS[classes]
         if self._has("blood"):
             color, height, gloss = self._bleed(color, height, gloss, map_x, map_y, now)
@@ -127,7 +138,7 @@ class _Scene:
         return any(event.kind == kind for event in self.events)
 
     def _strength(self, kind: EventKind, now: float) -> float:
-        """How strong an event of this shot is now: 0 to 1; it rises and falls, and a short one stays weak."""
+        """Strength of an event of this shot, 0 to 1: it rises and falls, and a short one stays weak."""
         strength = 0.0
         for event in self.events:
             if event.kind == kind:
@@ -138,14 +149,14 @@ class _Scene:
                 strength = max(strength, peak * ease((now - start) / ramp) * ease((end - now) / ramp))
         return strength
 
-    def _deform(self, x: Floats, y: Floats, time: float, mobility: Floats) -> tuple[Floats, Floats]:
-        """How far the tissue at these places is moved by breath, heart, bowel and instruments."""
+    def _deform(self, x: Floats, y: Floats, time: float) -> tuple[Floats, Floats]:
+        """Displacement of the tissue at these places by breath, heart, bowel and instruments."""
         look = self.video.look
         breath = math.sin(math.tau * time / look.breath) + 0.3 * math.sin(2 * math.tau * time / look.breath + 1)
         beat = math.exp(-((((time / look.pulse) % 1) - 0.3) ** 2) / 0.02)
         from_x, from_y = x - self.heart[0], y - self.heart[1]
         pulse = 0.09 * beat * np.exp(-(from_x**2 + from_y**2) / 0.05)
-        slide = 0.018 * breath * (0.35 + mobility)
+        slide = 0.018 * breath * (0.35 + self.mobility)
         moved_x = slide * self.breath_way[0] + pulse * from_x + 0.006 * np.sin(9 * y + 0.9 * time)
         moved_y = slide * self.breath_way[1] + pulse * from_y + 0.006 * np.sin(8 * x - 0.7 * time)
         for instrument in self.instruments:  # an instrument draws the tissue under its jaws together
@@ -163,33 +174,28 @@ class _Scene:
         return shift_x, shift_y, 0.06 * sway[2], 1 + 0.04 * sway[0] * sway[2]
 
     def _look_at(self, time: float, sweep: float) -> tuple[Floats, Floats]:
-        """For every pixel of the frame the place on the canvas."""
+        """Place on the canvas of every pixel of the frame."""
         shift_x, shift_y, angle, scale = self._camera(time, sweep)
         ys, xs = np.mgrid[:GRID, :GRID].astype(np.float32)
-        moved = self._deform(
-            ((xs + 0.5) / GRID - 0.5) * self.width / self.unit,
-            ((ys + 0.5) / GRID - 0.5) * self.height / self.unit,
-            time,
-            self.mobility,
-        )
+        x = ((xs + 0.5) / GRID - 0.5) * self.width / self.unit
+        y = ((ys + 0.5) / GRID - 0.5) * self.height / self.unit
+        moved = self._deform(x, y, time)
         grid = cv2.resize(np.dstack(moved).astype(np.float32), (self.width, self.height), interpolation=cv2.INTER_CUBIC)
         cos, sin = math.cos(angle) * scale * self.unit, math.sin(angle) * scale * self.unit
         rows, columns = self.classes.shape
         x, y = self.x + grid[..., 0], self.y + grid[..., 1]
-        return (
-            cos * x - sin * y + (shift_x * self.unit + columns / 2),
-            sin * x + cos * y + (shift_y * self.unit + rows / 2),
-        )
+        to_x, to_y = shift_x * self.unit + columns / 2, shift_y * self.unit + rows / 2
+        return cos * x - sin * y + to_x, sin * x + cos * y + to_y
 
     def _bleed(
         self, color: Floats, height: Floats, gloss: Floats, map_x: Floats, map_y: Floats, now: float
     ) -> tuple[Floats, Floats, Floats]:
-        """Blood spreads from its source, dark, flat and wet; the mask keeps what lies under it."""
+        """Spread blood from its source, dark, flat and wet; the mask keeps the classes below."""
         start = min(self.video.seconds(event.first) for event in self.events if event.kind == "blood")
         reach = 0.36 * (1 - math.exp(-max(now - start, 0) / 3.5))
         if reach <= 0:
             return color, height, gloss
-        pool = cv2.remap(self.pool, map_x, map_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+        pool = remap(self.pool, map_x, map_y)
         alpha = (1 - step(reach - 0.025, reach, pool)) * 0.93
         red = np.array([0.40, 0.015, 0.02], np.float32)
         color += alpha[..., None] * (red - color)
@@ -210,15 +216,11 @@ class _Scene:
         """Soft shadows of the instruments on the tissue, drawn small and enlarged."""
         small = np.zeros((max(self.height // 4, 8), max(self.width // 4, 8)), np.uint8)
         scale = np.array([small.shape[1] / self.width, small.shape[0] / self.height]) * self.unit
-        center = np.array([small.shape[1], small.shape[0]]) / 2
         for instrument in self.instruments:
             tip, shaft, _, _ = instrument.pose(time)
             back = tip - 2 * np.array([math.cos(shaft), math.sin(shaft)])
             points = np.array([back, tip, instrument.jaws(time)]) + np.array([0.02, 0.05])
-            line = np.round((points * scale + center) * 16).astype(np.int32)
-            cv2.polylines(
-                small, [line], False, 255, max(1, round(1.7 * instrument.radius * scale[0])), cv2.LINE_AA, shift=4
-            )
+            draw_line(small, points, scale, 1.7 * instrument.radius * scale[0])
         if small.any():
             soft = cv2.GaussianBlur(small.astype(np.float32) / 255, (0, 0), 0.02 * self.unit / 4 + 0.5)
             color *= 1 - 0.55 * cv2.resize(soft, (self.width, self.height))[..., None]
@@ -236,12 +238,8 @@ class _Scene:
         sag = np.array([0.06 * math.sin(0.7 * time), 0.22 + 0.05 * math.sin(1.1 * time + 1)])
         s = np.linspace(0, 1, 32)[:, None]
         curl = 0.02 * np.sin(9 * s + time) * np.sin(math.pi * s)
-        thread = (
-            (1 - s) ** 3 * end
-            + 3 * s * (1 - s) ** 2 * (end + sag)
-            + 3 * s * s * (1 - s) * (stitch + sag)
-            + s**3 * stitch
-        )
+        begins = (1 - s) ** 3 * end + 3 * s * (1 - s) ** 2 * (end + sag)
+        thread = begins + 3 * s * s * (1 - s) * (stitch + sag) + s**3 * stitch
         self._lay_line(picture, classes, thread + curl, 0.008, THREAD_COLOR, THREAD)
         self._lay_line(picture, classes, needle, 0.012, (0.82, 0.84, 0.88), NEEDLE)
 
@@ -249,8 +247,7 @@ class _Scene:
         self, picture: Floats, classes: Image, points: Point, width: float, color: Sequence[float], value: int
     ) -> None:
         drawn = np.zeros((self.height, self.width), np.uint8)
-        line = np.round((points * self.unit + np.array([self.width, self.height]) / 2) * 16).astype(np.int32)
-        cv2.polylines(drawn, [line], False, 255, max(1, round(width * self.unit)), cv2.LINE_AA, shift=4)
+        draw_line(drawn, points, self.unit, width * self.unit)
         x, y, w, h = cv2.boundingRect(drawn)
         if w == 0:
             return
@@ -274,7 +271,7 @@ class _Scene:
 
 
 class _OutOfBody:
-    """The scope outside the patient: drapes, a lamp and gloves, far out of focus."""
+    """A shot outside the patient: drapes, a lamp and gloves, far out of focus."""
 
     def __init__(self, video: SyntheticVideo, shot: Shot):
         settings = video.settings
@@ -300,7 +297,7 @@ class _OutOfBody:
 
 
 class _Finish:
-    """The camera and the recorder: sensor noise, the round view, the overlay bar."""
+    """Camera and recorder: sensor noise, the round view, the overlay bar."""
 
     def __init__(self, video: SyntheticVideo):
         settings = video.settings
@@ -310,18 +307,16 @@ class _Finish:
         margin = (settings.height + 64, settings.width + 64, 3)
         grain = rng.standard_normal(margin, np.float32)
         self.grain = (0.6 * grain + 0.4 * grain[..., 1:2]) * video.look.noise
-        self.open: Floats | None = None
-        self.outside: NDArray[np.bool_] | None = None
-        if video.view is not None:
-            self.open, self.outside = self._opening(video)
+        self.opening = self._opening(video.view) if video.view else None
         self.bar = self._menu(video.bar) if video.bar else None
 
     def __call__(self, picture: Floats, classes: Image, frame: int) -> tuple[Image, Image]:
         height, width = self.shape
         x, y = np.random.default_rng([frame, len(self.video.numbers)]).integers(0, 65, 2)
-        if self.open is not None and self.outside is not None:
-            picture = picture * self.open[..., None] + 0.012
-            classes[self.outside] = OUTSIDE
+        if self.opening is not None:
+            soft, outside = self.opening
+            picture = picture * soft[..., None] + 0.012
+            classes[outside] = OUTSIDE
         over = np.maximum(picture - 0.75, 0)  # cameras roll bright values off softly
         picture = np.minimum(picture, 0.75) + over / (1 + 4 * over) + self.grain[y : y + height, x : x + width]
         rgb = cv2.convertScaleAbs(np.maximum(picture, 0), alpha=255)
@@ -329,13 +324,13 @@ class _Finish:
             rgb[: self.bar.shape[0]] = self.bar
         return rgb, classes
 
-    def _opening(self, video: SyntheticVideo) -> tuple[Floats, NDArray[np.bool_]]:
-        assert video.view is not None
+    def _opening(self, view: View) -> tuple[Floats, NDArray[np.bool_]]:
+        """Compute the light through the view, with a soft round edge, and the pixels outside."""
         inside = np.zeros(self.shape, bool)
-        video.view.crop(inside)[:] = True
+        view.crop(inside)[:] = True
         soft = np.ones(self.shape, np.float32)
-        if video.view.circle is not None:
-            cx, cy, radius = video.view.circle
+        if view.circle is not None:
+            cx, cy, radius = view.circle
             ys, xs = np.ogrid[: self.shape[0], : self.shape[1]]
             distance = np.hypot(xs - cx, ys - cy).astype(np.float32)
             inside &= distance <= radius
@@ -343,7 +338,7 @@ class _Finish:
         return soft, ~inside
 
     def _menu(self, bar: tuple[int, int, int, int]) -> Image:
-        """The recorder's status line: dark, with text and a recording light."""
+        """Draw the recorder's status line: dark, with text and a recording light."""
         _, _, width, height = bar
         drawn = np.full((height, width, 3), (26, 30, 38), np.uint8)
         drawn[-1] = (70, 80, 95)

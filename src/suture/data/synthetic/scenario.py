@@ -1,4 +1,4 @@
-"""What happens in a generated operation: settings, classes, and the plan of every video, before any pixel.
+"""Scenarios of generated operations: settings, classes, and the plan of every video, before any pixel.
 
 >>> videos = plan_videos(SyntheticSettings(cases=2, frames=8, shots=2))
 >>> [video.id for video in videos]
@@ -19,15 +19,15 @@ from suture.data.view import View
 
 
 class SyntheticClass(NamedTuple):
-    """One row of the class table: its name, the value in the mask, the colour it is drawn in."""
+    """One row of the class table: name, value in the mask, colour."""
 
     name: str
     value: int
     color: tuple[int, int, int]
 
 
-# Six colours are Okabe and Ito's. The others are such that all stay apart for colour-blind eyes, in overlays too,
-# where more than half of what is seen is the scene (a test says how far), and from the report's pink of what is wrong.
+# Six colours are Okabe and Ito's. All stay apart for colour-blind eyes, in overlays too, and from the report's pink for
+# errors; a test holds the distances.
 CLASSES = (
     SyntheticClass("background-tissue", 0, (187, 187, 187)),
     SyntheticClass("liver", 1, (213, 94, 0)),
@@ -46,7 +46,7 @@ ENTERING = 1.0  # seconds an instrument takes to come in or to go out
 
 
 class SyntheticSettings(Settings):
-    """What to generate; the same settings give the same bytes."""
+    """Number and content of the generated videos; the same settings give the same bytes."""
 
     seed: int = Field(0, ge=0)
     cases: int = Field(8, ge=1, le=99)
@@ -71,7 +71,7 @@ EventKind = Literal["smoke", "blood", "light", "defocus", "sweep", "instrument",
 
 @dataclass(frozen=True)
 class Event:
-    """Something in frames `first` to `last` that changes the picture but is no cut."""
+    """An event in frames `first` to `last` that changes the picture but is no cut."""
 
     kind: EventKind
     first: int
@@ -80,7 +80,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Tool:
-    """An instrument in one shot: it is in the scene from `enter` to `leave` (seconds of the scene)."""
+    """An instrument in one shot, in the scene from `enter` to `leave` (seconds of the scene)."""
 
     kind: ToolKind
     seed: tuple[int, ...]
@@ -124,7 +124,7 @@ class Look:
 
 @dataclass(frozen=True)
 class SyntheticVideo:
-    """All facts of one video. `numbers` are its frames' numbers in the recording; they jump where frames are lost."""
+    """The plan of one video. `numbers` are its frames' numbers in the recording; they jump where frames are lost."""
 
     id: str
     case: str
@@ -138,7 +138,7 @@ class SyntheticVideo:
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """The first frame of every shot but the first."""
+        """First frame of every shot but the first."""
         return tuple(shot.first for shot in self.shots[1:])
 
     @property
@@ -147,24 +147,20 @@ class SyntheticVideo:
         return tuple((shot.first, shot.last) for shot in self.shots if shot.kind == "outside")
 
     def seconds(self, frame: int) -> float:
-        """The time of a frame in the recording."""
+        """Time of a frame in the recording."""
         return self.numbers[frame] / self.settings.fps
 
 
 def split_cases(cases: int) -> dict[str, list[str]]:
-    """About 60 % of the cases for training, one for validation, the rest for the test; with few cases, test first."""
+    """Split cases: about 60 % for training, one for validation, the rest for the test; with few cases, test first."""
     names = [f"case{i + 1:02d}" for i in range(cases)]
     validation = int(cases > 2)
     train = max(1, min(round(0.6 * cases), cases - validation - 1))
-    return {
-        "train": names[:train],
-        "val": names[train : train + validation],
-        "test": names[train + validation :],
-    }
+    return {"train": names[:train], "val": names[train : train + validation], "test": names[train + validation :]}
 
 
 def plan_videos(settings: SyntheticSettings) -> tuple[SyntheticVideo, ...]:
-    """Decide what every video shows, without rendering anything."""
+    """Plan every video, without rendering anything."""
     return tuple(video for index in range(settings.cases) for video in _plan_case(settings, index))
 
 
@@ -278,7 +274,7 @@ def _plan_gaps(
 def _with_events(
     rng: np.random.Generator, video: SyntheticVideo, shots: list[Shot], gaps: list[Event], offset: int
 ) -> SyntheticVideo:
-    """Add tools and what else happens in the shots; now that the frames' times are known."""
+    """Add tools and events to the shots, now that the frames' times are known."""
     kinds: tuple[EventKind, ...] = ("smoke", "blood", "light", "defocus", "sweep")
     seconds = {"smoke": 8.0, "blood": 8.0, "light": 6.0, "defocus": 2.0, "sweep": 1.6}
     events = list(gaps)
@@ -304,7 +300,7 @@ def _with_events(
 
 
 def _event(kind: EventKind, video: SyntheticVideo, shot: Shot, start: float, seconds: float) -> list[Event]:
-    """The event as frames of the shot; none if no frame falls into it."""
+    """List the event with its frames of the shot; an empty list if no frame falls into it."""
     frames = [f for f in range(shot.first, shot.last + 1) if start <= video.seconds(f) <= start + seconds]
     return [Event(kind, frames[0], frames[-1])] if frames else []
 

@@ -1,12 +1,9 @@
-"""Generated operations as a folder in the layout of a user's own data, so that everything can be tried without any."""
+"""Generated operations as a folder in the layout of a user's own data, to try everything without any."""
 
-import csv
-import io
 import os
 import shutil
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from fractions import Fraction
@@ -37,10 +34,14 @@ def write_synthetic(
     workers: int = 1,
     progress: bool = True,
 ) -> Path:
-    """Render a dataset into the new folder `out`: videos, a mask for every frame, dataset.yaml, truth.json.
+    """Render a dataset into a new folder: videos, a mask for every frame, dataset.yaml, truth.json.
 
-    More than one worker means processes that import the calling script anew, so it needs its
-    `if __name__ == "__main__"`.
+    Args:
+        out: The new folder.
+        settings: Number and content of the videos.
+        container: Video files, or folders of frames.
+        workers: Number of processes; with more than one, the calling script needs its `if __name__ == "__main__"`.
+        progress: Show a progress bar.
 
     >>> write_synthetic(Path("demo"), SyntheticSettings(cases=3))  # doctest: +SKIP
     PosixPath('demo')
@@ -50,8 +51,7 @@ def write_synthetic(
         raise UserError(f"container is {container!r}, expected one of {', '.join(get_args(Container))}.")
     if container == "mp4" and (settings.width % 2 or settings.height % 2):
         raise UserError(
-            f"size {settings.width}x{settings.height} has an odd side, but MP4 needs even ones: "
-            "make both even or choose the container png."
+            f"size {settings.width}x{settings.height} has an odd side: make both even or choose the container png."
         )
     if out.exists():
         raise UserError(f"{out} is already there: choose another folder or remove it.")
@@ -62,13 +62,14 @@ def write_synthetic(
         _write_videos(folder, videos, container, workers, progress)
         dataset = yaml.safe_dump(dataset_facts(videos), sort_keys=False, default_flow_style=None, width=120)
         write_text(folder / "dataset.yaml", dataset)
-        write_text(folder / "exclude.csv", _exclusions(videos))
+        rows = [f"{video.id},{first},{last},out of body" for video in videos for first, last in video.excluded]
+        write_text(folder / "exclude.csv", "\n".join(["video,first,last,reason", *rows, ""]))
         write_json(folder / "truth.json", {video.id: _truth(video) for video in videos})
     return out
 
 
-def dataset_facts(videos: tuple[SyntheticVideo, ...]) -> dict[str, Any]:
-    """What dataset.yaml says about these videos."""
+def dataset_facts(videos: Sequence[SyntheticVideo]) -> dict[str, Any]:
+    """Return the content of dataset.yaml for these videos."""
     cases: dict[str, list[str]] = {}
     for video in videos:
         cases.setdefault(video.case, []).append(video.id)
@@ -89,7 +90,7 @@ def dataset_facts(videos: tuple[SyntheticVideo, ...]) -> dict[str, Any]:
 
 @contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
-    """A hidden folder beside `out` that becomes `out` when the block succeeds and is removed when it does not."""
+    """Give a hidden folder that becomes `out` if the block succeeds, and is removed if not."""
     folder = out.with_name(f".{out.name}.{uuid.uuid4().hex[:12]}")
     try:
         yield folder
@@ -99,65 +100,37 @@ def _new_folder(out: Path) -> Iterator[Path]:
 
 
 def _write_videos(
-    folder: Path, videos: tuple[SyntheticVideo, ...], container: Container, workers: int, progress: bool
+    folder: Path, videos: Sequence[SyntheticVideo], container: Container, workers: int, progress: bool
 ) -> None:
-    with _late_progress(sum(len(video.numbers) for video in videos), progress) as advance:
+    with ProgressBar(show=progress) as bar:
+        task = bar.add_task("rendering", total=len(videos))
         if workers <= 1:
             for video in videos:
-                for _ in _write_video(folder, video, container):
-                    advance(1)
+                _write_video(folder, video, container)
+                bar.advance(task)
             return
         context = get_context("spawn")
         with ProcessPoolExecutor(min(workers, len(videos)), context, start_in_pool, (os.getpid(),)) as pool:
-            jobs = {pool.submit(_write_whole_video, folder, video, container): video for video in videos}
             try:
-                for job in as_completed(jobs):
+                for job in as_completed([pool.submit(_write_video, folder, video, container) for video in videos]):
                     job.result()
-                    advance(len(jobs[job].numbers))
+                    bar.advance(task)
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
 
 
-@contextmanager
-def _late_progress(total: int, wanted: bool) -> Iterator[Any]:
-    """A progress bar that appears only when the work takes more than two seconds."""
-    bar = ProgressBar(show=wanted)
-    task = bar.add_task("rendering", total=total)
-    begin, started = time.monotonic(), False
-
-    def advance(frames: int) -> None:
-        nonlocal started
-        bar.advance(task, frames)
-        if not started and time.monotonic() - begin > 2:
-            bar.start()
-            started = True
-
-    try:
-        yield advance
-    finally:
-        if started:
-            bar.stop()
-
-
-def _write_whole_video(folder: Path, video: SyntheticVideo, container: Container) -> None:
-    cv2.setNumThreads(1)  # the processes share the cores already
-    for _ in _write_video(folder, video, container):
-        pass
-
-
-def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> Iterator[None]:
-    """Write a video and its masks, one frame at each step."""
+def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> None:
+    """Write a video and its masks."""
     if container == "png":
         (folder / "videos" / video.id).mkdir()
         for number, (rgb, mask) in zip(video.numbers, render_video(video), strict=True):
             _write_png(folder / "videos" / video.id / f"frame_{number:06d}.png", rgb[..., ::-1])
             _write_mask(folder, video, number, mask)
-            yield
         return
     rate = Fraction(video.settings.fps).limit_denominator(1001)
     with av.open(folder / "videos" / f"{video.id}.mp4", "w") as file:
-        # Of small frames x264's macroblock tree is not the same each time on every processor, and the bytes should be.
+        # x264's macroblock tree differs from run to run on some processors, and the bytes should not.
         options = {"crf": "18", "preset": "veryfast", "mbtree": "0"}
         stream = file.add_stream("libx264", rate=rate, options=options)
         stream.width, stream.height, stream.pix_fmt = video.settings.width, video.settings.height, "yuv420p"
@@ -173,7 +146,6 @@ def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> I
             frame.pts, frame.time_base = video.numbers[index], 1 / rate
             file.mux(stream.encode(frame))
             _write_mask(folder, video, index, mask)
-            yield
         file.mux(stream.encode(None))
 
 
@@ -193,16 +165,8 @@ def _view(video: SyntheticVideo) -> Any:
     return facts if video.view.circle else facts["rect"]
 
 
-def _exclusions(videos: tuple[SyntheticVideo, ...]) -> str:
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["video", "first", "last", "reason"])
-    rows.writerows([video.id, first, last, "out of body"] for video in videos for first, last in video.excluded)
-    return text.getvalue()
-
-
 def _truth(video: SyntheticVideo) -> dict[str, Any]:
-    """The facts that a test may compare with what Suture finds; frames are indices in decoding order."""
+    """Return the facts that tests compare with results; frames are indices in decoding order."""
     return {
         "case": video.case,
         "frames": len(video.numbers),
@@ -211,6 +175,6 @@ def _truth(video: SyntheticVideo) -> dict[str, Any]:
         "cuts": list(video.cuts),
         "view": _view(video),
         "bar": list(video.bar) if video.bar else None,
-        "excluded": [list(stretch) for stretch in video.excluded],
+        "excluded": [list(shot) for shot in video.excluded],
         "events": [{"kind": e.kind, "first": e.first, "last": e.last} for e in video.events],
     }
