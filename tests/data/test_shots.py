@@ -1,12 +1,8 @@
 """Both detectors of shots, on generated video and on hard negatives; and the curves that are kept."""
 
-import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import cv2
@@ -15,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.core.io import locked
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.datasets import load_dataset
@@ -61,17 +56,16 @@ def starts(
     ],
 )
 def test_finds_the_cuts_of_generated_video(method: Any, fps: int, precision: float, recall: float) -> None:
-    """Smoke, blood, light, blur, sweeps, instruments and gaps are none."""
+    """Smoke, blood, light, blur, sweeps and instruments are none."""
     right = found = there = 0
-    for gaps in (False, True):
-        settings = SyntheticSettings(seed=7, cases=3, frames=50, shots=4, fps=fps, width=96, height=96, gaps=gaps)
+    for seed in (7, 8):
+        settings = SyntheticSettings(seed=seed, cases=3, frames=50, shots=4, fps=fps, width=96, height=96)
         for video in plan_videos(settings):
             excluded = {frame for first, last in video.excluded for frame in range(first, last + 1)}
             usable = [index for index in range(settings.frames) if index not in excluded]
             frames = [frame for frame, _ in render_video(video, usable)]
             inside = video.view.mask(96, 96) if video.view else None
-            numbers = [video.numbers[index] for index in usable]
-            shots = shots_of_frames(frames, numbers, usable, inside, ShotSettings(method=method))
+            shots = shots_of_frames(frames, usable, usable, inside, ShotSettings(method=method))
             got = set(shots.starts[1:])
             true = {min(index for index in usable if index >= cut) for cut in video.cuts}
             right, found, there = right + len(got & true), found + len(got), there + len(true)
@@ -299,14 +293,6 @@ def test_what_is_kept_is_never_of_other_frames_or_settings(tmp_path: Path, monke
     assert starts_of(videos, store) == [(0, 4), (0, 7)]
 
 
-def test_what_the_numbers_of_frames_decide_is_not_kept(tmp_path: Path) -> None:
-    """They are no part of the pixels."""
-    videos, store = stored(tmp_path / "data", tmp_path / "cache")
-    assert starts_of(videos, store) == [(0,), (0, 7)]
-    late = [Frame(frame.index, frame.number + (5000 if frame.index >= 4 else 0)) for frame in videos[0].frames]
-    assert starts_of([replace(videos[0], frames=late), videos[1]], store) == [(0, 4), (0, 7)]
-
-
 @pytest.mark.parametrize("content", [b"", b"no array", b"cut off", b"too short"])
 def test_what_is_damaged_is_found_again(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     videos, store = stored(tmp_path / "data", tmp_path / "cache")
@@ -333,74 +319,3 @@ def test_the_curve_stays_as_it_is(tmp_path: Path) -> None:
     curve = stored_shots(*stored(tmp_path / "data", tmp_path / "cache"))["two"].curve
     one, other = [0.0061, 0.0060, 0.0060, 0.0060, 0.0060, 0.0060], [0.0065, 0.0065, 0.0063, 0.0063]
     np.testing.assert_allclose(curve, [*one, 0.1812, *other], atol=5e-4)
-
-
-SCRIPT = """
-import os, signal, sys, time
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from suture.data.store import FrameStore
-from test_shots import starts_of, stored
-videos, store = stored(Path(sys.argv[1]), Path(sys.argv[2]))
-frame, seen = FrameStore.frame, []
-def look(self, video, index):
-    seen.append(index)
-    time.sleep(0.02)
-    return frame(self, video, index)
-FrameStore.frame = look
-if {killed}:
-    os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
-print("ready", flush=True)
-sys.stdin.read()
-found = starts_of(videos, store)
-print(len(seen), found)
-"""
-
-
-def start(root: Path, cache: Path, killed: bool = False) -> subprocess.Popen[str]:
-    """A run that looks for the shots; or that is killed while it writes the first of them."""
-    script = SCRIPT.format(tests=str(Path(__file__).parent), killed=killed)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(root), str(cache)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def test_of_several_runs_one_looks_and_the_others_wait(tmp_path: Path) -> None:
-    stored(tmp_path / "data", tmp_path / "cache")
-    processes = [start(tmp_path / "data", tmp_path / "cache") for _ in range(3)]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.close()
-    said = sorted(process.stdout.read() for process in processes if process.stdout)
-    assert said == ["0 [(0,), (0, 7)]\n", "0 [(0,), (0, 7)]\n", "24 [(0,), (0, 7)]\n"]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
-
-
-def test_that_it_waits_is_told(tmp_path: Path) -> None:
-    videos, store = stored(tmp_path / "data", tmp_path / "cache")
-    waits, found = Event(), []
-    run = Thread(target=lambda: found.append(stored_shots(videos, store, workers=1, waiting=waits.set)))
-    with locked(tmp_path / f"cache/{KEPT}/.lock", lambda: None):
-        run.start()
-        assert waits.wait(60)
-        assert not found
-    run.join(60)
-    assert [shots.starts for shots in found[0].values()] == [(0,), (0, 7)]
-
-
-def test_killed_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    videos, store = stored(tmp_path / "data", tmp_path / "cache")
-    process = start(tmp_path / "data", tmp_path / "cache", killed=True)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    folder = tmp_path / f"cache/{KEPT}"
-    assert len(list(folder.iterdir())) == 2  # the lock, and what was half written
-    assert measured(videos, store, monkeypatch) == {"one", "two"}
-    assert {path.name for path in folder.iterdir()} == {
-        ".lock",
-        store.derived_path("one", KEPT).name,
-        store.derived_path("two", KEPT).name,
-    }

@@ -13,18 +13,17 @@ frames against a fixed threshold.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import cv2
 import numpy as np
 from pydantic import Field
 
-from suture.core.io import locked, remove_leftovers, write_bytes
+from suture.core.io import write_bytes
 from suture.core.settings import Settings
 from suture.core.workers import cores, pool_for
 from suture.data.dataset import Video
@@ -144,11 +143,10 @@ def stored_shots(
     *,
     workers: int | None = None,
     progress: Callable[[int], None] = lambda frames: None,
-    waiting: Callable[[], object] = lambda: None,
 ) -> dict[str, Shots]:
     """Find the shots of videos whose usable frames are stored.
 
-    The curves are kept beside the frames, by method. Of several runs one measures while the others wait.
+    The curves are kept beside the frames, by method, and shared by all runs.
 
     Args:
         videos: Videos of the store.
@@ -156,28 +154,9 @@ def stored_shots(
         settings: The detector; block-wise by default.
         workers: Number of processes, by default one per core.
         progress: Called with the number of frames done.
-        waiting: Called before this process waits for another.
     """
     settings = settings or ShotSettings()
     paths = {video.id: store.derived_path(video.id, f"shots-{settings.method}") for video in videos}
-    curves = _load_curves(videos, paths, progress)
-    if missing := [video for video in videos if video.id not in curves]:
-        with _exclusive(paths[missing[0].id].parent, waiting):
-            curves |= _load_curves(missing, paths, progress)  # measured by another run
-            missing = [video for video in missing if video.id not in curves]
-            for video, curve in _measure(missing, store, settings.method, workers or cores(), progress):
-                curves[video.id] = curve
-                content = BytesIO()
-                np.save(content, curve)
-                with suppress(OSError):
-                    write_bytes(paths[video.id], content.getbuffer())
-    return {video.id: _shots_of_video(video, curves[video.id], settings) for video in videos}
-
-
-def _load_curves(
-    videos: Sequence[Video], paths: dict[str, Path], progress: Callable[[int], None]
-) -> dict[str, np.ndarray]:
-    """Load the curves that are kept and whole."""
     curves = {}
     for video in videos:
         with suppress(OSError, ValueError, EOFError):
@@ -185,17 +164,14 @@ def _load_curves(
             if curve.shape == (len(video.usable) - 1,):
                 curves[video.id] = curve
                 progress(len(video.usable))
-    return curves
-
-
-@contextmanager
-def _exclusive(folder: Path, waiting: Callable[[], object]) -> Iterator[None]:
-    """Lock a folder of curves; go on without a lock where it cannot be written."""
-    with ExitStack() as stack:
-        with suppress(OSError):
-            stack.enter_context(locked(folder / ".lock", waiting))
-            remove_leftovers(folder)
-        yield
+    missing = [video for video in videos if video.id not in curves]
+    for video, curve in _measure(missing, store, settings.method, workers or cores(), progress):
+        curves[video.id] = curve
+        content = BytesIO()
+        np.save(content, curve)
+        with suppress(OSError):  # the folder cannot be written: measure again next time
+            write_bytes(paths[video.id], content.getbuffer())
+    return {video.id: _shots_of_video(video, curves[video.id], settings) for video in videos}
 
 
 def _measure(

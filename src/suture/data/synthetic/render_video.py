@@ -76,7 +76,6 @@ class _Scene:
     def __init__(self, video: SyntheticVideo, shot: Shot):
         settings, look = video.settings, video.look
         self.video, self.shot = video, shot
-        self.events = [event for event in video.events if shot.first <= event.first <= shot.last]
         self.width, self.height = settings.width, settings.height
         self.unit = min(self.width, self.height)
         rng = np.random.default_rng([*shot.seed, 1])
@@ -135,12 +134,12 @@ class _Scene:
         return picture, classes
 
     def _has(self, kind: EventKind) -> bool:
-        return any(event.kind == kind for event in self.events)
+        return any(event.kind == kind for event in self.shot.events)
 
     def _strength(self, kind: EventKind, now: float) -> float:
         """Strength of an event of this shot, 0 to 1: it rises and falls, and a short one stays weak."""
         strength = 0.0
-        for event in self.events:
+        for event in self.shot.events:
             if event.kind == kind:
                 half_step = 0.5 / self.video.settings.fps
                 start, end = self.video.seconds(event.first) - half_step, self.video.seconds(event.last) + half_step
@@ -191,7 +190,7 @@ class _Scene:
         self, color: Floats, height: Floats, gloss: Floats, map_x: Floats, map_y: Floats, now: float
     ) -> tuple[Floats, Floats, Floats]:
         """Spread blood from its source, dark, flat and wet; the mask keeps the classes below."""
-        start = min(self.video.seconds(event.first) for event in self.events if event.kind == "blood")
+        start = min(self.video.seconds(event.first) for event in self.shot.events if event.kind == "blood")
         reach = 0.36 * (1 - math.exp(-max(now - start, 0) / 3.5))
         if reach <= 0:
             return color, height, gloss
@@ -308,11 +307,11 @@ class _Finish:
         grain = rng.standard_normal(margin, np.float32)
         self.grain = (0.6 * grain + 0.4 * grain[..., 1:2]) * video.look.noise
         self.opening = self._opening(video.view) if video.view else None
-        self.bar = self._menu(video.bar) if video.bar else None
+        self.menu = self._menu(settings.width, video.bar) if video.bar else None
 
     def __call__(self, picture: Floats, classes: Image, frame: int) -> tuple[Image, Image]:
         height, width = self.shape
-        x, y = np.random.default_rng([frame, len(self.video.numbers)]).integers(0, 65, 2)
+        x, y = np.random.default_rng([frame, self.video.settings.frames]).integers(0, 65, 2)
         if self.opening is not None:
             soft, outside = self.opening
             picture = picture * soft[..., None] + 0.012
@@ -320,8 +319,8 @@ class _Finish:
         over = np.maximum(picture - 0.75, 0)  # cameras roll bright values off softly
         picture = np.minimum(picture, 0.75) + over / (1 + 4 * over) + self.grain[y : y + height, x : x + width]
         rgb = cv2.convertScaleAbs(np.maximum(picture, 0), alpha=255)
-        if self.bar is not None:
-            rgb[: self.bar.shape[0]] = self.bar
+        if self.menu is not None:
+            rgb[: self.menu.shape[0]] = self.menu
         return rgb, classes
 
     def _opening(self, view: View) -> tuple[Floats, NDArray[np.bool_]]:
@@ -337,9 +336,8 @@ class _Finish:
             soft = np.clip(radius + 0.5 - distance, 0, 1)
         return soft, ~inside
 
-    def _menu(self, bar: tuple[int, int, int, int]) -> Image:
+    def _menu(self, width: int, height: int) -> Image:
         """Draw the recorder's status line: dark, with text and a recording light."""
-        _, _, width, height = bar
         drawn = np.full((height, width, 3), (26, 30, 38), np.uint8)
         drawn[-1] = (70, 80, 95)
         text, font = "REC 00:12:47  ZOOM 1.2x  LIGHT 80%", cv2.FONT_HERSHEY_SIMPLEX

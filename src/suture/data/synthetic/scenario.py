@@ -55,7 +55,6 @@ class SyntheticSettings(Settings):
     width: int = Field(256, ge=32)
     height: int = Field(256, ge=32)
     fps: float = Field(5.0, gt=0, le=240)
-    gaps: bool = Field(False, description="drop random stretches of frames, so that frame numbers jump")
 
     @model_validator(mode="after")
     def _enough_frames(self) -> "SyntheticSettings":
@@ -66,7 +65,7 @@ class SyntheticSettings(Settings):
 
 ToolKind = Literal["grasper", "scissors", "driver"]
 ShotKind = Literal["liver", "fat", "wall", "hilum", "outside"]
-EventKind = Literal["smoke", "blood", "light", "defocus", "sweep", "instrument", "gap"]
+EventKind = Literal["smoke", "blood", "light", "defocus", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,7 @@ class Shot:
     suturing: bool = False
     gauze: bool = False
     tools: tuple[Tool, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,16 +124,14 @@ class Look:
 
 @dataclass(frozen=True)
 class SyntheticVideo:
-    """The plan of one video. `numbers` are its frames' numbers in the recording; they jump where frames are lost."""
+    """The plan of one video. `bar` is the height of the recorder's menu above the view."""
 
     id: str
     case: str
     settings: SyntheticSettings
-    numbers: tuple[int, ...]
     shots: tuple[Shot, ...]
-    events: tuple[Event, ...]
     view: View | None
-    bar: tuple[int, int, int, int] | None
+    bar: int
     look: Look
 
     @property
@@ -148,7 +146,7 @@ class SyntheticVideo:
 
     def seconds(self, frame: int) -> float:
         """Time of a frame in the recording."""
-        return self.numbers[frame] / self.settings.fps
+        return frame / self.settings.fps
 
 
 def split_cases(cases: int) -> dict[str, list[str]]:
@@ -183,7 +181,7 @@ def _plan_case(settings: SyntheticSettings, index: int) -> list[SyntheticVideo]:
         pulse=rng.uniform(0.75, 1.1),
         shaft=float(rng.choice([0.07, 0.09, 0.5])),
     )
-    bar = (0, 0, settings.width, max(6, round(0.09 * settings.height))) if index == 3 % settings.cases else None
+    bar = max(6, round(0.09 * settings.height)) if index == 3 % settings.cases else 0
     view = _plan_view(rng, settings, circular=index % 3 == 1, bar=bar)
     videos: list[SyntheticVideo] = []
     for part in "ab" if index == 0 else ("",):  # the recorder chopped the first case into two files
@@ -194,27 +192,23 @@ def _plan_case(settings: SyntheticSettings, index: int) -> list[SyntheticVideo]:
             suturing=suturing,
             gauze=gauze,
             outside=index == 2 % settings.cases and part != "a",
-            before=videos[-1] if videos else None,
+            before=videos[-1].shots[-1] if videos else None,
         )
-        numbers, gaps = _plan_gaps(rng, settings, shots)
-        video = SyntheticVideo(case + part, case, settings, numbers, (), (), view, bar, look)
-        videos.append(_with_events(rng, video, shots, gaps, offset=index))
+        shots = [_with_events(rng, settings, shot, index + i) for i, shot in enumerate(shots)]
+        videos.append(SyntheticVideo(case + part, case, settings, tuple(shots), view, bar, look))
     return videos
 
 
-def _plan_view(
-    rng: np.random.Generator, settings: SyntheticSettings, circular: bool, bar: tuple[int, int, int, int] | None
-) -> View | None:
+def _plan_view(rng: np.random.Generator, settings: SyntheticSettings, circular: bool, bar: int) -> View | None:
     width, height = settings.width, settings.height
-    top = bar[3] if bar else 0
     if not circular:
-        return View(0, top, width, height - top) if bar else None
+        return View(0, bar, width, height - bar) if bar else None
     short = min(width, height)
     radius = round(rng.uniform(0.47, 0.53) * short)
     cx = width // 2 + round(rng.uniform(-0.02, 0.02) * short)
     cy = height // 2 + round(rng.uniform(-0.02, 0.02) * short)
     left, right = max(0, cx - radius), min(width, cx + radius + 1)
-    upper, lower = max(top, cy - radius), min(height, cy + radius + 1)
+    upper, lower = max(bar, cy - radius), min(height, cy + radius + 1)
     return View(left, upper, right - left, lower - upper, (cx, cy, radius))
 
 
@@ -225,7 +219,7 @@ def _plan_shots(
     suturing: bool,
     gauze: bool,
     outside: bool,
-    before: SyntheticVideo | None,
+    before: Shot | None,
 ) -> list[Shot]:
     count = settings.shots + outside
     shares = rng.uniform(0.7, 1.3, count)
@@ -240,9 +234,8 @@ def _plan_shots(
             shots.append(Shot(first, last, "outside", (*seed, i), 1.0))
             continue
         if before is not None and i == 0:  # the second file goes on in the middle of a shot
-            previous = before.shots[-1]
-            start = previous.start + before.seconds(previous.last) - before.seconds(previous.first) + 1 / settings.fps
-            shots.append(replace(previous, first=first, last=last, start=start))
+            start = before.start + before.last / settings.fps - before.first / settings.fps + 1 / settings.fps
+            shots.append(replace(before, first=first, last=last, start=start))
             continue
         # Neighbouring shots show other organs from another distance: a cut to the same picture would be none.
         organs: tuple[ShotKind, ...] = ("liver", "fat", "wall", "hilum")
@@ -255,54 +248,22 @@ def _plan_shots(
     return shots
 
 
-def _plan_gaps(
-    rng: np.random.Generator, settings: SyntheticSettings, shots: list[Shot]
-) -> tuple[tuple[int, ...], list[Event]]:
-    """Frame numbers, with a few seconds lost within about every second shot where gaps are wanted."""
-    steps = np.ones(settings.frames, dtype=int)
-    steps[0] = 0
-    events: list[Event] = []
-    for shot in shots if settings.gaps else ():
-        length = shot.last - shot.first + 1
-        if length >= 6 and (not events or rng.random() < 0.6):
-            at = shot.first + int(rng.integers(2, length - 1))
-            steps[at] += max(2, round(rng.uniform(0.5, 3.0) * settings.fps))
-            events.append(Event("gap", at, at))
-    return tuple(int(n) for n in np.cumsum(steps)), events
-
-
-def _with_events(
-    rng: np.random.Generator, video: SyntheticVideo, shots: list[Shot], gaps: list[Event], offset: int
-) -> SyntheticVideo:
-    """Add tools and events to the shots, now that the frames' times are known."""
+def _with_events(rng: np.random.Generator, settings: SyntheticSettings, shot: Shot, offset: int) -> Shot:
+    """Add tools and events to a shot."""
+    if shot.kind == "outside":
+        return shot
+    begin, end = shot.first / settings.fps, shot.last / settings.fps
+    tools = shot.tools or _plan_tools(rng, shot, end - begin)
     kinds: tuple[EventKind, ...] = ("smoke", "blood", "light", "defocus", "sweep")
-    seconds = {"smoke": 8.0, "blood": 8.0, "light": 6.0, "defocus": 2.0, "sweep": 1.6}
-    events = list(gaps)
-    equipped: list[Shot] = []
-    for i, shot in enumerate(shots):
-        if shot.kind == "outside":
-            equipped.append(shot)
-            continue
-        begin, end = video.seconds(shot.first), video.seconds(shot.last)
-        if not shot.tools:
-            shot = replace(shot, tools=_plan_tools(rng, shot, end - begin))
-        equipped.append(shot)
-        for tool in shot.tools:
-            events += _event("instrument", video, shot, begin + tool.enter - shot.start, ENTERING)
-        if shot.last - shot.first < 6:
-            continue
-        for k in range(int(rng.integers(1, 3))):  # one early and perhaps one late in the shot
-            kind = kinds[(offset + i + 2 * k) % len(kinds)]
-            start = begin + (0.5 * k + rng.uniform(0.08, 0.15)) * (end - begin)
-            events += _event(kind, video, shot, start, min(seconds[kind], 0.35 * (end - begin)))
-    ordered = tuple(sorted(events, key=lambda event: (event.first, event.kind)))
-    return replace(video, shots=tuple(equipped), events=ordered)
-
-
-def _event(kind: EventKind, video: SyntheticVideo, shot: Shot, start: float, seconds: float) -> list[Event]:
-    """List the event with its frames of the shot; an empty list if no frame falls into it."""
-    frames = [f for f in range(shot.first, shot.last + 1) if start <= video.seconds(f) <= start + seconds]
-    return [Event(kind, frames[0], frames[-1])] if frames else []
+    longest = {"smoke": 8.0, "blood": 8.0, "light": 6.0, "defocus": 2.0, "sweep": 1.6}
+    events = []
+    for k in range(int(rng.integers(1, 3)) if shot.last - shot.first >= 6 else 0):  # one early and perhaps one late
+        kind = kinds[(offset + 2 * k) % len(kinds)]
+        start = begin + (0.5 * k + rng.uniform(0.08, 0.15)) * (end - begin)
+        stop = start + min(longest[kind], 0.35 * (end - begin))
+        if frames := [f for f in range(shot.first, shot.last + 1) if start <= f / settings.fps <= stop]:
+            events.append(Event(kind, frames[0], frames[-1]))
+    return replace(shot, tools=tools, events=tuple(events))
 
 
 def _plan_tools(rng: np.random.Generator, shot: Shot, seconds: float) -> tuple[Tool, ...]:

@@ -16,7 +16,7 @@ import cv2
 import yaml
 
 from suture.core.errors import UserError
-from suture.core.io import write_json, write_text
+from suture.core.io import write_text
 from suture.core.progress import ProgressBar
 from suture.core.workers import start_in_pool
 from suture.data.labelling import frame_name
@@ -34,7 +34,7 @@ def write_synthetic(
     workers: int = 1,
     progress: bool = True,
 ) -> Path:
-    """Render a dataset into a new folder: videos, a mask for every frame, dataset.yaml, truth.json.
+    """Render a dataset into a new folder: videos, a mask for every frame, dataset.yaml and exclude.csv.
 
     Args:
         out: The new folder.
@@ -64,7 +64,6 @@ def write_synthetic(
         write_text(folder / "dataset.yaml", dataset)
         rows = [f"{video.id},{first},{last},out of body" for video in videos for first, last in video.excluded]
         write_text(folder / "exclude.csv", "\n".join(["video,first,last,reason", *rows, ""]))
-        write_json(folder / "truth.json", {video.id: _truth(video) for video in videos})
     return out
 
 
@@ -124,7 +123,7 @@ def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> N
     """Write a video and its masks."""
     if container == "png":
         (folder / "videos" / video.id).mkdir()
-        for number, (rgb, mask) in zip(video.numbers, render_video(video), strict=True):
+        for number, (rgb, mask) in enumerate(render_video(video)):
             _write_png(folder / "videos" / video.id / f"frame_{number:06d}.png", rgb[..., ::-1])
             _write_mask(folder, video, number, mask)
         return
@@ -138,12 +137,11 @@ def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> N
         context.time_base, context.thread_count = 1 / rate, 1
         context.colorspace = context.color_primaries = context.color_trc = BT709
         context.color_range = LIMITED
-        # In a video file a frame is known by its place; lost frames show as jumps of the time stamp.
         for index, (rgb, mask) in enumerate(render_video(video)):
             frame = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(
                 format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG", threads=1
             )
-            frame.pts, frame.time_base = video.numbers[index], 1 / rate
+            frame.pts, frame.time_base = index, 1 / rate
             file.mux(stream.encode(frame))
             _write_mask(folder, video, index, mask)
         file.mux(stream.encode(None))
@@ -163,18 +161,3 @@ def _view(video: SyntheticVideo) -> Any:
         return "none"
     facts = video.view.to_json()
     return facts if video.view.circle else facts["rect"]
-
-
-def _truth(video: SyntheticVideo) -> dict[str, Any]:
-    """Return the facts that tests compare with results; frames are indices in decoding order."""
-    return {
-        "case": video.case,
-        "frames": len(video.numbers),
-        "numbers": list(video.numbers),
-        "fps": video.settings.fps,
-        "cuts": list(video.cuts),
-        "view": _view(video),
-        "bar": list(video.bar) if video.bar else None,
-        "excluded": [list(shot) for shot in video.excluded],
-        "events": [{"kind": e.kind, "first": e.first, "last": e.last} for e in video.events],
-    }
