@@ -82,38 +82,6 @@ def test_a_whole_box_gives_the_pixels_or_their_mirror_image(flip: bool) -> None:
     torch.testing.assert_close(render_images(patches, (48, 40)), resized, atol=1e-5, rtol=0)
 
 
-def test_an_aligned_box_is_a_cut_out() -> None:
-    image, labels = noise(20, 40), regions(20, 40)
-    draw = WHOLE._replace(box=np.array([0.25, 0.5, 0.5, 0.25]))  # columns 10…29, rows 10…14
-    patches = collate([draw], [image], [labels])
-    torch.testing.assert_close(render_images(patches, (5, 20)), tensor(image[10:15, 10:30]), atol=2e-6, rtol=0)
-    assert torch.equal(render_labels(patches, (5, 20))[0], torch.from_numpy(labels[10:15, 10:30]).long())
-
-
-@given(draw=draws, height=sides, width=sides, out=st.tuples(sides, sides), scale=st.sampled_from([0.5, 1, 2]))
-def test_labels_get_the_geometry_of_the_image(
-    draw: ViewDraw, height: int, width: int, out: tuple[int, int], scale: float
-) -> None:
-    """An image painted with its labels agrees with them, away from their edges."""
-    labels = regions(height, width, seed=height)
-    image = np.repeat(labels[..., None] * 60, 3, axis=2)
-    # Labels may have another resolution than the image.
-    size = (max(1, int(width * scale)), max(1, int(height * scale)))
-    own = cv2.resize(labels, size, interpolation=cv2.INTER_NEAREST_EXACT)
-    patches = collate([draw], [image], [own])
-    painted = render_images(patches, out)[0, 0] * 255 / 60
-    found = render_labels(patches, out)[0]
-    assert found.shape == out
-    # Where the surroundings (two pixels of the source) are of one class, bilinear and nearest must agree.
-    calm = np.ones_like(labels)
-    for shift in (
-        np.roll(np.pad(labels, 2, mode="edge"), (dy, dx), (0, 1)) for dy in range(-2, 3) for dx in range(-2, 3)
-    ):
-        calm &= shift[2:-2, 2:-2] == labels
-    sure = render_labels(collate([draw], [image], [calm]), out)[0] == 1
-    assert torch.equal(painted.round().long()[sure], found[sure])
-
-
 @given(
     draw=draws,
     degrees=st.just(0.0) | st.floats(-180, 180),
@@ -359,18 +327,6 @@ def test_colours_stay_in_range(name: str) -> None:
 
 
 # Draws
-
-
-def test_a_draw_is_a_function_of_its_key() -> None:
-    augment = Augment(color="strong")
-    seen = set()
-    for key in [(seed, stage, step, place) for seed in (0, 1) for stage in "ab" for step in (0, 1) for place in (0, 1)]:
-        one, same = (draw_view(generator(*key), augment) for _ in range(2))
-        assert np.array_equal(one.box, same.box)
-        assert np.array_equal(one.color, same.color)
-        assert one.flip == same.flip
-        seen.add((*one.box, *one.color))
-    assert len(seen) == 16
 
 
 def test_settings_do_not_shift_the_stream() -> None:

@@ -181,12 +181,6 @@ def test_a_name_with_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(VideoFile(Path("12:30.mp4"))) == FRAMES
 
 
-def test_part_of_the_frames(tmp_path: Path) -> None:
-    video = VideoFile(write(tmp_path / "a.mp4"))
-    for found, index in zip(video.frames(17, 30), range(17, 30), strict=True):
-        np.testing.assert_array_equal(found, video.read(index))
-
-
 def test_times_and_rate(tmp_path: Path) -> None:
     stamps = KINDS["variable.mp4"]["stamps"]
     video = VideoFile(write(tmp_path / "a.mp4", stamps=stamps))
@@ -230,12 +224,6 @@ def test_rotation_tag(tmp_path: Path) -> None:
     video = VideoFile(path)
     assert video.size == (64, 96)
     assert closeness(video.read(0), np.rot90(picture(0), -1)) < 4
-
-
-def test_interlaced(tmp_path: Path) -> None:
-    fields = write(tmp_path / "a.mp4", options={"x264-params": "interlaced=1"})
-    assert VideoFile(fields).interlaced
-    assert not VideoFile(write(tmp_path / "b.mp4")).interlaced
 
 
 def write_flat(path: Path, yuv: tuple[int, int, int], size: tuple[int, int], matrix: int | None, full: bool) -> Path:
