@@ -1,6 +1,5 @@
 """Titles of runs side by side, and the differences between their settings."""
 
-import re
 import shutil
 from pathlib import Path
 
@@ -42,13 +41,3 @@ def test_runs_of_a_comparison_are_titled_by_what_differs(runs: Runs, tmp_path: P
     page = write_report(folders[:2], tmp_path / "r.html", False, console, figures=tmp_path / "figures").read_text()
     assert ">made__every-6__pgvcl__P1N4__seed-0<" in page, "the folder is among the facts"
     assert (tmp_path / "figures" / "embeddings-pgvcl-P1N4.png").exists()
-
-
-def test_long_names_give_way_to_method_labels_and_seed(runs: Runs, tmp_path: Path) -> None:
-    names = ("a-long-name-for-a-supervised-run", "a-long-name-for-a-run-of-pgvcl", "the-same-with-another-seed")
-    folders = copies(tmp_path, dict(zip(names, (runs.supervised, runs.pgvcl, runs.pgvcl), strict=True)))
-    assert titles(folders[:2]) == ["supervised", "pgvcl"]
-    assert titles(folders) == list(names), "what differs is not enough to tell them apart"
-    config = folders[2] / "config.yaml"
-    config.write_text(re.sub("^seed: .*", "seed: 7", config.read_text(), flags=re.MULTILINE))
-    assert titles(folders) == ["supervised · seed 0", "pgvcl · seed 0", "pgvcl · seed 7"]

@@ -10,16 +10,12 @@ from typing import Any
 import yaml
 
 from suture.core.errors import UserError
-from suture.core.text import number
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.semi import SemiSupervised
 from suture.models.model_files import is_weights_file
 from suture.training.config import differences
 from suture.training.run_folder import Run, RunStage
 from suture.training.session import AnyStage
-
-MAX_TITLE_LENGTH = 20
-"""Characters of a folder's name that fit above a panel or column."""
 
 
 class ReportedRun(Run):
@@ -100,8 +96,10 @@ def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
         if not run.is_begun and not run.is_scored:
             raise UserError(f"{run.folder} has no trained step yet: continue it with `suture train`.")
         _require_same_data(runs[0], run)
-    if len(runs) > 1 and max(len(run.title) for run in runs) > MAX_TITLE_LENGTH:
-        _shorten_titles(runs)
+    parts = [run.title.split("__") for run in runs]  # a comparison's folders: DATASET__LABELLING__METHOD__seed-0
+    common = set(parts[0]).intersection(*parts[1:])
+    for run, own in zip(runs, parts, strict=True):
+        run.title = " · ".join(part for part in own if part not in common) or run.title
     return runs
 
 
@@ -112,21 +110,3 @@ def _require_same_data(first: ReportedRun, other: ReportedRun) -> None:
     for key, (ours, theirs) in (pairs | {"the lengths of videos": tuple(lengths)}).items():
         if ours != theirs:
             raise UserError(f"{first.folder} and {other.folder} differ in {key}: report them one by one.")
-
-
-def _shorten_titles(runs: Sequence[ReportedRun]) -> None:
-    """Replace long titles by what differs between the runs, if that is enough to tell them apart."""
-    parts = [run.title.split("__") for run in runs]  # a comparison's folders: DATASET__LABELLING__METHOD__seed-0
-    if min(map(len, parts)) < 4:
-        parts = [_description(run) for run in runs]
-    common = set(parts[0]).intersection(*parts[1:])
-    titles = [" · ".join(part for part in one if part not in common) for one in parts]
-    if all(titles) and len(set(titles)) == len(titles):
-        for run, title in zip(runs, titles, strict=True):
-            run.title = title
-
-
-def _description(run: ReportedRun) -> list[str]:
-    height, width = run.config.data.height_width
-    labels = number(len(run.data["labelled"]), "label")
-    return [run.method_name, labels, run.config.model.encoder, f"{height}×{width}", f"seed {run.seed}"]
