@@ -331,8 +331,9 @@ def test_run_without_scores(page: Page, runs: Runs, tmp_path: Path, console: Con
 def test_tables_of_four_runs_fit_into_1280_pixels(
     page: Page, runs: Runs, tmp_path: Path, copy_run: Callable[..., Path], console: Console
 ) -> None:
+    names = ("supervised", "pgvcl", "stitch", "uamt")
     sources = (runs.supervised, runs.pgvcl) * 2
-    folders = [copy_run(run, f"videos-method{number}-0") for number, run in enumerate(sources)]
+    folders = [copy_run(run, f"videos-{name}-0") for run, name in zip(sources, names, strict=True)]
     report = write_report(folders, tmp_path / "report.html", frames=False, console=console)
     show(page, report, 1280 - 15)  # with a scroll bar
     assert page.locator("#confusion-test table").count() == 4
