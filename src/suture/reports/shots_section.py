@@ -55,7 +55,7 @@ def _curve(video: Video, settings: ShotSettings) -> Markup:
     series = []
     for number, (name, values) in enumerate({"change": shots.curve, "threshold": shots.threshold}.items()):
         x, y = np.insert(indices, gaps, indices[gaps]), np.insert(values.astype(float), gaps, np.nan)
-        series.append(Series(name, number, x, y))
+        series.append(Series(name, number, x.tolist(), y.tolist()))
     return line_chart(video.id, series, "frame", "change", x_range=(0, len(video)), size=(WIDE, 110))
 
 
