@@ -10,18 +10,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from predict_files import as_on_a_gpu, picture, write_images, write_video
+from predict_files import as_on_a_gpu, picture
 from rich.console import Console
 
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.images import read_image
 from suture.data.overlay import Overlay
-from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.models.inference import resize_matrices
 from suture.prediction.fast.gpu_overlay import GpuOverlay, class_counts
 from suture.prediction.frame_table import class_areas, count_pixels
-from suture.prediction.mask_files import read_written_mask
 from suture.prediction.predict import predict
 from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import PendingBatch, Predictor
@@ -102,70 +99,6 @@ def test_what_a_recording_reads_is_kept(model: Path) -> None:
     predictor.predict(picture(0, 111, 91))
     read = resize_matrices((91, 111), (32, 32), torch.device("cpu"))
     assert all(one is other for one, other in zip(read, predictor._cache["resize", (91, 111)], strict=True))
-
-
-def test_more_places_than_frames_repeat_the_last(gpu: Predictor) -> None:
-    pending = gpu.begin(gpu.prepare([picture(0), picture(1)], None, length=4), None, True)
-    assert len(pending) == 4
-    np.testing.assert_array_equal(pending[1].mask, pending[3].mask)
-    assert gpu.probabilities(picture(0)).shape == (3, 40, 48)
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_video_is_drawn_by_the_device(gpu: Predictor, tmp_path: Path, view: View | None) -> None:
-    path = write_video(tmp_path / "case.mp4", 10, (120, 90))
-    go(gpu, path, tmp_path / "out", batch=4, view=view)
-    overlay, draw = VideoFile(tmp_path / "out/case/overlay.mp4"), Overlay(gpu.classes, 120, 90)
-    for index, frame in enumerate(VideoFile(path).frames()):
-        mask = read_written_mask(tmp_path / f"out/case/masks/case__frame_{index:06d}.png")
-        assert mask is not None
-        assert (mask == gpu(frame, view)).mean() > 0.97  # it was no RGB, as in test_planes.py
-        expected = draw(frame, mask)
-        assert np.abs(overlay.read(index)[: len(expected)].astype(int) - expected).mean() < 6
-
-
-@pytest.mark.parametrize("settings", [{}, {"masks": "video"}, {"masks": "none"}, {"overlay": False}, {"smooth": 0.5}])
-def test_all_settings_give_the_same_files(
-    cpu: Predictor, gpu: Predictor, tmp_path: Path, settings: dict[str, Any]
-) -> None:
-    for path in (write_video(tmp_path / "case.mp4", 5), write_images(tmp_path / "images", 3)):
-        for name, predictor in (("cpu", cpu), ("gpu", gpu)):
-            go(predictor, path, tmp_path / name, batch=2, **settings)
-    names = [
-        {str(file.relative_to(tmp_path / name)) for file in (tmp_path / name).rglob("*")} for name in ("cpu", "gpu")
-    ]
-    assert names[0] == names[1]
-    if settings == {}:
-        one, other = (read_image(tmp_path / name / "images/overlay/frame1.jpg") for name in ("cpu", "gpu"))
-        assert np.abs(one.astype(int) - other).mean() < 1
-
-
-def test_gone_on_with_the_overlay_is_the_same(gpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was predicted before is drawn by OpenCV then, and the rest by the device."""
-    path = write_video(tmp_path / "case.mp4", 12, (120, 90))
-    go(gpu, path, tmp_path / "whole")
-    begin, begun = gpu.begin, []
-
-    def breaks(*asked: Any) -> PendingBatch:
-        begun.append(asked)
-        if len(begun) == 6:
-            raise RuntimeError("the power went")
-        return begin(*asked)
-
-    monkeypatch.setattr(gpu, "begin", breaks)
-    with pytest.raises(RuntimeError, match="the power went"):
-        go(gpu, path, tmp_path / "out")
-    assert 0 < len(list((tmp_path / "out/case/masks").iterdir())) < 12
-    monkeypatch.undo()
-    go(gpu, path, tmp_path / "out")
-    for file in (tmp_path / "whole").rglob("*.*"):
-        again = tmp_path / "out" / file.relative_to(tmp_path / "whole")
-        if file.suffix == ".mp4":
-            one, other = VideoFile(file), VideoFile(again)
-            assert len(one) == len(other) == 12
-            assert np.abs(one.read(3).astype(int) - other.read(3)).mean() < 4  # what encoding takes away differs
-        else:
-            assert again.read_bytes() == file.read_bytes(), file.name
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs and streams need a GPU")

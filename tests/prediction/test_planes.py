@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from av.video.reformatter import ColorRange
-from predict_files import picture, write_images, write_video
+from predict_files import picture, write_video
 from rich.console import Console
 
 from suture.data.video import DecodedFrame, VideoFile, YuvPlanes
@@ -80,13 +80,6 @@ def test_planes_become_what_ffmpeg_makes_of_them(
         difference = np.abs(found - expected)
         assert difference.max() <= 2
         assert difference.mean() < 0.7
-
-
-def test_motion_jpeg_has_the_full_range(tmp_path: Path) -> None:
-    frame = VideoFile(write_colours(tmp_path / "a.avi", (96, 64), "yuvj420p", full=True)).decode(0)
-    planes, memory = planes_of(frame)
-    assert frame.frame.format.name == "yuvj420p"
-    assert np.abs(yuv_to_rgb(sample_planes(memory), planes.colours) - frame.rgb().astype(int)).mean() < 0.7
 
 
 def test_the_flow_sees_the_same(tmp_path: Path) -> None:
@@ -189,22 +182,6 @@ def test_what_a_file_holds_may_change(cpu: Predictor, gpu: Predictor, tmp_path: 
         assert len(summary.problems) == 3
         assert "60×50 pixels, expected 48×40" in summary.problems[0]
     assert_alike(tmp_path, "case", 9, flow=0.02)
-
-
-def test_colours_tell_batches_and_recordings_apart(tmp_path: Path) -> None:
-    one, other = (
-        VideoFile(write_colours(tmp_path / f"{full}.mp4", (48, 40), "yuv420p", BT601, full)).decode(0).planes()
-        for full in (False, True)
-    )
-    assert one is not None
-    assert other is not None
-    assert one.shape == other.shape
-    assert len({one.colours, other.colours}) == 2
-
-
-def test_images_are_as_they_were(tmp_path: Path) -> None:
-    (clip,) = find_clips([write_images(tmp_path / "images", 3)])
-    assert all(isinstance(shown.pixels, np.ndarray) for shown in clip.frames(range(3), planes=True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")

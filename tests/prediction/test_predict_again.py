@@ -148,21 +148,6 @@ def test_two_at_once_do_not_write_into_one_folder(
         assert len(os.listdir(out / name / "masks")) == frames
 
 
-def test_where_all_is_done_a_folder_need_not_be_written_to(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, out = write_video(tmp_path / "case.mp4", 3), tmp_path / "out"
-    go(Predictor(model, "cpu"), given, out)
-
-    def refused(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "mkdir", refused)
-    assert "case: done before, skipped" in go(Predictor(model, "cpu"), given, out)
-    with pytest.raises(UserError, match=r"new cannot be written \(Permission denied\): give a folder that you may"):
-        go(Predictor(model, "cpu"), given, tmp_path / "new")
-
-
 @pytest.mark.parametrize("force", [False, True])
 def test_nothing_is_written_among_files_of_others(cpu: Predictor, tmp_path: Path, force: bool) -> None:
     """The mask that somebody painted would be deleted by force, and any other file be mixed up with the results."""
@@ -186,28 +171,6 @@ def test_nothing_is_written_among_files_of_others(cpu: Predictor, tmp_path: Path
         go_into(tmp_path / "out")
     assert contents(tmp_path).items() >= before.items()
     assert (tmp_path / "new/notes.txt").read_text() == "mine"
-
-
-def test_a_torn_journal_counts_as_far_as_it_is_whole(model: Path, cpu: Predictor, tmp_path: Path) -> None:
-    given = write_images(tmp_path / "case", 12)
-    predictor = Counting(model, "cpu")
-    predictor.fails_at = 9
-    with pytest.raises(RuntimeError):
-        go(predictor, given, tmp_path / "out")
-    journal = tmp_path / "out/case/.journal.jsonl"
-    journal.write_text(journal.read_text()[:-30])
-    go(Counting(model, "cpu"), given, tmp_path / "out")
-    go(cpu, given, tmp_path / "whole")
-    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-
-
-def test_a_full_disk_is_one_sentence(cpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(clipfiles, "write_mask", full)
-    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\): make room, and start again"):
-        go(cpu, write_images(tmp_path / "frames"), tmp_path / "out")
 
 
 def test_a_picture_that_finds_no_room_ends_it_with_the_reason(cpu: Predictor, tmp_path: Path) -> None:
@@ -252,14 +215,6 @@ def test_other_frames_of_the_same_names_and_sizes_are_told_apart(cpu: Predictor,
     assert "skipped" in go(cpu, one, tmp_path / "out")
     with pytest.raises(UserError, match=r"\(input\)"):
         go(cpu, other, tmp_path / "out")
-
-
-def test_a_record_that_was_changed_is_one_sentence(cpu: Predictor, tmp_path: Path) -> None:
-    given = write_video(tmp_path / "case.mp4", 3)
-    go(cpu, given, tmp_path / "out")
-    (tmp_path / "out/case/prediction.json").write_text("[]")
-    with pytest.raises(UserError, match=r"prediction\.json is not as Suture wrote it"):
-        go(cpu, given, tmp_path / "out")
 
 
 def test_no_prediction_goes_among_the_videos_of_a_dataset(cpu: Predictor, tmp_path: Path) -> None:

@@ -48,17 +48,6 @@ def test_names_differ_and_tell_where_they_come_from(tree: Path) -> None:
     assert names(find_clips([tree / "a/video.mp4", f"{tree}/a/../a/*.mp4"])) == ["video"]
 
 
-def test_names_that_differ_in_capitals_only(tmp_path: Path) -> None:
-    """No name of a folder further above, which may be a patient's, could tell them apart."""
-    for name in ("v/A.mp4", "v/a.mp4", "v/b.mp4", "V/c.mp4", "v/c.mp4"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    if len(list(tmp_path.iterdir())) < 2:
-        pytest.skip("the disk does not tell capitals apart")
-    assert names(find_clips([tmp_path / "v"])) == ["A_mp4", "a_mp4", "b", "c"]
-    assert names(find_clips([tmp_path])) == ["V_c_mp4", "A_mp4", "a_mp4", "b", "v_c_mp4"]
-
-
 def test_images_by_name_are_one_clip(tree: Path) -> None:
     (clip,) = find_clips([f"{tree}/frames/frame[02].png"])
     assert clip.name == "frames"
@@ -167,18 +156,6 @@ def test_results_and_masks_are_not_taken_for_inputs(tree: Path) -> None:
     assert "other" not in names(find_clips([tree]))
 
 
-def test_what_a_dataset_excludes_is_predicted_like_all_else(tmp_path: Path, cpu: Predictor) -> None:
-    """As docs/predict.md says: however its files are given, a video's results are the same."""
-    data, out = tmp_path / "data", tmp_path / "out"
-    write_images(data / "frames", 3)
-    (data / "dataset.yaml").write_text("videos: frames\nexclude: exclude.csv\n")
-    (data / "exclude.csv").write_text("video,first,last,reason\nframes,1,1,out of body\n")
-    assert load_dataset(data).videos[0].usable == [0, 2]
-    summary = predict(cpu, [data], out, PredictionSettings(overlay=False))
-    assert (summary.frames, summary.problems) == (3, [])
-    assert sorted(path.name for path in out.rglob("*.png")) == ["frame0.png", "frame1.png", "frame2.png"]
-
-
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -250,15 +227,6 @@ def test_one_bad_file_does_not_stop_the_others(cpu: Predictor, tmp_path: Path) -
     assert "only sound" in summary.problems[0]
     assert said.getvalue().count("only sound") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["good"]
-
-
-def test_why_nothing_can_be_predicted_is_told_once(cpu: Predictor, tmp_path: Path) -> None:
-    sound, text = write_bad("sound", tmp_path), write_bad("text", tmp_path)
-    for given, ends in (([sound], "only sound"), ([sound, text], "None of the 2 inputs can be used")):
-        told = io.StringIO()
-        with pytest.raises(UserError, match=ends) as caught:
-            predict(cpu, given, tmp_path / "out", console=Console(file=told, width=300))
-        assert (told.getvalue() + str(caught.value)).count("only sound") == 1
 
 
 def test_a_broken_frame_is_told_and_left_out(cpu: Predictor, tmp_path: Path) -> None:

@@ -95,18 +95,6 @@ def test_the_overlay_of_anamorphic_video_is_as_wide(cpu: Predictor, tmp_path: Pa
     assert overlay.size[0] == 48
 
 
-def test_the_times_of_a_long_operation_are_told_to_the_millisecond(cpu: Predictor, tmp_path: Path) -> None:
-    stamps = [10_000_000 + 33 * frame for frame in range(4)]
-    write_video(tmp_path / "case.mkv", 4, stamps=stamps)
-    run(cpu, [tmp_path / "case.mkv"], tmp_path / "out", masks="none", overlay=False)
-    assert [row["time"] for row in rows(tmp_path / "out/case/frames.csv")] == [
-        "10000",
-        "10000.033",
-        "10000.066",
-        "10000.099",
-    ]
-
-
 @pytest.mark.parametrize("size", [(48, 40), (130, 66)])
 def test_masks_as_one_video_are_lossless(cpu: Predictor, tmp_path: Path, size: tuple[int, int]) -> None:
     path = write_video(tmp_path / "case.mp4", size=size)
@@ -181,14 +169,6 @@ def test_a_parquet_table_says_the_same(cpu: Predictor, tmp_path: Path) -> None:
         assert str(one["frame"]) == other["frame"]
         assert one["time"] is None
         assert float(other["confidence"]) == pytest.approx(one["confidence"], rel=1e-4)
-
-
-def test_batches_change_nothing(cpu: Predictor, tmp_path: Path) -> None:
-    path = write_video(tmp_path / "case.mp4")
-    for batch in (1, 5):
-        predict(cpu, [path], tmp_path / str(batch), batch=batch, console=Console(file=io.StringIO()))
-    for one in sorted((tmp_path / "1/case/masks").iterdir()):
-        assert (read_mask(one) != read_mask(tmp_path / "5/case/masks" / one.name)).mean() < 0.01
 
 
 def test_the_view_is_found_or_stated(cpu: Predictor, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The predictor gives the masks that evaluation gives, whatever the model was saved as."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from predict_files import COLORS, NAMES, picture, write_images, write_model
+from predict_files import picture, write_images
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE
@@ -37,11 +36,6 @@ def test_masks_are_those_of_the_evaluation(
     np.testing.assert_array_equal(found, expected)
     assert len(np.unique(found[found != IGNORE])) > 1
     assert (cpu(video.read(1), view) == found[1]).mean() > 0.999
-
-
-def test_classes(cpu: Predictor) -> None:
-    assert cpu.classes.names == NAMES
-    assert cpu.classes.colors == COLORS
 
 
 def test_a_weights_file_with_its_description_is_a_model(model: Path, cpu: Predictor) -> None:
@@ -166,16 +160,3 @@ def test_what_is_no_model(tmp_path: Path, model: Path) -> None:
     for scales in ((), (0,), (1, 100), (float("nan"),)):
         with pytest.raises(UserError, match="scales are"):
             Predictor(model, "cpu", scales=scales)
-
-
-def test_a_description_that_was_tampered_with(tmp_path: Path) -> None:
-    path = write_model(tmp_path) / "model.json"
-    said = json.loads(path.read_text())
-    for change, sentence in (
-        ({"format": 99}, "update Suture"),
-        ({"classes": 3}, "model\\.json is not as Suture wrote it"),
-        ({"classes": said["classes"][:2]}, "names 2 classes, but its segmenter tells 3 apart"),
-    ):
-        path.write_text(json.dumps(said | change))
-        with pytest.raises(UserError, match=sentence):
-            Predictor(tmp_path)

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from suture.prediction.fast import process_writer
 from suture.prediction.fast.gpu import Gpu
 from suture.prediction.fast.process_writer import ProcessWriter, SharedBatch
 from suture.prediction.fast.shared_memory import MessageSocket, SharedBuffer, SharedMemory
-from suture.prediction.fast.writer_process import ClipSteps, sendable
+from suture.prediction.fast.writer_process import ClipSteps
 from suture.prediction.find_clips import find_clips
 from suture.prediction.predict import predict
 from suture.prediction.prediction_settings import PredictionSettings
@@ -153,23 +152,6 @@ def test_a_killed_writer_is_one_sentence_and_gone_on_after(gpu: Predictor, tmp_p
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_an_error_there_is_told_here(gpu: Predictor, tmp_path: Path) -> None:
-    given, masks = write_video(tmp_path / "case.mp4", 40), tmp_path / "out/case/masks"
-
-    def stop(frames: int) -> None:
-        if frames:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(gpu, given, tmp_path / "out", stop)
-    shutil.rmtree(masks)
-    masks.symlink_to(tmp_path / "nowhere")
-    sentence = r"case cannot be written \(File exists\): give a folder that you may write to, and start again to go on"
-    with pytest.raises(UserError, match=sentence):
-        predict(gpu, [given], tmp_path / "out", console=Console(file=io.StringIO()))
-    assert {path.name for path in masks.parent.iterdir()} >= {"masks", ".journal.jsonl"}
-
-
 def test_files_go_where_this_process_is(gpu: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -187,22 +169,6 @@ def test_two_threads_take_turns(gpu: Predictor, tmp_path: Path) -> None:
     assert [len(list((tmp_path / f"out/{name}/masks").iterdir())) for name in ("one", "two")] == [30, 30]
 
 
-def test_a_failed_clip_gives_its_memory_back(fresh: Predictor, tmp_path: Path) -> None:
-    given = write_video(tmp_path / "case.mp4", 40)
-    pinned: list[int] = []
-    gpu: Any = fresh.gpu
-    gpu.pin, gpu.unpin = lambda new: pinned.append(len(new)), lambda old: pinned.remove(len(old))
-
-    def progress(frames: int) -> None:
-        if frames:
-            assert pinned
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(fresh, given, tmp_path / "out", progress)
-    assert not pinned
-
-
 def test_who_is_interrupted_waits_for_no_answer() -> None:
     """A process may be in the middle of an answer that nobody hears: it must not be waited for."""
     here, there = socketpair()
@@ -217,19 +183,6 @@ def test_who_is_interrupted_waits_for_no_answer() -> None:
     line.close()
     speaking.join(10)
     assert not speaking.is_alive()
-
-
-@pytest.mark.parametrize("how", ["a path", "no interpreter", "frozen"])
-def test_unusual_interpreters(fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    if how == "a path":
-        monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
-    elif how == "no interpreter":
-        monkeypatch.setattr(sys, "executable", None)
-    else:
-        monkeypatch.setattr(sys, "frozen", True, raising=False)
-    run(fresh, write_video(tmp_path / "case.mp4", 3), tmp_path / "out")
-    assert len(list((tmp_path / "out/case/masks").iterdir())) == 3
-    assert (fresh.process_writer is None) == (how != "a path")
 
 
 @pytest.mark.parametrize("words", ["", SIXTEEN])
@@ -271,14 +224,6 @@ def test_a_batch_is_answered_when_its_memory_is_free() -> None:
         for future in taken[8:]:
             future.set_exception(OSError(errno.ENOSPC, "No space left on device"))
         assert answers.get(timeout=60).errno == errno.ENOSPC
-
-
-def test_errors_keep_what_they_say() -> None:
-    full = sendable(OSError(errno.ENOSPC, "No space left on device", "masks/a.png"))
-    assert isinstance(full, OSError)
-    assert (full.errno, full.strerror) == (errno.ENOSPC, "No space left on device")
-    assert str(sendable(UserError("One sentence."))) == "One sentence."
-    assert "ZeroDivisionError: by nothing" in str(sendable(ZeroDivisionError("by nothing")))
 
 
 SCRIPT = """
