@@ -207,13 +207,8 @@ def test_a_list_of_excluded_frames_that_nothing_names_is_told(tmp_path: Path) ->
     read = load_dataset(tmp_path)
     assert read["a"].usable == [1]
     assert not read.notes
-
-
-def test_a_list_of_excluded_frames_with_semicolons_as_spreadsheets_save_it(tmp_path: Path) -> None:
-    write_video(tmp_path / "a.mp4")
-    write_text(tmp_path / "exclude.csv", "video;first;last;reason\na;1;3;out of body, again\n")
-    write_file(tmp_path, exclude="exclude.csv")
-    assert load_dataset(tmp_path)["a"].excluded == {1, 2, 3}
+    write_text(tmp_path / "exclude.csv", "video;first;last;reason\na;0;1;with semicolons, as spreadsheets save it\n")
+    assert load_dataset(tmp_path)["a"].usable == []
 
 
 @pytest.mark.parametrize("name", [RECORD, JOURNAL])
@@ -226,7 +221,7 @@ def test_results_of_a_prediction_are_no_videos(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "out", "pictures", "refused"),
+    ("content", "out", "pictures", "reason"),
     [
         ({"videos": "videos", "masks": "masks"}, "videos/run", False, "has its videos"),
         ({"videos": "videos", "masks": "masks"}, "videos", False, "has its videos"),
@@ -241,27 +236,17 @@ def test_results_of_a_prediction_are_no_videos(tmp_path: Path, name: str) -> Non
     ],
 )
 def test_nothing_is_written_where_it_would_become_data(
-    said: dict[str, Any], out: str, pictures: bool, refused: str, tmp_path: Path
+    content: dict[str, Any], out: str, pictures: bool, reason: str, tmp_path: Path
 ) -> None:
     root = tmp_path / "data"
-    write_file(root, **said)
+    write_file(root, **content)
     (tmp_path / "link").symlink_to(root)
     for place in (root / out, tmp_path / "link" / out):
-        if refused:
-            with pytest.raises(UserError, match=f"lies in .*{refused}, and would become one of them: give a place"):
+        if reason:
+            with pytest.raises(UserError, match=f"lies in .*{reason}, and would become one of them: give a place"):
                 require_outside_dataset(place, pictures=pictures)
         else:
             require_outside_dataset(place, pictures=pictures)
-
-
-def test_a_dataset_file_that_cannot_be_read_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    write_text(tmp_path / "dataset.yaml", "videos: [")
-    require_outside_dataset(tmp_path / "videos/run")
-
-
-def test_without_a_file_the_usual_folder_of_videos(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos" / "a", "1", "2")
-    assert [video.id for video in load_dataset(tmp_path).videos] == ["a"]
 
 
 def test_a_single_video(tmp_path: Path) -> None:
@@ -273,9 +258,6 @@ def test_a_single_video(tmp_path: Path) -> None:
     assert frames[-1] == frames[11] == list(frames)[-1] == frames[10:][1]
     with pytest.raises(IndexError):
         frames[12]
-
-
-def test_a_single_file_that_is_no_video(tmp_path: Path) -> None:
     write_text(tmp_path / "notes.txt", "")
     with pytest.raises(UserError, match="is not a video"):
         load_dataset(tmp_path / "notes.txt")
@@ -322,135 +304,84 @@ def test_only_some_classes_annotated(tmp_path: Path) -> None:
     assert set(np.unique(ids[1:])) == {IGNORE}
 
 
-def test_unpainted_that_nobody_explained(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"1\.png holds the value 0 .*set `unpainted`"):
-        first_ids(load_one(tmp_path, classes=CLASSES[1:]))
-
-
 @pytest.mark.parametrize("unpainted", ["ignore", "void", "instrument", "grasper"])
 def test_unpainted(tmp_path: Path, unpainted: str) -> None:
+    with pytest.raises(UserError, match=r"1\.png holds the value 0 .*set `unpainted`"):
+        first_ids(load_one(tmp_path, classes=CLASSES[1:]))
     dataset = load_one(tmp_path, classes=CLASSES[1:], unpainted=unpainted)
     assert first_ids(dataset) == {IGNORE if unpainted in ("ignore", "void") else 0}
 
 
-def test_masks_per_video(tmp_path: Path) -> None:
-    for video in "ab":
-        write_frames(tmp_path / "videos" / video, "1", "2")
-        write_image(tmp_path / f"labels of {video}" / "1.png", 0)
-    masks = {"a": "labels of a", "b": "labels of b"}
-    write_file(tmp_path, videos="videos", masks=masks, classes=CLASSES)
-    assert masks_of(load_dataset(tmp_path)) == {"a": [0], "b": [0]}
-
-
-def test_masks_without_a_frame_are_collected(tmp_path: Path) -> None:
-    write_video(tmp_path / "videos" / "film.mp4")
-    write_frames(tmp_path / "videos" / "a", "1")
-    for name in (
-        "b/1",
-        "a/2",
-        "a__frame_000001",
-        "film/12",
-        "film__frame_000013",
-        "film/last",
-        "unknown__frame_000000",
-    ):
+@pytest.mark.parametrize(
+    ("videos", "masks", "matched", "unmatched", "doubtful"),
+    [
+        ("a/1 film.mp4", "b/1 a/2 a__frame_000001 film/last film/11 unknown__frame_000000", {"film": [11]}, 5, 0),
+        ("film.mp4", "film__frame_000016", {}, 1, 0),
+        ("a/1 b/1", "1", {}, 0, 1),
+        ("a/1 c.mp4 d.mp4", "frame_000001", {}, 0, 1),
+        ("a/1", "1 a__frame_000000", {"a": [0]}, 0, 1),
+        ("a/part1/a1 b/part1/b1", "part1__frame_000000", {}, 0, 1),
+        (
+            "a/part1/1 a/part1/2",
+            "part1/1 images/a/part1/2 b/part1/1 b/part1__frame_000000",
+            *({"a_part1": [0, 1]}, 2, 0),
+        ),
+        (
+            "train/5/x1 train/5/x2 train/5/x3 train/5/both test/6/y1 test/6/both",
+            "foo/x1 foo/bar/y1 train/x2 test/x3 foo/both",  # test/ is the folder of another video than x3 is in
+            *({"train_5": [1, 2], "test_6": [1]}, 2, 0),
+        ),
+        ("a/1 a/2", "a/1 b/2", {"a": [0]}, 1, 0),
+        ("film.mp4", "op1/000001", {}, 1, 0),
+        ("film.mp4", "op1/000001 op2/000002", {}, 2, 0),
+        ("film.mp4", "images/000001", {"film": [1]}, 0, 0),
+        (
+            "a/f_1_endo a/f_2_endo film.mp4",
+            "a/f_1_endo_gt_mask f_2_endo_gt_mask film__frame_000003_gt_mask film/4_gt_mask",
+            *({"a": [0, 1], "film": [3, 4]}, 0, 0),
+        ),
+        ("a/f_1 a/f_2", "a/f_1_gt_mask a/f_2_mask", {}, 2, 0),  # which of the two kinds is meant?
+    ],
+)
+def test_masks_are_matched_by_their_names(
+    tmp_path: Path, videos: str, masks: str, matched: dict[str, list[int]], unmatched: int, doubtful: int
+) -> None:
+    for name in videos.split():
+        write_video(tmp_path / "videos" / name) if name.endswith(".mp4") else write_frames(tmp_path / "videos", name)
+    for name in masks.split():
         write_image(tmp_path / "masks" / f"{name}.png", 0)
-    write_image(tmp_path / "masks" / "film" / "11.png", 0)
     dataset = load_masked(tmp_path)
-    assert masks_of(dataset) == {"film": [11]}
-    assert len(dataset.unmatched_masks) == 5
-    assert list(dataset.late_masks) == ["film"]
-    with pytest.raises(UserError, match=r"masks up to frame 13, but film has 12 frames, 0–11 \(another frame rate"):
-        dataset.require_clear_masks()
+    assert masks_of(dataset) == matched
+    assert (len(dataset.unmatched_masks), len(dataset.doubtful_masks)) == (unmatched, doubtful)
 
 
-def test_a_mask_past_the_end_of_a_video_without_others(tmp_path: Path) -> None:
-    write_video(tmp_path / "videos" / "film.mp4")
-    write_image(tmp_path / "masks" / "film__frame_000016.png", 0)
-    dataset = load_masked(tmp_path)
-    assert [Path(name).name for name in dataset.unmatched_masks] == [
-        "film__frame_000016.png (film has 12 frames, 0–11)"
-    ]
-    dataset.require_clear_masks()
-
-
-def require_doubt(dataset: Dataset, sentence: str) -> None:
-    assert len(dataset.doubtful_masks) == 1
-    assert not dataset.unmatched_masks
-    with pytest.raises(UserError, match=sentence):
-        dataset.require_clear_masks()
-
-
-@pytest.mark.parametrize("name", ["1", "frame_000001"])
-def test_a_mask_that_fits_two_videos(tmp_path: Path, name: str) -> None:
-    write_frames(tmp_path / "videos" / "a", "1")
-    write_frames(tmp_path / "videos" / "b", "1")
-    write_video(tmp_path / "videos" / "c.mp4")
-    write_video(tmp_path / "videos" / "d.mp4")
-    write_image(tmp_path / "masks" / f"{name}.png", 0)
-    require_doubt(load_masked(tmp_path), rf"The mask .*masks.{name}\.png fits .* and .*: name each mask VIDEO__frame")
-
-
-def test_two_masks_of_one_frame(tmp_path: Path) -> None:
+def test_masks_in_doubt_are_an_error(tmp_path: Path) -> None:
     write_image(tmp_path / "masks" / "a__frame_000000.png", 0)
-    require_doubt(load_one(tmp_path), r"fits a \(frame 0\), which has the mask .*: .* and keep one mask of each frame")
+    dataset = load_one(tmp_path)
+    with pytest.raises(
+        UserError, match=r"fits a \(frame 0\), which has the mask .*: .* and keep one mask of each frame"
+    ):
+        dataset.require_clear_masks()
 
 
-def test_the_end_of_a_path_that_fits_two_videos(tmp_path: Path) -> None:
-    for case in "ab":
-        write_frames(tmp_path / "videos" / case / "part1", f"{case}1")
-    write_image(tmp_path / "masks" / "part1__frame_000000.png", 0)
-    require_doubt(load_masked(tmp_path), r"fits a_part1 \(frame 0\) and b_part1 \(frame 0\)")
-
-
-def test_a_path_that_names_another_video(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos" / "a" / "part1", "1", "2")
-    for name in ("part1/1", "images/a/part1/2", "b/part1/1", "b/part1__frame_000000"):
-        write_image(tmp_path / "masks" / f"{name}.png", 0)
-    dataset = load_masked(tmp_path)
-    assert masks_of(dataset) == {"a_part1": [0, 1]}
-    assert len(dataset.unmatched_masks) == 2
-
-
-def test_a_folder_that_names_no_video_does_not_hide_the_frame(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos" / "train" / "5", "x1", "x2", "x3", "both")
-    write_frames(tmp_path / "videos" / "test" / "6", "y1", "both")
-    for name in ("foo/x1", "foo/bar/y1", "train/x2", "test/x3", "foo/both"):
-        write_image(tmp_path / "masks" / f"{name}.png", 0)
-    dataset = load_masked(tmp_path)
-    assert masks_of(dataset) == {"train_5": [1, 2], "test_6": [1]}
-    # test/ speaks of another video than x3 is in
-    assert sorted(Path(name).name for name in dataset.unmatched_masks) == ["both.png", "x3.png"]
-
-
-def test_folders_of_some_videos_make_another_folder_that_of_a_missing_one(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos" / "a", "1", "2")
-    for name in ("a/1", "b/2"):
-        write_image(tmp_path / "masks" / f"{name}.png", 0)
-    dataset = load_masked(tmp_path)
-    assert masks_of(dataset) == {"a": [0]}
-    assert len(dataset.unmatched_masks) == 1
-
-
-@pytest.mark.parametrize(("folders", "found"), [(["op1"], []), (["op1", "op2"], []), (["images"], [1])])
-def test_numbers_in_folders_that_name_no_video(tmp_path: Path, folders: list[str], found: list[int]) -> None:
+def test_masks_past_the_end_of_a_video_make_its_others_doubtful(tmp_path: Path) -> None:
     write_video(tmp_path / "videos" / "film.mp4")
-    for number, folder in enumerate(folders, start=1):
-        write_image(tmp_path / "masks" / folder / f"{number:06}.png", 0)
+    for name in ("8", "16"):
+        write_image(tmp_path / "masks" / "film" / f"{name}.png", 0)
     dataset = load_masked(tmp_path)
-    assert dataset["film"].with_mask == found
-    assert len(dataset.unmatched_masks) == len(folders) - len(found)
+    with pytest.raises(UserError, match=r"masks up to frame 16, but film has 12 frames, 0–11 \(another frame rate"):
+        dataset.require_clear_masks()
 
 
-def test_masks_in_a_folder_of_their_own_with_a_suffix(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos" / "a", "f_1_endo", "f_2_endo")
-    write_video(tmp_path / "videos" / "film.mp4")
-    for name in ("a/f_1_endo", "f_2_endo", "film__frame_000003", "film/4"):
-        write_image(tmp_path / "masks" / f"{name}_watershed_mask.png", 0)
-    assert masks_of(load_masked(tmp_path)) == {"a": [0, 1], "film": [3, 4]}
-    write_image(tmp_path / "masks" / "a" / "f_1_endo_mask.png", 0)  # which of the two kinds is meant?
-    dataset = load_dataset(tmp_path)
-    assert len(dataset.unmatched_masks) == 4
+def test_masks_per_video_and_in_several_places(tmp_path: Path) -> None:
+    write_frames(tmp_path / "videos", "a/1", "b/1")
+    for video in "ab":
+        write_image(tmp_path / f"labels of {video}/{video}/1.png", 0)
+    places = {"a": "labels of a", "b": "labels of b"}
+    for masks in (places, list(places.values())):
+        assert masks_of(load_masked(tmp_path, masks=masks)) == {"a": [0], "b": [0]}
+    with pytest.raises(UserError, match=r"masks names .*three, which does not exist"):
+        load_masked(tmp_path, masks=["labels of a", "three"])
 
 
 @pytest.mark.parametrize(
@@ -474,6 +405,7 @@ def test_masks_in_a_folder_of_their_own_with_a_suffix(tmp_path: Path) -> None:
         ({"masks": "videos"}, "names masks but no classes"),
         ({"masks": "videos", "classes": [{"name": "a"}]}, "no value for a in masks"),
         ({"videos": "video"}, "video, the folder of the videos, does not exist"),
+        ({"videos_by": "names"}, r"videos_by is 'names': .*'folder' or 'name'"),
         ({"cases": {"one": ["clip_a"], "two": ["clip_a"]}}, "clip_a is in the cases one and two"),
         ({"cases": {"clip_a": ["clip_b"]}}, "clip_a is a case, and a video that is not in it"),
         ({"cases": {"one": [1]}}, "names that look like numbers need quotes"),
@@ -556,13 +488,6 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
         dataset.videos[0].read(0)
 
 
-def test_a_linked_folder_of_frames_is_read(tmp_path: Path) -> None:
-    write_frames(tmp_path / "elsewhere" / "a", "1")
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "b").symlink_to(tmp_path / "elsewhere" / "a")
-    assert [video.id for video in load_dataset(tmp_path / "here").videos] == ["b"]
-
-
 def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def deny(path: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))
@@ -600,14 +525,7 @@ def test_masks_among_the_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "mask"),
-    [
-        ("1", "1.GT"),
-        ("f 1", "f 1 - Label"),
-        ("a-1", "a-1-inst-Segmentation"),
-        ("1", "1_annotations"),
-        ("a_seg", "a_seg_gt"),
-    ],
+    ("frame", "mask"), [("1", "1.GT"), ("f 1", "f 1 - Label"), ("a-1", "a-1-inst-Segmentation"), ("a_seg", "a_seg_gt")]
 )
 def test_names_that_say_mask(tmp_path: Path, frame: str, mask: str) -> None:
     write_frames(tmp_path / "a", frame, mask)
@@ -634,16 +552,6 @@ def test_a_pattern_of_masks_whose_names_say_nothing(tmp_path: Path) -> None:
     assert {video.id: len(video) for video in dataset} == {"a": 2, "b": 1}  # b holds no frames that they lie beside
     assert masks_of(dataset) == {"a": [0]}
     assert [Path(name).name for name in dataset.unmatched_masks] == ["tools_9.png"]
-
-
-def test_a_pattern_of_masks_that_differ_in_the_suffix_only(tmp_path: Path) -> None:
-    write_image(tmp_path / "a" / "1.jpg")
-    write_image(tmp_path / "a" / "2.jpg")
-    write_image(tmp_path / "a" / "2.png")
-    write_file(tmp_path, masks="*.png", classes=CLASSES)
-    dataset = load_dataset(tmp_path)
-    assert len(dataset["a"]) == 2
-    assert masks_of(dataset) == {"a": [1]}
 
 
 def test_labels_that_nobody_reads_are_noted(tmp_path: Path) -> None:
@@ -756,13 +664,6 @@ def test_masks_beside_frames_of_several_videos_in_one_folder(tmp_path: Path) -> 
     assert masks_of(dataset) == {"a": [1]}
 
 
-def test_a_word_that_videos_are_not_told_apart_by(tmp_path: Path) -> None:
-    write_frames(tmp_path, "a_1")
-    write_file(tmp_path, videos_by="names")
-    with pytest.raises(UserError, match=r"dataset\.yaml: videos_by is 'names': .*'folder' or 'name'"):
-        load_dataset(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("names", "videos"),
     [
@@ -802,21 +703,6 @@ def test_names_tell_videos_apart_only_where_something_else_says_the_split(tmp_pa
     assert [video.id for video in load_dataset(tmp_path)] == ["test", "train_a", "train_b"]
     write_frames(tmp_path / "images/test", "12-30-01", "12-30-02", "12-31-01", "12-31-02")
     assert [video.id for video in load_dataset(tmp_path)] == ["test", "train"]
-
-
-def test_several_places_of_masks(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos/a", "1")
-    write_frames(tmp_path / "videos/b", "1")
-    write_image(tmp_path / "one/a/1.png", 0)
-    write_image(tmp_path / "two/b/1.png", 0)
-    write_file(tmp_path, videos="videos", masks=["one", "two"], classes=CLASSES)
-    assert masks_of(load_dataset(tmp_path)) == {"a": [0], "b": [0]}
-    write_file(tmp_path, videos="videos", masks=["one", "three"], classes=CLASSES)
-    with pytest.raises(UserError, match=r"masks names .*three, which does not exist"):
-        load_dataset(tmp_path)
-    write_file(tmp_path, videos="videos", masks=["*_mask.png", "two"], classes=CLASSES)
-    with pytest.raises(UserError, match="a pattern for masks beside frames"):
-        load_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["videos/M\udcfcller/1.png", "videos/a/\udce4.png", "videos/\udcf6.mp4"])
