@@ -235,13 +235,6 @@ class VideoIndex:
         return dict(sorted(masks.items()))
 
     @cached_property
-    def json_of_frames(self) -> list[Path]:
-        """JSON files that are named after a frame each, as LabelMe (x.json) and Supervisely (x.png.json) do."""
-        frames = [video.images for video in self.all] if self._json else []
-        names = {name for images in frames for name in (*images, *images.values())}
-        return [path for path in self._json if path.stem in names]
-
-    @cached_property
     def json_beside_frames(self) -> dict[str, Path]:
         """JSON files that lie beside the frame whose name they have, by its path, as LabelMe's do."""
         frames = {(video.folder, stem) for video in self.all for stem in video.images} if self._json else ()
@@ -251,7 +244,7 @@ class VideoIndex:
     @cached_property
     def json_among_frames(self) -> dict[Path, VideoEntry]:
         """Other JSON files in a folder of frames, as COCO's may be, with its video."""
-        of_frames = set(self.json_of_frames)
+        of_frames = {*self.json_beside_frames.values()}
         folders = {video.folder: video for video in self.all if video.file is None}
         return {p: folders[p.parent] for p in self._json if p.parent in folders and p not in of_frames}
 

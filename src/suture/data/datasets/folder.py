@@ -88,7 +88,7 @@ def _unread_json(root: Path, file: DatasetFile, videos: VideoIndex) -> Iterator[
     read = {os.path.normpath(root / place) for place in file.mask_places}
     if file.mask_pattern == BESIDE:
         read |= {os.path.normpath(path) for path in videos.json_beside_frames.values()}
-    paths = (*videos.json_of_frames, *videos.json_among_frames)
+    paths = (*videos.json_beside_frames.values(), *videos.json_among_frames)
     if others := [path for path in paths if os.path.normpath(path) not in read]:
         first = os.path.relpath(others[0], root)
         yield (
