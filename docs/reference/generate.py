@@ -82,7 +82,7 @@ def rows(model: type[BaseModel], values: Any, prefix: str, beside: Any = None) -
             continue
         if beside is not None and name in type(beside).model_fields and other == value:
             continue
-        text = texts.get(name, "")
+        text = texts.get(name) or field.description or ""
         if options := choices(field.annotation):
             text = f"{text} One of {options}.".strip()
         shown = "needed" if values is None and field.is_required() else default(value)
