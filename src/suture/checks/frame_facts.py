@@ -103,6 +103,13 @@ class Chunk:
     classes: ClassTable
     view: View | None
 
+    def read(self, frame: Frame) -> np.ndarray:
+        """Read the pixels of a frame."""
+        if frame.image is not None:
+            return read_image(frame.image)
+        assert self.file is not None
+        return self.file.read(frame.index)
+
 
 def make_chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View | None) -> Iterator[Chunk]:
     """The frames at `indices` in pieces small enough that a single long video keeps every core busy."""
@@ -120,7 +127,7 @@ def frame_facts(chunk: Chunk) -> list[FrameFacts]:
         facts = FrameFacts(chunk.video, frame.index)
         of_chunk.append(facts)
         try:
-            pixels = _read(chunk, frame)
+            pixels = chunk.read(frame)
         except Exception as error:  # whatever a decoder throws at a damaged file
             facts.error = str(error)
             previous = None
@@ -233,13 +240,6 @@ def _read_colors(mask: Mask) -> np.ndarray | None:
         return mask.read(True)
     except Exception:
         return None
-
-
-def _read(chunk: Chunk, frame: Frame) -> np.ndarray:
-    if frame.image is not None:
-        return read_image(frame.image)
-    assert chunk.file is not None
-    return chunk.file.read(frame.index)
 
 
 def _thumb(pixels: np.ndarray, view: View | None) -> np.ndarray:

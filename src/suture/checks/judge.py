@@ -5,12 +5,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import cv2
 import numpy as np
 
 from suture.checks.frame_facts import FrameFacts, MaskFacts
-from suture.checks.problems import OPEN_QUESTION, SEVERITIES, Problem, Severity, make_problem
+from suture.checks.problems import OPEN_QUESTION, SEVERITIES, Problem, make_problem
 from suture.core.errors import UserError
 from suture.core.text import NAMED, listed, number
 from suture.data import messages
@@ -109,17 +110,10 @@ class Evidence:
         """Shorten the names of files to their paths below the dataset's root."""
         return name.replace(f"{self.dataset.root}{os.sep}", "")
 
-    def report(
-        self,
-        code: str,
-        places: Iterable[str],
-        count: int | None = None,
-        detail: str = "",
-        severity: Severity | None = None,
-    ) -> Iterator[Problem]:
-        """Yield a problem if there is any place."""
+    def report(self, code: str, places: Iterable[str], **options: Any) -> Iterator[Problem]:
+        """Yield a problem if there is any place; the options are those of `make_problem`."""
         if names := [self.relative(place) for place in places]:
-            yield make_problem(code, names, count, detail, severity)
+            yield make_problem(code, names, **options)
 
 
 Judge = Callable[[Evidence], Iterator[Problem]]

@@ -97,8 +97,6 @@ def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
     >>> equidistant({"seq_1": 149}, every=20).count
     8
     """
-    if every < 1:
-        raise UserError(f"The labelling interval is {every}, expected 1 or more.")
     return Labelling({video: range(0, length, every) for video, length in lengths.items()})
 
 
@@ -139,8 +137,6 @@ def by_budget(
     >>> by_budget(shots, budget=2, labelled=first).to_text().split()
     ['a', '22', 'a', '68']
     """
-    if budget < 1:
-        raise UserError(f"The budget is {budget} frames, expected 1 or more.")
     candidates = [(video, shot) for video, of_video in shots.items() for shot in of_video if len(shot)]
     known = [set(labelled[video]) & set(shot) if labelled else set[int]() for video, shot in candidates]
     shares = [len(of_shot) for of_shot in known]
