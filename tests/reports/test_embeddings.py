@@ -1,7 +1,6 @@
 """Choice of the embedded frames and pixels, and their features."""
 
 import shutil
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,9 @@ from tiny_runs import Runs
 from suture.data.classes import IGNORE
 from suture.data.read_scenes import read_scene
 from suture.reports.embeddings_section import (
-    FRAMES,
+    MAX_FRAMES,
     Embeddings,
     compute_embeddings,
-    cover_classes,
     pixel_features,
     sample_pixels,
 )
@@ -27,16 +25,6 @@ from suture.reports.report_context import ReportContext
 from suture.reports.reported_run import read_runs
 from suture.training.config import load_config
 from suture.training.train import train
-
-
-def test_frames_that_cover_the_classes_are_far_apart() -> None:
-    """The rare class is in neighbouring frames, of which one is enough for each video and stretch."""
-    shown = {(video, index): {0, 1} if 30 <= index < 40 else {0} for video in "ab" for index in range(60)}
-    chosen = cover_classes(shown, 5)
-    assert sum(video == "a" for video, _ in chosen) in (2, 3)
-    distances = [abs(i - j) for (one, i), (other, j) in combinations(chosen, 2) if one == other]
-    assert min(distances) >= 59 / 5
-    assert sum(1 in shown[key] for key in chosen) >= 2
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -85,7 +73,7 @@ def embed(context: ReportContext) -> Embeddings:
 
 def test_before_and_after(context: ReportContext) -> None:
     embeddings = embed(context)
-    assert len(embeddings.keys) == FRAMES
+    assert len(embeddings.keys) == MAX_FRAMES
     assert embeddings.is_new
     assert {video for video, _ in embeddings.keys} <= {"case03", "case04"}, "no training video"
     supervised, pgvcl = embeddings.runs
@@ -121,11 +109,11 @@ def test_labelled_frames_are_used_without_masks_of_new_videos(runs: Runs, consol
 
 
 def test_classes_without_a_dot_are_missing(context: ReportContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suture.reports.embeddings_section.MIN_CLASS_PIXELS", 10**6)
+    monkeypatch.setattr("suture.reports.embeddings_section.MAX_FRAMES", 1)
     embeddings = embed(context)
-    drawn = {context.first.classes[number] for number in embeddings.pixels.classes.tolist()}
-    assert drawn
-    assert set(embeddings.missing) == set(context.first.classes) - drawn
+    assert len(embeddings.keys) == 1
+    classes = context.first.classes
+    assert embeddings.missing == [name for n, name in enumerate(classes) if n not in embeddings.classes]
 
 
 def test_removed_weights_of_stages(runs: Runs, tmp_path: Path, console: Console) -> None:

@@ -70,7 +70,7 @@ def test_two_runs_side_by_side(runs: Runs, write: Write) -> None:
     assert sum(worst["scores"][1:]) < sum(best["scores"][1:])
     titles = ["truth", "pseudo label of pgvcl", "supervised, final", "pgvcl, final"]
     assert [panel["title"] for panel in pseudo["panels"]] == titles
-    for text in ("5 frames of new videos that together", "before contrast (after pretrain)", "starting weights"):
+    for text in ("10 frames of new videos", "before contrast (after pretrain)", "starting weights"):
         assert text in page
     assert page.count('class="scatter"') == 4
     assert page.count("data:video/mp4;base64,") == 1
@@ -127,7 +127,7 @@ def test_without_masks_of_new_videos(runs: Runs, write: Write) -> None:
     page = write(runs.unmasked, frames=True)
     for text in (
         "No new video with masks was scored",
-        "labelled training frames that together",
+        "labelled training frames.",
         "Completion was not measured",
         "only their confidence is known",
         "Confidence over the distance",

@@ -1,12 +1,11 @@
-"""Embeddings: t-SNE of pixel features before and after contrast, on a few frames that show every class.
+"""Embeddings: t-SNE of pixel features before and after contrast, on a few frames.
 
 The frames are of new videos, since classes are further apart where their labels were learnt.
 """
 
-import math
 import warnings
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from suture.core.errors import UserError
-from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, WrongMask
 from suture.data.read_scenes import read_scene
 from suture.evaluation.scoring import Frames
@@ -26,19 +24,15 @@ from suture.methods.branches import TwoBranches
 from suture.models.model import load_model
 from suture.models.segmenter import Segmenter
 from suture.reports.finished_model import FinishedModel
-from suture.reports.frame_choice import FrameKey, by_video, sample
+from suture.reports.frame_choice import FrameKey, sample
 from suture.reports.gallery import data_uri, view_photo
 from suture.reports.report_context import ReportContext
 from suture.training.run_stages import starting_segmenter
 
-FRAMES = 5
+MAX_FRAMES = 10
 MAX_PIXELS = 500
 """Pixels that are shown, over all classes."""
 MAX_CLASS_PIXELS = 100
-MAX_SEARCHED_FRAMES = 400
-"""Frames among which those that show every class are chosen."""
-MIN_CLASS_PIXELS = 20
-"""A frame with fewer pixels of a class does not count as showing it."""
 PHOTO_SIDE = 200
 
 
@@ -99,8 +93,9 @@ def compute_embeddings(context: ReportContext) -> Embeddings | None:
     run = context.first
     new = {video.id: video.with_mask for video in context.new_videos if video.with_mask}
     known = {name: [i for i in run.labelled[name] if i in dataset[name].masks] for name in run.videos("train")}
-    keys = cover_classes(_classes_by_frame(context, dataset, new or known), FRAMES)
-    pixels = sample_pixels([_mask(context, dataset, key) for key in keys], len(dataset.classes)) if keys else None
+    masks = _read_masks(context, dataset, sample(new or known, MAX_FRAMES))
+    keys = list(masks)
+    pixels = sample_pixels(list(masks.values()), len(dataset.classes)) if masks else None
     if pixels is None or len(pixels.classes) < 4:
         return None
     results = []
@@ -128,33 +123,6 @@ def embeddings_section(context: ReportContext, embeddings: Embeddings | None) ->
         for name, index in embeddings.keys
     ]
     return {"embeddings": embeddings, "frames": list(zip(embeddings.keys, photos, strict=True))}
-
-
-def cover_classes(shown: Mapping[FrameKey, set[int]], count: int) -> list[FrameKey]:
-    """Choose frames that together show many classes, one at a time.
-
-    Each frame adds the most new classes. Of equal ones it is of the video with the fewest so far, far from the others
-    in it, with the rarest classes.
-
-    >>> cover_classes({("a", 0): {0, 1}, ("a", 1): {0}, ("a", 2): {0, 2}, ("b", 0): {0, 1}}, 3)
-    [('a', 0), ('a', 2), ('b', 0)]
-    """
-    distance = {video: (max(indices) - min(indices)) / count for video, indices in by_video(shown).items()}
-    chosen: list[FrameKey] = []
-    seen: Counter[int] = Counter()
-
-    def gain(key: FrameKey) -> tuple[int, int, bool, float, float]:
-        video, index = key
-        new = sum(number not in seen for number in shown[key])
-        gaps = [abs(index - other) for name, other in chosen if name == video]
-        gap = min(gaps, default=math.inf)
-        return new, -len(gaps), gap >= distance[video], sum(1 / seen.get(number, 1) for number in shown[key]), gap
-
-    while len(chosen) < min(count, len(shown)):
-        best = max((key for key in shown if key not in chosen), key=gain)
-        chosen.append(best)
-        seen.update(shown[best])
-    return sorted(chosen)
 
 
 def sample_pixels(masks: Sequence[np.ndarray], classes: int) -> SampledPixels:
@@ -242,25 +210,14 @@ def _before_and_after(model: FinishedModel, context: ReportContext) -> tuple[str
     return "before and after the training", ("starting weights", start), final
 
 
-def _classes_by_frame(context: ReportContext, dataset: Dataset, frames: Frames) -> dict[FrameKey, set[int]]:
-    """Return the classes that frames show, for some of the frames."""
-    searched = sample(frames, MAX_SEARCHED_FRAMES)
-    shown = {}
-    with context.progress("look for classes", sum(map(len, searched.values()))) as progress:
-        for name, indices in searched.items():
-            for index in indices:
-                progress(1)
-                try:
-                    mask = _mask(context, dataset, (name, index))
-                except WrongMask:  # reported by training and evaluation, which need it
-                    continue
-                numbers, counts = np.unique(mask, return_counts=True)
-                shown[name, index] = set(numbers[counts >= MIN_CLASS_PIXELS].tolist()) - {IGNORE}
-    return shown
-
-
-def _mask(context: ReportContext, dataset: Dataset, key: FrameKey) -> np.ndarray:
-    """Read the class ids of a frame in its view, at the input size of the first run."""
-    video = dataset[key[0]]
-    mask = video.view.crop(dataset.read_mask(video, key[1]))
-    return cv2.resize(mask, context.first.config.data.height_width[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+def _read_masks(context: ReportContext, dataset: Dataset, frames: Frames) -> dict[FrameKey, np.ndarray]:
+    """Read the class ids of frames in their view, at the input size of the first run, without invalid masks."""
+    size = context.first.config.data.height_width[::-1]
+    masks = {}
+    for name, indices in frames.items():
+        video = dataset[name]
+        for index in indices:
+            with suppress(WrongMask):  # reported by training and evaluation, which need it
+                mask = video.view.crop(dataset.read_mask(video, index))
+                masks[name, index] = cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT)
+    return masks
