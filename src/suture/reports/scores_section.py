@@ -142,10 +142,9 @@ def confusion(metrics: Sequence[Metrics], classes: Sequence[str], which: str) ->
     columns = np.flatnonzero(total.sum(0) + np.append(total.sum(1), 0)).tolist()
     tables = []
     for number, matrix in matrices.items():
-        pixels = matrix.sum(1)
-        shares = matrix / np.maximum(1, pixels)[:, None]
-        cells = {i: [(float(shares[i, j]), int(matrix[i, j]), i == j) for j in columns] for i in rows}
-        tables.append({"run": number, "rows": [(names[i], int(pixels[i]), cells[i]) for i in rows]})
+        shares = matrix / np.maximum(1, matrix.sum(1))[:, None]
+        table = [(names[i], [(float(shares[i, j]), int(matrix[i, j]), i == j) for j in columns]) for i in rows]
+        tables.append((number, table))
     return {"columns": [names[j] for j in columns], "tables": tables}
 
 

@@ -52,17 +52,13 @@ def cautions(runs: Sequence[ReportedRun]) -> list[str]:
             sentences.append(f"{run.title} was trained on other labelled frames than {first.title}.")
         if run.is_trained and first.is_trained and (unequal := differing(run.effort, first.effort)):
             sentences.append(f"{run.title} was trained differently from {first.title}: {listed(unequal)}.")
-    shared: dict[tuple[str, ...], list[str]] = {}
-    for run in runs:
         trained = {video["case"] for video in run.videos("train").values()}
         tested = {*run.metrics.get("test", {}).get("cases", ()), *(one["case"] for one in run.videos("test").values())}
-        if cases := tuple(sorted(tested & trained)):
-            shared.setdefault(cases, []).append(run.title)
-    for cases, titles in shared.items():
-        sentences.append(
-            f"{', '.join(titles)}: trained and tested on videos of {', '.join(cases)}, "
-            "so the scores say nothing about new patients."
-        )
+        if cases := sorted(tested & trained):
+            sentences.append(
+                f"{run.title}: trained and tested on videos of {', '.join(cases)}, "
+                "so the scores say nothing about new patients."
+            )
     return sentences
 
 

@@ -9,7 +9,7 @@ from suture.reports.report_context import ReportContext
 from suture.reports.summary_section import duration
 from suture.training.budget import images_of_a_step
 from suture.training.run_folder import RunStage
-from suture.web.table import Table, TableCell
+from suture.web.table import Table
 
 CURVES = {
     "loss": "loss",
@@ -34,12 +34,12 @@ def training_section(context: ReportContext) -> dict[str, Any]:
     ]
     return {
         "curves": [one for one in curves if one[2]],
-        "table": Table(COLUMNS, groups),
+        "table": Table.of_text(COLUMNS, *groups),
         "has_memory": any(run.peak_memory for run in context.runs),
     }
 
 
-def _stage_row(label: str, stage: RunStage) -> list[TableCell]:
+def _stage_row(label: str, stage: RunStage) -> list[str]:
     record, curve = stage.record, stage.curve
     if record is None:
         progress = f"at step {curve[-1]['step']:.0f}, not done yet" if curve else "not done yet"
@@ -56,7 +56,7 @@ def _stage_row(label: str, stage: RunStage) -> list[TableCell]:
             f"{total / seconds:.1f}" if seconds else "–",
             f"{memory / 2**30:.2f} GiB" if memory else "–",
         ]
-    return [TableCell(text) for text in (label, stage.name, *values)]
+    return [label, stage.name, *values]
 
 
 def _charts(context: ReportContext, key: str, title: str) -> list[tuple[str, Markup]]:

@@ -14,7 +14,7 @@ from suture.reports.frame_choice import EVENLY, NEXT, FrameKey, evenly, far_apar
 from suture.reports.gallery import Gallery
 from suture.reports.report_context import ReportContext
 from suture.reports.scores_section import percent
-from suture.web.table import Table, TableCell
+from suture.web.table import Table
 
 MAX_PREDICTED_FRAMES = 900
 """Frames that each run predicts, over all videos."""
@@ -97,24 +97,19 @@ def footage_section(context: ReportContext, footage: Footage | None) -> dict[str
     if footage is None:
         return None
     titles = [run.title for run in context.runs]
-    groups = []
-    for name, statistics in footage.statistics.items():
-        facts = [
-            len(footage.videos[name]),
-            len(next(iter(statistics.values())).indices),
-            len(footage.shots.get(name, ())) or "–",
+    groups = [
+        [
+            [name, run_label(titles[n], n), str(len(one.indices)), *(percent(one.mean(key)) for key in CURVES)]
+            for n, one in statistics.items()
         ]
-        rows = [
-            [name, run_label(titles[number], number), *map(str, facts), *(percent(one.mean(key)) for key in CURVES)]
-            for number, one in statistics.items()
-        ]
-        groups.append([[TableCell(text) for text in row] for row in rows])
+        for name, statistics in footage.statistics.items()
+    ]
     suggested = [
         [name, str(index), _time(footage.videos[name], index), percent(confidence)]
         for (name, index), confidence in footage.suggested.items()
     ]
     return {
-        "table": Table(["video", "run", "frames", "predicted", "shots", *CURVES], groups),
+        "table": Table.of_text(["video", "run", "predicted frames", *CURVES], *groups),
         "videos": [_video(context, footage, name) for name in footage.videos],
         "suggested": Table.of_text(["video", "frame", "time", "confidence"], suggested),
     }
@@ -138,10 +133,7 @@ def _video(context: ReportContext, footage: Footage, name: str) -> dict[str, Any
     video, statistics, starts = footage.videos[name], footage.statistics[name], footage.shots.get(name, ())
     titles = [run.title for run in context.runs]
     options: dict[str, Any] = {"x_range": (0, len(video) - 1), "cuts": starts[1:]}
-    runs = []
-    for number, one in statistics.items():
-        areas = area_chart(f"{name}, {titles[number]}", one.indices, one.areas, context.class_table.names, **options)
-        runs.append((number, areas))
+    names = context.class_table.names
     curves = []
     for key, title in CURVES.items():
         series = []
@@ -155,7 +147,10 @@ def _video(context: ReportContext, footage: Footage, name: str) -> dict[str, Any
         "name": name,
         "has_shots": bool(starts),
         "classes": np.flatnonzero(sum(one.areas.sum(0) for one in statistics.values())).tolist(),
-        "runs": runs,
+        "runs": [
+            (number, area_chart(f"{name}, {titles[number]}", one.indices, one.areas, names, **options))
+            for number, one in statistics.items()
+        ],
         "curves": curves,
     }
 
