@@ -113,8 +113,11 @@ def _name_clips(clips: list[InputClip]) -> list[InputClip]:
     lengths = [1] * len(clips)
     while True:
         names = ["_".join(end[-length:]) for end, length in zip(ends, lengths, strict=True)]
-        same = Counter(name.casefold() for name in names)
-        longer = [n for n, name in enumerate(names) if same[name.casefold()] > twins[str(paths[n]).casefold()]]
+        exact, folded = Counter(names), Counter(name.casefold() for name in names)
+        same = [
+            exact[n] > 1 or folded[n.casefold()] > twins[str(p).casefold()] for n, p in zip(names, paths, strict=True)
+        ]
+        longer = [number for number, end in enumerate(ends) if same[number] and lengths[number] < len(end)]
         if not longer:
             break
         for number in longer:

@@ -21,7 +21,7 @@ from suture.core.errors import UserError, is_full
 from suture.core.io import LOCK, lock_folder, together_in
 from suture.core.progress import ProgressBar
 from suture.core.schemas import PredictionRecord, read_record
-from suture.core.text import listed, number, time_left
+from suture.core.text import listed, number
 from suture.data.labelling import video_of
 from suture.data.listing import holds_files
 from suture.data.video_index import JOURNAL, RECORD
@@ -34,8 +34,6 @@ from suture.prediction.predictor import Predictor
 RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD, JOURNAL)
 MAX_SHOWN_PROBLEMS = 5
 MAX_SHOWN_VIDEOS = 3
-LOG_INTERVAL_S = 30
-"""Interval (s) of progress lines in a log."""
 
 
 @dataclass
@@ -236,22 +234,12 @@ def _gather(summary: PredictionSummary) -> list[PredictionSummary]:
 
 @contextmanager
 def _progress(title: str, total: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar with frames per second; in a log, print a line now and then."""
-    started = printed = time.perf_counter()
-    done = skipped = 0
+    """Show a progress bar with frames per second."""
+    started = time.perf_counter()
 
     def advance(frames: int) -> None:
-        nonlocal done, skipped, printed
-        if not done and frames > 1:
-            skipped = frames  # done before, so not counted in the speed
-        done += frames
-        now = time.perf_counter()
-        rate = f"{(done - skipped) / max(now - started, 1e-9):.1f} fps"
-        bar.update(task, completed=done, detail=rate)
-        if bar.disable and now - printed > LOG_INTERVAL_S and done < total:
-            printed = now
-            left = time_left(total - done, done - skipped, now - started)
-            _print(console, f"{title} {done}/{total} {rate}, {left}")
+        done = bar.tasks[task].completed + frames
+        bar.update(task, completed=done, detail=f"{done / max(time.perf_counter() - started, 1e-9):.1f} fps")
 
     with ProgressBar(console, show=os.environ.get("RANK", "0") == "0") as bar:
         task = bar.add_task(title, total=total)
