@@ -314,13 +314,12 @@ def _match(
         for name, places in videos.match(part.export.frames, part.only):
             video, index = places[0] if places else (None, 0)
             mask = part.export.mask(name, table.label_ids, annotated.get(video.id) if video else None)
-            frames = listed(sorted(f"{one.id} (frame {at})" for one, at in places), _NAMED)
             if video is None:
                 unmatched.append(mask.name)
-            elif len(places) > 1:
-                doubtful.append(f"{mask.name} fits {frames}")
-            elif index in video.masks:
-                doubtful.append(f"{mask.name} fits {frames}, which has the mask {video.masks[index].name}")
+            elif len(places) > 1 or index in video.masks:
+                frames = listed(sorted(f"{one.id} (frame {at})" for one, at in places), _NAMED)
+                other = f", which has the mask {video.masks[index].name}" if len(places) == 1 else ""
+                doubtful.append(f"{mask.name} fits {frames}{other}")
             else:
                 video.masks[index] = mask
     return unmatched, doubtful
