@@ -52,7 +52,7 @@ def stage_of(name: str, batch: int, steps: int) -> Stage:
             return Propagation("propagation", PropagationSettings(steps=steps, epochs=None, batch=batch))
         case _:
             settings = RoundSettings(steps=steps, batch=batch, labelled=min(2, batch - 1))
-            return Learning("round", settings, rate=0.6, handed_on=True)
+            return Learning("round", settings, rate=0.6, final=True)
 
 
 def bare(bench: Bench, batch: int) -> float:

@@ -28,7 +28,7 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 class Frames:
-    """All frames of a folder: images (N 3 H W), labels (N H W), and each frame's video, shot and kind."""
+    """All frames of a folder, in memory: images (N 3 H W), labels (N H W), videos, shots."""
 
     def __init__(self, folder: Path, size: int, every: int) -> None:
         images, labels, self.video, self.shot, self.labelled = [], [], [], [], []
@@ -112,10 +112,9 @@ def contrast_losses(query: Tensor, labels: Tensor, keys: Tensor, key_labels: Ten
     known = (key_labels != IGNORE)[:, None]
     positive = (labels[:, None] == key_labels[:, None]) & known  # (2)
     negative = ~positive & known
-    s_p = (similarity * positive).sum((0, 2)) / positive.sum((0, 2)).clamp(
-        min=1
-    )  # (4): mean over all key frames together
-    s_n = ((similarity * negative).sum(2) / negative.sum(2).clamp(min=1)).sum(0)  # (3), (5): sum of the frames' means
+    positives, negatives = positive.sum((0, 2)).clamp(min=1), negative.sum(2).clamp(min=1)
+    s_p = (similarity * positive).sum((0, 2)) / positives  # (4): mean over all key frames together
+    s_n = ((similarity * negative).sum(2) / negatives).sum(0)  # (3), (5): sum of the key frames' means
     losses = -torch.log(s_p.exp() / (s_p.exp() + s_n.exp()))  # (6)
     return losses[(labels != IGNORE) & positive.any(2).any(0)]
 
@@ -123,9 +122,7 @@ def contrast_losses(query: Tensor, labels: Tensor, keys: Tensor, key_labels: Ten
 class LARS(torch.optim.Optimizer):
     """SGD with momentum; the step of a layer is proportional to the norm of its weights."""
 
-    def __init__(
-        self, params, lr: float, momentum: float = 0.9, weight_decay: float = 1e-5, trust: float = 1e-3
-    ) -> None:
+    def __init__(self, params, lr: float, momentum: float = 0.9, weight_decay: float = 1e-5, trust: float = 1e-3):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
 
     @torch.no_grad()

@@ -2,12 +2,10 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import confusion_matrix, f1_score, jaccard_score, recall_score
-from torchmetrics.classification import MulticlassJaccardIndex
 
 from suture.evaluation.metrics import (
     Scorer,
@@ -19,7 +17,6 @@ from suture.evaluation.metrics import (
     falsely_present,
     iou,
     json_ready,
-    mean,
     pixel_accuracy,
     present,
     surface_dice,
@@ -79,46 +76,14 @@ def test_against_scikit_learn(prediction: np.ndarray, truth: np.ndarray) -> None
     assert pixel_accuracy(matrix) == pytest.approx((pair[0] == pair[1]).mean())
 
 
-@given(st.lists(st.tuples(predictions, truths), min_size=1, max_size=3))
-@settings(deadline=None, max_examples=50)
-def test_against_torchmetrics(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Batches added one by one, as numpy arrays and as tensors, give torchmetrics' macro mean."""
-    ours = np.zeros((CLASSES + 1, CLASSES + 1), np.int64)
-    theirs = MulticlassJaccardIndex(CLASSES, average="macro", ignore_index=IGNORE)
-    for prediction, truth in pairs:
-        as_tensors = torch.from_numpy(prediction).long(), torch.from_numpy(truth).long()
-        ours += confusion(prediction, truth, CLASSES)
-        assert (confusion(*as_tensors, CLASSES) == confusion(prediction, truth, CLASSES)).all()
-        theirs.update(*as_tensors)
-    if (ours[:-1] > 0).any():
-        assert mean(iou(ours)) == pytest.approx(theirs.compute().item())
-    else:
-        assert np.isnan(mean(iou(ours)))
-
-
-def test_means_over_classes_by_hand() -> None:
-    a, b = np.array([[0, 1]], np.uint8), np.array([[1, 1]], np.uint8)
-    both = confusion(np.stack([a, b]), np.stack([b, a]), 2)
-    assert mean(dice(both)) == pytest.approx((0 + 2 * 2 / 6) / 2)
-    assert (pixel_accuracy(both), mean(class_accuracy(both))) == (0.5, pytest.approx((0 + 2 / 3) / 2))
-
-
 def test_unknown_ids_are_an_error() -> None:
     good = np.zeros((2, 2), np.uint8)
     with pytest.raises(ValueError, match=r"ids \[7\], expected 0 to 2 and 255"):
         confusion(good + 7, good, 3)
     with pytest.raises(ValueError, match=r"ids \[7\]"):
         confusion(good, good + 7, 3)
-    with pytest.raises(ValueError, match="ids from -1 to -1"):
-        confusion(good, good.astype(np.int64) - 1, 3)
     with pytest.raises(ValueError, match="shape"):
         confusion(good, good[:1], 3)
-
-
-def test_mean_leaves_nan_out() -> None:
-    values = np.array([[1.0, np.nan], [3.0, np.nan]])
-    np.testing.assert_equal(mean(values, axis=0), [2.0, np.nan])
-    assert mean(values) == 2.0
 
 
 def test_falsely_present() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from suture.losses.correspondence import affinity, carry, comes_back, descriptors, from_cells, join, to_cells
+from suture.losses.correspondence import affinity, carry, cycle_consistent, descriptors, from_cells, join, to_cells
 
 SHAPES = st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 5))
 
@@ -49,7 +49,7 @@ def test_carries_as_the_slow_version(shape: tuple[int, int, int], seed: int, rad
 @given(shape=SHAPES, seed=st.integers(0, 2**31), radius=st.integers(0, 4), within=st.integers(0, 2))
 def test_comes_back_as_in_the_slow_version(shape: tuple[int, int, int], seed: int, radius: int, within: int) -> None:
     query, key, _ = frames(shape, seed)
-    found = comes_back(affinity(query, key, radius), query, within)
+    found = cycle_consistent(affinity(query, key, radius), query, within)
     for b in range(shape[0]):
         for y in range(shape[1]):
             for x in range(shape[2]):
@@ -70,7 +70,7 @@ def test_labels_follow_a_scene_that_moved(down: int, right: int) -> None:
     query, key = descriptors(scene[now], scene[then])
     alike = affinity(query, key, radius=2)
     shares = to_cells(labels[then], 4, 1)
-    carried, back = carry(alike, shares, 1, 0.1), comes_back(alike, query, 0)
+    carried, back = carry(alike, shares, 1, 0.1), cycle_consistent(alike, query, 0)
     rows, columns = torch.arange(size) + down, torch.arange(size) + right
     both = ((rows >= 0) & (rows < size))[:, None] & ((columns >= 0) & (columns < size))
     assert back[0][both].all()

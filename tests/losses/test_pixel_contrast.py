@@ -209,29 +209,3 @@ def test_class_balance_spans_processes() -> None:
     ]
     torch.testing.assert_close(sum(half[0] for half in halves), loss)
     torch.testing.assert_close(sum(half[1] for half in halves), weight)
-
-
-def test_compiles_without_a_break() -> None:
-    query, labels = unit(2, 4, 3, 3, seed=0), torch.randint(0, 3, (2, 3, 3))
-    keys, key_labels = unit(2, 4, 3, 3, seed=1), torch.randint(0, 3, (2, 3, 3), dtype=torch.uint8)
-
-    def step(query: Tensor, keys: Tensor) -> Tensor:
-        pool = contrasts(shared(class_sums(keys, key_labels, 3), 2))
-        loss, weight = pixel_contrast(query, labels, pool + pool, class_balanced=True)
-        return loss / weight
-
-    compiled = torch.compile(step, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(query, keys), step(query, keys))
-
-
-def test_channels_last_changes_nothing() -> None:
-    query, keys = unit(2, 4, 3, 5, seed=0), unit(2, 4, 3, 5, seed=1)
-    labels = torch.randint(0, 3, (2, 3, 5))
-    results = []
-    for layout in (torch.contiguous_format, torch.channels_last):
-        leaf = query.clone(memory_format=layout).requires_grad_()
-        pool = contrasts(shared(class_sums(keys.contiguous(memory_format=layout), labels, 3), 2))
-        loss, weight = pixel_contrast(leaf, labels, pool)
-        (loss / weight).backward()
-        results.append((loss, leaf.grad))
-    torch.testing.assert_close(results[0], results[1])

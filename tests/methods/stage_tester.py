@@ -20,6 +20,8 @@ from suture.models.inference import predict_probabilities
 from suture.models.segmenter import Segmenter, set_dropout
 from suture.training.loop import Callback, TrainingLoop
 
+Build = Callable[..., StageContext]
+"""The fixture `tiny_context`."""
 QUICK = {"lr": 3e-3, "head_factor": 1}
 EASY = {"crop": (0.9, 1.0), "color": "none"}
 
@@ -98,7 +100,7 @@ class StageTester:
     def make(self, **settings: Any) -> Stage:
         raise NotImplementedError
 
-    def test_resumes_to_the_same_weights(self, tiny_context: Callable[..., StageContext], tmp_path: Path) -> None:
+    def test_resumes_to_the_same_weights(self, tiny_context: Build, tmp_path: Path) -> None:
         path = tmp_path / "last.ckpt"
         whole, resumed = self.make(steps=4), self.make(steps=4)
         whole.begin(tiny_context())
@@ -113,7 +115,7 @@ class StageTester:
         first = torch.load(path, weights_only=True)["state_dict"]
         assert not all(torch.equal(a[name], first[name]) for name in a)  # the last two steps did something
 
-    def test_what_shows_nothing_teaches_nothing(self, tiny_context: Callable[..., StageContext]) -> None:
+    def test_what_shows_nothing_teaches_nothing(self, tiny_context: Build) -> None:
         """No pixel in view: neither a loss, nor a gradient, nor a NaN of a mean over nothing."""
         stage = self.make(steps=4)
         stage.begin(tiny_context(blind=True))
@@ -123,7 +125,7 @@ class StageTester:
         assert all((p.grad == 0).all() for p in stage.parameters() if p.grad is not None)
 
     def test_says_whether_it_learns_from_labelled_frames_alone(
-        self, tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
+        self, tiny_context: Build, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         context, stage, seen = tiny_context(), self.make(steps=4), set[int]()
         stage.begin(context)
@@ -133,9 +135,7 @@ class StageTester:
             stage.draw(Part(step, range(4), range(4)))
         assert stage.facts()["labels_alone"] == (seen <= {*context.frames.labelled.tolist()})
 
-    def test_two_processes_learn_what_one_does(
-        self, tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_two_processes_learn_what_one_does(self, tiny_context: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         def begun(**options: Any) -> Stage:
             stage = self.make(steps=4)
             stage.begin(tiny_context(round_view=True, **options))
@@ -160,6 +160,9 @@ class StageTester:
             assert all(stage.last_taught == pytest.approx(alone.last_taught.item(), abs=1e-3) for stage in stages)
         for one, a, b in zip(expected, *found, strict=True):
             torch.testing.assert_close((a + b) / 2, one, rtol=1e-3, atol=1e-5)
+        for name, buffer in alone.named_buffers():
+            for stage in stages:
+                torch.testing.assert_close(stage.get_buffer(name), buffer, rtol=1e-3, atol=1e-4)
 
 
 def supervised_steps(name: str) -> int:

@@ -116,19 +116,6 @@ def test_has_nothing_of_other_owners_where_there_is_one_owner(draws: int | Liter
     assert all((value == 0).all() for value in values)
 
 
-def test_goes_on_exactly_from_its_state() -> None:
-    visits = Visits([0, 1, 1, 2], [[0, 1], [2, 3]], seed=3)
-    again = Bank(torch.tensor([0, 1, 1, 2]), CLASSES, CHANNELS)
-    again.load_state_dict(visits.bank.state_dict())
-    keys = random_sums(3, torch.Generator().manual_seed(9))
-    for bank in (visits.bank, again):
-        bank.put(torch.tensor([3, 0, 3]), keys)
-    before, after = (bank.expected(torch.arange(4), 4) for bank in (visits.bank, again))
-    assert torch.equal(before.negatives, after.negatives)
-    assert torch.equal(before.positive_sums, after.positive_sums)
-    assert torch.equal(before.positive_counts, after.positive_counts)
-
-
 def test_recalls_single_frames_as_they_were_at_their_last_visit() -> None:
     visits = Visits([0, 0, 1, 1], [[0, 1], [1, 2]], seed=1)
     met = visits.bank.recall(torch.tensor([[1, 2], [3, 0]]))  # frame 3 was never visited

@@ -1,19 +1,18 @@
 """Every stage's step can be a CUDA graph, and as one, or compiled, it learns the same."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from stage_tester import loss_and_gradient, stages_of
+from stage_tester import Build, loss_and_gradient, stages_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from suture.methods.method import methods
-from suture.methods.stage import Part, StageContext
+from suture.methods.stage import Part
 from suture.models.compile_blocks import compile_blocks
 from suture.models.segmenter import set_dropout
 from suture.training.loop import Callback, TrainingLoop
@@ -36,9 +35,7 @@ class FromNumbers(TorchFunctionMode):
 
 
 @pytest.mark.parametrize(("name", "settings"), METHODS)
-def test_no_step_waits_for_values(
-    name: str, settings: dict[str, Any], tiny_context: Callable[..., StageContext]
-) -> None:
+def test_no_step_waits_for_values(name: str, settings: dict[str, Any], tiny_context: Build) -> None:
     context = tiny_context()
     for stage in stages_of(name, settings, context):
         stage.begin(context)
@@ -60,7 +57,7 @@ def test_a_compiled_step_computes_the_same(
     backend: str,
     tolerance: float,
     name: str,
-    tiny_context: Callable[..., StageContext],
+    tiny_context: Build,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Up to rounding: the loss, and the gradient as a whole, by a share of its length.
@@ -95,7 +92,7 @@ def test_a_recorded_step_learns_the_same(
     precision: torch.dtype | None,
     compiled: bool,
     tolerance: float,
-    tiny_context: Callable[..., StageContext],
+    tiny_context: Build,
 ) -> None:
     """Losses, and the running averages of batch norms: a loss, computed in train mode, does not show these.
 

@@ -1,8 +1,6 @@
 """DMT: two models that start differently, each taught what the other was sure of a round before."""
 
 from collections import Counter
-from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+from stage_tester import Build, StageTester
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
@@ -31,13 +29,11 @@ from suture.methods.dmt import (
 )
 from suture.methods.pseudo_labels import Mapped, PseudoLabels, PseudoSettings
 from suture.methods.stage import START, Part, Stage, StageContext, TrainingSettings
-from suture.methods.supervised import Supervised
 from suture.models.encoder_weights import read_tensors
 from suture.models.segmenter import set_dropout
 from suture.training.config import Config, load_config
 from suture.training.train import train
 
-Build = Callable[..., StageContext]
 WHOLE = Part(0, range(8), range(8))
 
 
@@ -62,11 +58,11 @@ class TestLearning(StageTester):
         return taught(tiny_context)
 
     def make(self, **settings: Any) -> Learning:
-        return Learning("round-1-a", RoundSettings(batch=4, **settings), 0.6, handed_on=True)
+        return Learning("round-1-a", RoundSettings(batch=4, **settings), 0.6, final=True)
 
 
 def begun(context: StageContext, rate: float = 0.5, **settings: Any) -> Learning:
-    stage = Learning("round-1-a", RoundSettings(**settings), rate, handed_on=True)
+    stage = Learning("round-1-a", RoundSettings(**settings), rate, final=True)
     stage.begin(context)
     return stage
 
@@ -78,55 +74,31 @@ def plan() -> list[Any]:
     return list(DMT(DMT.Settings()).stages())
 
 
-def test_each_model_goes_on_from_its_own_weights_and_learns_the_other_s_labels_of_the_round_before() -> None:
-    stages = plan()
-    names = [stage.name for stage in stages]
-    assert len(set(names)) == len(names)
-    last = {"a": "pretrain-a", "b": "pretrain-b"}
-    assert names[:2] == list(last.values())
-    assert [stage.start_from for stage in stages[:2]] == [None, START]
-    assert [type(stage) for stage in stages[:2]] == [Supervised, OtherStart]
-    round_of = {"a": 0, "b": 0}
-    for labels, learning in zip(stages[2::2], stages[3::2], strict=True):
-        assert isinstance(labels, Teaching)
-        assert isinstance(learning, Learning)
-        learner = learning.name[-1]
-        teacher = {"a": "b", "b": "a"}[learner]
-        round_of[learner] += 1
-        number = round_of[learner]
-        assert learning.name == f"round-{number}-{learner}"
-        assert learning.rate == [0.2, 0.4, 0.6, 0.8, 1.0][number - 1]
-        before = lambda model, n: f"round-{n}-{model}" if n else f"pretrain-{model}"  # noqa: E731
-        assert learning.start_from == before(learner, number - 1)
-        assert labels.start_from == before(teacher, number - 1)
-        assert names.index(labels.start_from) < names.index(labels.name)
-    assert names[-1] == "round-5-a"  # what is handed on
-    assert round_of == {"a": 5, "b": 4}  # B's fifth round would reach nobody
+def test_each_model_learns_the_other_s_labels_of_the_round_before() -> None:
+    stages = {stage.name: stage for stage in plan()}
+    assert [*stages][:4] == ["pretrain-a", "pretrain-b", "labels-1-a", "round-1-b"]
+    assert [stage.start_from for stage in list(stages.values())[:2]] == [None, START]
+    assert [*stages][-2:] == ["labels-5-b", "round-5-a"]
+    assert "round-5-b" not in stages  # nothing would use it
+    for number, rate in enumerate((0.2, 0.4, 0.6, 0.8, 1.0), 1):
+        for learner, teacher in ("ab", "ba") if number < 5 else ("ab",):
+            learning, labels = stages[f"round-{number}-{learner}"], stages[f"labels-{number}-{teacher}"]
+            before = f"round-{number - 1}" if number > 1 else "pretrain"
+            assert (learning.start_from, labels.start_from) == (f"{before}-{learner}", f"{before}-{teacher}")
+            assert learning.rate == rate
+            assert [*stages].index(labels.name) == [*stages].index(learning.name) - 1
 
 
-def test_a_has_as_many_steps_as_the_baseline() -> None:
-    of_a = [stage.settings.steps for stage in plan() if isinstance(stage, Stage) and stage.name.endswith("a")]
-    assert sum(of_a) == supervised_steps("supervised")
-
-
-def test_says_which_steps_teach_the_model_that_is_handed_on(tiny_context: Build) -> None:
-    told = {}
+def test_facts_count_the_supervised_steps_of_the_final_model() -> None:
+    facts = {}
     for stage in plan():
         if isinstance(stage, Stage):
             stage.total_steps, stage.lr = stage.settings.steps, 1e-4
-            told[stage.name] = stage.facts()
+            facts[stage.name] = stage.facts()
             assert stage.key == ("method.pretrain" if "pretrain" in stage.name else "method.round")
-    alone, every = ({"batch": 8, "lr": 1e-4, "labels_alone": labels_alone} for labels_alone in (True, False))
-    assert told["pretrain-a"] == {"steps": 1000, **alone}
-    assert told["pretrain-b"] == {"steps": 1000, **alone, "supervised_steps": 0}
-    assert told["round-1-a"] == {"steps": 200, **every}
-    assert told["round-1-b"] == {"steps": 200, **every, "supervised_steps": 0}
-
-
-@pytest.mark.parametrize("wrong", [{"rates": []}, {"rates": [0.0]}, {"rates": [1.2]}, {"round": {"labelled": 8}}])
-def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        DMT.Settings(**wrong)
+    assert [name for name, of in facts.items() if "supervised_steps" not in of] == [n for n in facts if n[-1] == "a"]
+    assert all(of.get("supervised_steps", 0) == 0 for of in facts.values())
+    assert [facts[name]["labels_alone"] for name in ("pretrain-a", "round-1-a")] == [True, False]
 
 
 def test_b_starts_from_another_decoder_and_classifier(tiny_context: Build) -> None:
@@ -266,25 +238,6 @@ def test_loss_is_the_paper_s(tiny_context: Build) -> None:
     assert (labels == IGNORE).any()
 
 
-def test_overfits_a_few_frames(tiny_context: Build, fit: Any) -> None:
-    """The whole method: two models, their labels for one another, two rounds."""
-    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32))
-    before = train_accuracy(context.segmenter, context)
-    shared = {"batch": 4, "optimizer": QUICK, "augment": EASY}
-    settings = {"pretrain": {"steps": 30, **shared}, "round": {"steps": 20, **shared}, "rates": [0.5, 1.0]}
-    reached = {START: deepcopy(context.segmenter.state_dict())}
-    for stage in DMT(DMT.Settings(**settings)).stages():
-        context.segmenter.load_state_dict(reached[stage.start_from or START])
-        if isinstance(stage, Teaching):
-            stage.run(context)
-            stage.load(context)
-        else:
-            fit(stage, context)
-            reached[stage.name] = deepcopy(stage.outcome().state_dict())
-    assert before < 0.8
-    assert train_accuracy(context.segmenter, context) > 0.9
-
-
 # A run
 
 
@@ -297,23 +250,17 @@ def config(tmp_path: Path) -> Config:
         container="png",
         progress=False,
     )
-    shared = ("batch=4", "steps=2")
-    return load_config(
-        dataset,
-        overrides=[
-            "method=dmt",
-            *(f"method.{stage}.{setting}" for stage in ("pretrain", "round") for setting in shared),
-            "method.rates=[0.5, 1.0]",
-            "data.size=32",
-            "data.labelling.every=3",
-            f"data.cache={tmp_path / 'cache'}",
-            "model.encoder=tu-test_resnet",
-            "model.weights=null",
-            "compute.accelerator=cpu",
-            "evaluation.splits=[]",
-            "evaluation.completion=false",
-        ],
-    )
+    overrides = [
+        "method=dmt",
+        *(f"method.{stage}.{option}" for stage in ("pretrain", "round") for option in ("batch=4", "steps=2")),
+        "method.rates=[0.5, 1.0]",
+        "data.size=32",
+        "data.labelling.every=3",
+        f"data.cache={tmp_path / 'cache'}",
+        "evaluation.splits=[]",
+        "evaluation.completion=false",
+    ]
+    return load_config(dataset, "demo", overrides)
 
 
 def weights_in(folder: Path, stage: str) -> dict[str, Tensor]:
@@ -322,40 +269,32 @@ def weights_in(folder: Path, stage: str) -> dict[str, Tensor]:
 
 
 def test_a_run_teaches_as_planned(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    met: list[tuple[str, dict[str, Tensor]]] = []
-    learnt: dict[str, set[str]] = {}
+    starts: dict[str, dict[str, Tensor]] = {}
+    labels: dict[str, set[str]] = {}
 
-    def meet(stage: Any, context: StageContext) -> None:
-        met.append((stage.name, {name: tensor.clone() for name, tensor in context.segmenter.state_dict().items()}))
+    def note(stage: Any, context: StageContext) -> None:
+        starts[stage.name] = {name: tensor.clone() for name, tensor in context.segmenter.state_dict().items()}
         if isinstance(context.frames.pseudo, Mapped):
-            learnt[stage.name] = {Path(file.base.filename).parent.name for file in context.frames.pseudo.files}
+            labels[stage.name] = {Path(file.base.filename).parent.name for file in context.frames.pseudo.files}
 
     begin, run = Stage.begin, Teaching.run
-    monkeypatch.setattr(Stage, "begin", lambda stage, context: (meet(stage, context), begin(stage, context))[1])
+    monkeypatch.setattr(Stage, "begin", lambda stage, context: (note(stage, context), begin(stage, context))[1])
     monkeypatch.setattr(
-        Teaching, "run", lambda stage, context, *more: (meet(stage, context), run(stage, context, *more))[1]
+        Teaching, "run", lambda stage, context, *more: (note(stage, context), run(stage, context, *more))[1]
     )
 
     whole = tmp_path / "whole"
     train(config, whole, Console(quiet=True))
-    starts = {"labels-1-a": "pretrain-a", "round-1-b": "pretrain-b", "labels-1-b": "pretrain-b"}
-    starts |= {"round-1-a": "pretrain-a", "labels-2-b": "round-1-b", "round-2-a": "round-1-a"}
-    assert [name for name, _ in met] == ["pretrain-a", "pretrain-b", *starts]
-    for name, found in met[2:]:
-        expected = weights_in(whole, starts[name])
-        assert all(torch.equal(found[key], expected[key]) for key in expected)
-    (_, a), (_, b) = met[:2]
-    assert all(torch.equal(a[key], b[key]) for key in a)  # B makes itself another start from the same encoder
-    assert not torch.equal(
-        weights_in(whole, "pretrain-a")["head.classifier.weight"],
-        weights_in(whole, "pretrain-b")["head.classifier.weight"],
-    )
-    assert {name: folders for name, folders in learnt.items() if name.startswith("round")} == {
-        "round-1-b": {"labels-1-a"},
-        "round-1-a": {"labels-1-b"},
-        "round-2-a": {"labels-2-b"},
-    }
+    source = {"labels-1-a": "pretrain-a", "round-1-b": "pretrain-b", "labels-1-b": "pretrain-b"}
+    source |= {"round-1-a": "pretrain-a", "labels-2-b": "round-1-b", "round-2-a": "round-1-a"}
+    assert [*starts] == ["pretrain-a", "pretrain-b", *source]
+    for name, stage in source.items():
+        expected = weights_in(whole, stage)
+        assert all(torch.equal(starts[name][key], expected[key]) for key in expected)
+    a, b = (weights_in(whole, f"pretrain-{model}")["head.classifier.weight"] for model in "ab")
+    assert not torch.equal(a, b)
+    expected_labels = {"round-1-b": {"labels-1-a"}, "round-1-a": {"labels-1-b"}, "round-2-a": {"labels-2-b"}}
+    assert {name: labels[name] for name in expected_labels} == expected_labels
     assert [path.name for path in (whole / "pseudo").iterdir()] == ["labels-2-b"]
-
-    handed_on, last = read_tensors(whole / "model.safetensors"), weights_in(whole, "round-2-a")
-    assert all(torch.equal(handed_on[key], last[key]) for key in last)
+    final, last = read_tensors(whole / "model.safetensors"), weights_in(whole, "round-2-a")
+    assert all(torch.equal(final[key], last[key]) for key in last)

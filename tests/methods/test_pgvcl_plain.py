@@ -1,34 +1,22 @@
 """The one-page example computes what the package computes."""
 
 import copy
-import importlib.util
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-from conftest import painted
 from PIL import Image
+from plain_example import plain
+from stage_tester import Build
 from torch import nn
 
 from suture.data.classes import IGNORE
 from suture.losses.hard_pixels import hard_pixels
 from suture.methods.optim import Lars
 from suture.methods.pgvcl import Contrast, ContrastSettings
-from suture.methods.stage import Part, StageContext
+from suture.methods.stage import Part
 from suture.models.segmenter import build_segmenter
-
-PATH = Path(__file__).parents[2] / "examples/pgvcl_plain.py"
-
-
-@pytest.fixture(scope="module")
-def plain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pgvcl_plain", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
@@ -37,7 +25,7 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
     target.load_state_dict({name: next(values) for name in target.state_dict()})
 
 
-def test_contrast_step_equals_that_of_the_package(plain: ModuleType, tiny_context: Callable[..., StageContext]) -> None:
+def test_contrast_step_equals_that_of_the_package(tiny_context: Build) -> None:
     """Same weights, inputs and keys: same loss, and same weights of both branches after a step of LARS."""
     segmenter = build_segmenter("deeplabv3", "resnet50", classes=3)
     # torchvision dilates a stage from its second block on, segmentation-models-pytorch from its first.
@@ -61,13 +49,13 @@ def test_contrast_step_equals_that_of_the_package(plain: ModuleType, tiny_contex
     batch = stage.render(stage.draw(Part(0, range(2), range(2))))
     own = batch.own_numbers.shape[1]
     places = torch.stack([torch.cat([torch.arange(b * own, (b + 1) * own), batch.others[b]]) for b in range(2)])
-    optimizer = stage.configure_optimizers()["optimizer"]
+    optimizer = stage.make_optimizer()
     network.head.requires_grad_(False)
     learning = [p for p in online.parameters() if p.requires_grad]
     plain_optimizer = plain.LARS(learning, lr=optimizer.param_groups[0]["lr"])
 
     start = [p.detach().clone() for p in online.parameters()]
-    loss = stage.training_step(batch, 0)
+    loss = stage(batch, 0)
     loss.backward()
     optimizer.step()
     stage.momentum.update(stage.online, 0.9)
@@ -90,7 +78,7 @@ def test_contrast_step_equals_that_of_the_package(plain: ModuleType, tiny_contex
         assert (steps[0] - steps[1]).norm() <= 1e-2 * steps[0].norm()
 
 
-def test_ohem_and_lars_equal_those_of_the_package(plain: ModuleType) -> None:
+def test_ohem_and_lars_equal_those_of_the_package() -> None:
     logits = 3 * torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     labels = torch.randint(0, 3, (2, 8, 8))
     labels[0, :3] = IGNORE
@@ -108,11 +96,14 @@ def test_ohem_and_lars_equal_those_of_the_package(plain: ModuleType) -> None:
     torch.testing.assert_close(layers[0].weight, layers[1].weight)
 
 
-def test_runs_on_a_folder(plain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_on_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("frames/a", "frames/b", "masks/a", "masks/b"):
         (tmp_path / name).mkdir(parents=True)
     for number in range(8):
-        image, labels = painted([number], (32, 32))
+        labels = np.zeros((32, 32), np.uint8)
+        labels[8:24, number : number + 16] = 1
+        labels[28:] = 2
+        image = np.array([[180, 90, 80], [90, 90, 110], [120, 20, 30]], np.uint8)[labels]
         name = f"{'ab'[number // 4]}/{number:03}.png"
         Image.fromarray(image).save(tmp_path / "frames" / name)
         Image.fromarray(labels).save(tmp_path / "masks" / name)
@@ -123,6 +114,6 @@ def test_runs_on_a_folder(plain: ModuleType, tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "pgvcl.pt").exists()
 
 
-def test_shots_are_cut_where_the_histogram_changes(plain: ModuleType) -> None:
+def test_shots_are_cut_where_the_histogram_changes() -> None:
     dark, bright = (np.full((8, 8, 3), value, np.uint8) for value in (40, 200))
     assert plain.find_shots([dark, dark, bright, bright, dark]).tolist() == [0, 0, 1, 1, 2]

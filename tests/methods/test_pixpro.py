@@ -1,17 +1,16 @@
 """PixPro: two views of a frame agree where they show the same place."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+from stage_tester import Build, StageTester, supervised_steps
 from torch.nn import functional as F
 
 from suture.data.classes import IGNORE
 from suture.data.sampling.augment import render_labels
 from suture.methods.method import find_method
-from suture.methods.pixpro import PixPro, Propagation, PropagationSettings
+from suture.methods.pixpro import Propagation, PropagationSettings
 from suture.methods.stage import Part, StageContext
 
 WHOLE = Part(0, range(4), range(4))
@@ -29,32 +28,18 @@ def begun(context: StageContext, **settings: Any) -> Propagation:
     return stage
 
 
-def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
-    """All three stages; the views come to agree, and the labels are learnt."""
+def test_views_come_to_agree(tiny_context: Build, fit: Any) -> None:
     tiny: dict[str, Any] = {"every": 2, "stored": (32, 32), "architecture": "deeplabv3plus"}
-    context = tiny_context({"a": 4, "b": 4}, **tiny)
-    supervised = {"steps": 20, "batch": 4, "optimizer": QUICK, "augment": EASY}
-    propagation = {"steps": 30, "epochs": None, **SMALL}
-    method = PixPro(PixPro.Settings(pretrain=supervised, propagation=propagation, finetune=supervised))
-    before = train_accuracy(context.segmenter, context)
-    losses = {}
-    for stage in method.stages():
-        fit(stage, context)
-        losses[stage.name] = stage.last_loss.item()
-        assert stage.outcome() is context.segmenter
-        if isinstance(stage, Propagation):
-            untrained = begun(tiny_context({"a": 4, "b": 4}, **tiny))
-            batch = stage.render(stage.draw(WHOLE))
-            with torch.no_grad():
-                agreement = [(t.loss / t.weight).item() for t in (s.loss(batch) for s in (untrained, stage))]
-            assert agreement[1] < agreement[0] - 0.1
-            assert -2 <= agreement[1] < -1
-    assert list(losses) == ["pretrain", "propagation", "finetune"]
-    assert before < 0.8
-    assert train_accuracy(context.segmenter, context) > 0.85
+    untrained = begun(tiny_context({"a": 4, "b": 4}, **tiny))
+    stage = Propagation("propagation", PropagationSettings(steps=30, epochs=None, **SMALL))
+    fit(stage, tiny_context({"a": 4, "b": 4}, **tiny))
+    batch = stage.render(stage.draw(WHOLE))
+    with torch.no_grad():
+        before, after = ((total.loss / total.weight).item() for total in (untrained.loss(batch), stage.loss(batch)))
+    assert -2 <= after < before - 0.1
 
 
-def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
+def test_loss_is_the_paper_s(tiny_context: Build) -> None:
     """Both directions of every frame: z of one view against x' of the other, over their pairs."""
     stage = begun(tiny_context())
     for p in stage.momentum.parameters():
@@ -80,7 +65,7 @@ def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
 
 
 @pytest.mark.parametrize("tilt", [0, 60])
-def test_cells_lie_where_their_pixels_come_from(tilt: float, tiny_context: Callable[..., StageContext]) -> None:
+def test_cells_lie_where_their_pixels_come_from(tilt: float, tiny_context: Build) -> None:
     """In frames that show coordinates as colours, a cell's mean colour is its place in the frame."""
     context = tiny_context(size=(64, 64), stored=(120, 200))
     x, y = torch.meshgrid(torch.arange(200), torch.arange(120), indexing="xy")
@@ -99,7 +84,7 @@ def test_cells_lie_where_their_pixels_come_from(tilt: float, tiny_context: Calla
     torch.testing.assert_close(batch.cells.diagonal, outlines[:, 2:].norm(dim=1) * stride / 64)
 
 
-def test_cells_outside_the_view_take_no_part(tiny_context: Callable[..., StageContext]) -> None:
+def test_cells_outside_the_view_take_no_part(tiny_context: Build) -> None:
     stage = begun(tiny_context(round_view=True), augment={"crop": (0.9, 1.0)})
     batch = stage.render(stage.draw(WHOLE))
     pairs = stage.pairs(batch)
@@ -109,7 +94,7 @@ def test_cells_outside_the_view_take_no_part(tiny_context: Callable[..., StageCo
     assert not pairs.mT[~batch.in_view.roll(4, 0)].any()
 
 
-def test_visits_all_frames(tiny_context: Callable[..., StageContext]) -> None:
+def test_visits_all_frames(tiny_context: Build) -> None:
     stage = begun(tiny_context(numbered=True), augment={"color": "none"})
     assert stage.epoch_frames == 12
     seen = []
@@ -120,7 +105,7 @@ def test_visits_all_frames(tiny_context: Callable[..., StageContext]) -> None:
     assert sorted(seen) == list(range(12))
 
 
-def test_only_the_online_branch_propagates_and_learns(tiny_context: Callable[..., StageContext], fit: Any) -> None:
+def test_only_the_online_branch_propagates_and_learns(tiny_context: Build, fit: Any) -> None:
     context = tiny_context()
     head = context.segmenter.head.classifier.weight.detach().clone()
     stage = Propagation("propagation", PropagationSettings(steps=2, epochs=None, momentum=1.0, **SMALL))

@@ -1,14 +1,13 @@
 """A step in the memory layout and the precision of fast steps learns what a plain one does, within a stated share."""
 
-from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
 import torch
-from stage_tester import loss_and_gradient, stages_of
+from stage_tester import Build, loss_and_gradient, stages_of
 
 from suture.methods.method import methods
-from suture.methods.stage import Part, StageContext
+from suture.methods.stage import Part
 from suture.models.segmenter import set_dropout
 
 OWN = {"twice": "finetune", "pgvcl": "contrast", "pixpro": "propagation", "dmt": "round-1-a"}
@@ -18,7 +17,7 @@ HEARD = {"uamt": {"train": {"consistency": 500, "threshold": 1}}, "unimatch": {"
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
-def test_channels_last_and_bf16_learn_the_same(name: str, tiny_context: Callable[..., StageContext]) -> None:
+def test_channels_last_and_bf16_learn_the_same(name: str, tiny_context: Build) -> None:
     """Up to a share of the loss, and of the gradient's length; bf16 rounds what every layer gives to 8 bits."""
     context = tiny_context()
     stage = next(

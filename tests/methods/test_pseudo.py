@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
+from stage_tester import Build
 from torch import Tensor, nn
 
 from suture.data.classes import IGNORE
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import StageContext
 from suture.models.inference import predict_probabilities
-
-Build = Callable[..., StageContext]
 
 
 class Reader(nn.Module):
@@ -66,16 +64,6 @@ def test_labels_every_unlabelled_frame_and_no_other(context: StageContext) -> No
         assert (labels == number % 3).all()
         sure = 1 / (1 + 2 * np.exp(-(1 + number / 10)))
         assert (confidence == round(sure * 255)).all()
-
-
-def test_truth_stays_on_labelled_frames(context: StageContext) -> None:
-    stage = PseudoLabels("pseudo", PseudoSettings())
-    stage.run(context)
-    stage.load(context)
-    for number in context.frames.labelled:
-        video, index = context.frames.places[number]
-        assert context.frames.labels(number) is context.frames.pixels.labels(video.id, index)
-        assert context.frames.confidence.get(number) is None
 
 
 def test_pixels_outside_the_view_are_ignore(tiny_context: Build) -> None:
@@ -147,17 +135,6 @@ def test_goes_on_after_a_kill_with_the_video_it_was_at(context: StageContext) ->
     assert all((context.frames.pseudo[number] == number % 3).all() for number in UNLABELLED)
 
 
-def test_an_error_leaves_nothing_behind(context: StageContext) -> None:
-    def fail(numbers: list[int]) -> None:
-        if 9 in numbers:
-            raise RuntimeError("no")
-
-    context.segmenter.before = fail
-    with pytest.raises(RuntimeError):
-        PseudoLabels("pseudo", PseudoSettings(batch=1)).run(context)
-    assert sorted(path.name for path in (context.folder / "pseudo").iterdir()) == ["a.confidence.npy", "a.labels.npy"]
-
-
 def test_a_full_disk_is_an_error_and_no_crash(context: StageContext) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
@@ -189,9 +166,3 @@ def test_nothing_to_do_where_all_is_labelled(tiny_context: Build) -> None:
     stage.run(context)
     stage.load(context)
     assert context.frames.pseudo == {}
-
-
-@pytest.mark.parametrize("wrong", [{"scales": ()}, {"scales": (0.0,)}, {"batch": 0}, {"tta": True}])
-def test_refuses_impossible_settings(wrong: dict) -> None:
-    with pytest.raises(ValidationError):
-        PseudoSettings(**wrong)

@@ -1,11 +1,10 @@
 """Stitch: what each part adds, against slow and obvious versions; and that parts can be left out."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+from stage_tester import Build, StageTester
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -37,19 +36,6 @@ def still(stage: Stitch) -> Stitch:
     return stage
 
 
-def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
-    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
-    before = train_accuracy(context.segmenter, context)
-    context.segmenter.train()
-    settings = StitchSettings(steps=45, batch=4, optimizer=QUICK, augment=EASY, confidence=0.8, ema=0.8)
-    stage = Stitch("train", settings)
-    fit(stage, context)
-    assert before < 0.8
-    assert train_accuracy(stage.outcome(), context) > 0.9
-    assert stage.outcome() is stage.average.module
-    assert not stage.average.training
-
-
 PARTS = [
     *({name: 0} for name in ("consistency", "propagate", "confidence", "ema", "restyle", "cutmix", "rare")),
     {"augment": {"tilt": 0}, "strong": {"tilt": 0, "color": "mild"}},
@@ -59,28 +45,21 @@ PARTS = [
 
 
 @pytest.mark.parametrize("off", PARTS, ids=lambda off: "-".join(off))
-def test_every_part_can_be_left_out(off: dict[str, Any], tiny_context: Callable[..., StageContext]) -> None:
+def test_every_part_can_be_left_out(off: dict[str, Any], tiny_context: Build) -> None:
     stage = begun(tiny_context(), **off)
     loss = stage.step(stage.render(stage.draw(WHOLE)))[0]
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in stage.parameters() if p.requires_grad)
 
 
-def test_without_an_average_the_teacher_is_the_student(tiny_context: Callable[..., StageContext], fit: Any) -> None:
-    stage = Stitch("train", StitchSettings(steps=2, batch=4, ema=0))
-    fit(stage, tiny_context())
-    for ours, its in zip(stage.outcome().state_dict().values(), stage.segmenter.state_dict().values(), strict=True):
-        assert torch.equal(ours, its)
-
-
-def test_the_teacher_alone_needs_no_neighbours(tiny_context: Callable[..., StageContext]) -> None:
+def test_the_teacher_alone_needs_no_neighbours(tiny_context: Build) -> None:
     stage = begun(tiny_context(), propagate=0)
     assert stage.draw(WHOLE).neighbours is None
     assert stage.step(stage.render(stage.draw(WHOLE)))[0].isfinite()
 
 
 @pytest.mark.parametrize("further", [{}, {"crop": (0.8, 1.5)}])
-def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_context: Callable[..., StageContext]) -> None:
+def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_context: Build) -> None:
     """What the student and its teacher see is the same but for colours and patches; nothing is learnt off the scene."""
     plain = {"crop": (0.6, 0.8), "tilt": 180, "color": "none"} | further
     stage = still(begun(tiny_context(round_view=False), cutmix=0, restyle=0, strong=plain))
@@ -97,7 +76,7 @@ def test_all_views_of_a_frame_are_tilted_alike(further: dict, tiny_context: Call
     assert torch.equal(target != IGNORE, views.in_view)
 
 
-def test_without_the_unlabelled_frames_it_is_strong(tiny_context: Callable[..., StageContext]) -> None:
+def test_without_the_unlabelled_frames_it_is_strong(tiny_context: Build) -> None:
     """With the same settings, the same views of the same frames and the same loss."""
     differs = [name for name, value in StrongSettings() if getattr(StitchSettings(), name) != value]
     assert differs == ["strong_labelled"]
@@ -110,7 +89,7 @@ def test_without_the_unlabelled_frames_it_is_strong(tiny_context: Callable[..., 
     torch.testing.assert_close(stage.step(batch)[1], control.step(images)[1])
 
 
-def test_loss_is_labels_and_consistency(tiny_context: Callable[..., StageContext]) -> None:
+def test_loss_is_labels_and_consistency(tiny_context: Build) -> None:
     """Without the video, sample by sample and pixel by pixel."""
     stage = begun(tiny_context(round_view=True), confidence=0.55, consistency=0.7, cutmix=1, propagate=0)
     stage.average.module.head.classifier.weight.mul_(1000)  # a teacher that is sure of some pixels
@@ -148,9 +127,7 @@ def moved(cells: int, nearness: float = 1.0) -> tuple[Tensor, Neighbours]:
 
 
 @pytest.mark.parametrize("cells", [0, 1, 2])
-def test_labels_follow_what_moved(
-    cells: int, tiny_context: Callable[..., StageContext], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_follow_what_moved(cells: int, tiny_context: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stitch, "from_cells", lambda x, *_: x)  # as they are, before they are interpolated
     stage = begun(tiny_context(), propagate=0.8, correspondence={"radius": 0.5, "top": 1, "cycle": 0})
     features, near = moved(cells, nearness=0.5)
@@ -159,7 +136,7 @@ def test_labels_follow_what_moved(
     torch.testing.assert_close(carried, 0.8 * 0.5 * F.one_hot(truth, 3).permute(2, 0, 1).float())
 
 
-def test_carried_labels_join_the_teacher_s(tiny_context: Callable[..., StageContext]) -> None:
+def test_carried_labels_join_the_teacher_s(tiny_context: Build) -> None:
     stage = begun(tiny_context(), propagate=0.6)
     batch = still(stage).render(stage.draw(WHOLE))
     carried = torch.zeros(4, 3, 32, 32)
@@ -174,7 +151,7 @@ def test_carried_labels_join_the_teacher_s(tiny_context: Callable[..., StageCont
     torch.testing.assert_close(found[1], sure)
 
 
-def test_nothing_is_carried_across_a_cut(tiny_context: Callable[..., StageContext]) -> None:
+def test_nothing_is_carried_across_a_cut(tiny_context: Build) -> None:
     context = tiny_context({"a": 6, "b": 6}, every=6)  # the second shot of each video has no label
     stage = begun(context, batch=8)
     near = stage.render(stage.draw(Part(0, range(8), range(8)))).neighbours
@@ -188,7 +165,7 @@ def test_nothing_is_carried_across_a_cut(tiny_context: Callable[..., StageContex
     assert carried[~alone].flatten(1).any(1).all()
 
 
-def test_neighbours_are_cut_as_their_frames(tiny_context: Callable[..., StageContext]) -> None:
+def test_neighbours_are_cut_as_their_frames(tiny_context: Build) -> None:
     context = tiny_context()
     for place in list(context.frames.pixels._frames):
         context.frames.pixels._frames[place] = context.frames.pixels._frames[place[0], 0]  # a video that stands still
@@ -198,7 +175,7 @@ def test_neighbours_are_cut_as_their_frames(tiny_context: Callable[..., StageCon
     torch.testing.assert_close(batch.neighbours.images, batch.weak.repeat_interleave(2, 0))
 
 
-def test_two_neighbours_share_the_say(tiny_context: Callable[..., StageContext]) -> None:
+def test_two_neighbours_share_the_say(tiny_context: Build) -> None:
     stage = begun(tiny_context(), propagate=0.5, correspondence={"neighbours": 2, "top": 1})
     features, near = moved(0)
     both = near._replace(labels=torch.cat([near.labels, (near.labels + 1) % 3]), nearness=torch.tensor([[1.0, 0.25]]))
@@ -208,7 +185,7 @@ def test_two_neighbours_share_the_say(tiny_context: Callable[..., StageContext])
     torch.testing.assert_close(carried.gather(0, (truth[None] + 1) % 3), torch.full((1, 2, 2), 0.5 * 0.2))
 
 
-def test_strong_views_share_the_geometry_of_the_weak_ones(tiny_context: Callable[..., StageContext]) -> None:
+def test_strong_views_share_the_geometry_of_the_weak_ones(tiny_context: Build) -> None:
     plain = {"crop": (0.5, 1.0), "color": "none"}
     stage = begun(tiny_context(), strong=plain, restyle=0, cutmix=0)
     batch = stage.render(stage.draw(WHOLE))
@@ -217,7 +194,3 @@ def test_strong_views_share_the_geometry_of_the_weak_ones(tiny_context: Callable
     styled = stage.render(stage.draw(WHOLE))
     assert torch.equal(styled.weak, batch.weak)
     assert ((styled.strong - batch.weak).abs().amax((1, 2, 3)) > 0.01).all()
-
-
-def test_has_as_many_supervised_steps_as_the_baseline() -> None:
-    assert supervised_steps("stitch") == supervised_steps("strong") == supervised_steps("supervised")

@@ -1,12 +1,11 @@
 """Strong views of the labelled frames: rare classes, colours of other videos, patches."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from stage_tester import EASY, QUICK, StageTester, train_accuracy
+from stage_tester import Build, StageTester
 
 from suture.data.classes import IGNORE
 from suture.data.sampling.augment import UNCHANGED, ViewDraw, color_statistics, render_images, render_labels
@@ -32,15 +31,6 @@ def begun(context: StageContext, **settings: Any) -> Strong:
     return stage
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_overfits_a_few_frames_or_all_of_them(every: int, tiny_context: Callable[..., StageContext], fit: Any) -> None:
-    context = tiny_context({"a": 4, "b": 4}, every=every, stored=(32, 32), architecture="linknet")
-    stage = Strong("train", StrongSettings(steps=45, batch=4, optimizer=QUICK, augment=EASY, ema=0.8))
-    fit(stage, context)
-    assert train_accuracy(stage.outcome(), context) > 0.9
-    assert stage.outcome() is not context.segmenter
-
-
 @pytest.mark.parametrize(
     ("architecture", "encoder", "optimizer", "expected"),
     [
@@ -56,7 +46,7 @@ def test_a_transformer_learns_at_a_lower_rate(
     encoder: str,
     optimizer: dict[str, Any],
     expected: float,
-    tiny_context: Callable[..., StageContext],
+    tiny_context: Build,
 ) -> None:
     settings = OptimizerSettings(**StrongSettings().optimizer.model_dump() | optimizer)
     stage = begun(tiny_context(segmenter=build_segmenter(architecture, encoder, classes=3)), optimizer=settings)
@@ -64,7 +54,7 @@ def test_a_transformer_learns_at_a_lower_rate(
     assert rates == pytest.approx([expected, expected, 5 * expected])
 
 
-def test_without_its_parts_it_sees_what_the_baseline_sees(tiny_context: Callable[..., StageContext]) -> None:
+def test_without_its_parts_it_sees_what_the_baseline_sees(tiny_context: Build) -> None:
     context = tiny_context()
     stage = begun(context, **BARE)
     images, labels = stage.render(stage.draw(WHOLE))
@@ -74,7 +64,7 @@ def test_without_its_parts_it_sees_what_the_baseline_sees(tiny_context: Callable
     assert torch.equal(labels, render_labels(truth, context.size))
 
 
-def test_patches_come_with_their_labels(tiny_context: Callable[..., StageContext]) -> None:
+def test_patches_come_with_their_labels(tiny_context: Build) -> None:
     context = tiny_context()
     plain, mixed = begun(context, **BARE), begun(context, **BARE | {"cutmix": 1})
     (images, labels), batch = plain.render(plain.draw(WHOLE)), mixed.draw(WHOLE)
@@ -88,7 +78,7 @@ def test_patches_come_with_their_labels(tiny_context: Callable[..., StageContext
 
 
 @pytest.mark.parametrize("tilt", [0, 180])
-def test_rare_draws_show_every_class_alike(tilt: float, tiny_context: Callable[..., StageContext]) -> None:
+def test_rare_draws_show_every_class_alike(tilt: float, tiny_context: Build) -> None:
     context = tiny_context({"a": 8, "b": 8}, every=1, round_view=True)
     rare = context.frames.places[5]
     for place, labels in context.frames.pixels._labels.items():
@@ -110,7 +100,7 @@ def test_rare_draws_show_every_class_alike(tilt: float, tiny_context: Callable[.
             assert (labels[place] == stage.views.turn(step, place)[1]).any()
 
 
-def test_a_share_of_rare_draws_leaves_the_rest_in_order(tiny_context: Callable[..., StageContext]) -> None:
+def test_a_share_of_rare_draws_leaves_the_rest_in_order(tiny_context: Build) -> None:
     stage = begun(tiny_context(every=1), batch=8, rare=0.25)
     turns = [stage.views.turn(step, place) for step in range(40) for place in range(8)]
     ordinary = [(i, number) for i, (number, shown) in enumerate(turns) if shown is None]
@@ -118,7 +108,7 @@ def test_a_share_of_rare_draws_leaves_the_rest_in_order(tiny_context: Callable[.
     assert all(number == stage.views.order[i] for i, number in ordinary)
 
 
-def test_colours_are_taken_from_another_case(tiny_context: Callable[..., StageContext]) -> None:
+def test_colours_are_taken_from_another_case(tiny_context: Build) -> None:
     context = tiny_context({"a": 6, "b": 6}, round_view=True)
     plain = begun(context, **BARE)
     styled = begun(context, **BARE | {"restyle": 1, "strong_labelled": 1})

@@ -1,10 +1,9 @@
 """UniMatch V2: strong views learn what the teacher says of weak ones, where it is sure."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from stage_tester import EASY, QUICK, StageTester, supervised_steps, train_accuracy
+from stage_tester import Build, StageTester
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,21 +26,7 @@ def begun(context: StageContext, **settings: Any) -> WeakToStrong:
     return stage
 
 
-def test_overfits_a_few_frames(tiny_context: Callable[..., StageContext], fit: Any) -> None:
-    context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture="linknet")
-    before = train_accuracy(context.segmenter, context)
-    context.segmenter.train()
-    settings = UniMatchSettings(
-        steps=45, batch=4, unlabelled_batch=2, optimizer=QUICK, augment=EASY, confidence=0.8, ema=0.8
-    )
-    stage = WeakToStrong("train", settings)
-    fit(stage, context)
-    assert before < 0.8
-    assert train_accuracy(stage.outcome(), context) > 0.9
-    assert stage.outcome() is stage.teacher.module
-
-
-def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
+def test_loss_is_the_paper_s(tiny_context: Build) -> None:
     """(L_sup + (L_s1 + L_s2) / 2) / 2, sample by sample and pixel by pixel."""
     stage = begun(tiny_context(round_view=True), confidence=0.55, cutmix=1.0)
     stage.teacher.module.head.classifier.weight.mul_(1000)  # a teacher that is sure of some pixels
@@ -74,9 +59,7 @@ def test_loss_is_the_paper_s(tiny_context: Callable[..., StageContext]) -> None:
     torch.testing.assert_close(total.loss / total.weight, (supervised + sum(terms) / 2) / 2, rtol=1e-4, atol=1e-5)
 
 
-def test_a_teacher_that_is_sure_of_nothing_leaves_half_of_the_supervised_loss(
-    tiny_context: Callable[..., StageContext],
-) -> None:
+def test_a_teacher_that_is_sure_of_nothing_leaves_half_of_the_supervised_loss(tiny_context: Build) -> None:
     stage = begun(tiny_context(), confidence=1)
     set_dropout(stage, active=False)
     batch = stage.render(stage.draw(WHOLE))
@@ -96,7 +79,7 @@ def dropped(segmenter: Segmenter, image: Tensor, factors: Tensor) -> Tensor:
     return segmenter.classify(segmenter.decoder(levels), image.shape[-2:])[0]
 
 
-def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_context: Callable[..., StageContext]) -> None:
+def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_context: Build) -> None:
     plain = {"crop": (0.5, 1.0), "color": "none"}
     stage = begun(tiny_context(), strong=plain)
     batch = stage.render(stage.draw(WHOLE))
@@ -110,9 +93,7 @@ def test_views_of_a_frame_share_their_geometry_and_differ_in_colour(tiny_context
     assert (strong.strong[0] - strong.strong[1]).abs().amax((1, 2, 3)).min() > 0.02
 
 
-def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(
-    tiny_context: Callable[..., StageContext],
-) -> None:
+def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(tiny_context: Build) -> None:
     stage = begun(tiny_context({"a": 12}), batch=2, unlabelled_batch=8)
     first, second = stage.draw(Part(0, range(2), range(2))).channels
     assert first.shape == (8, sum(stage.segmenter.encoder.out_channels))
@@ -123,7 +104,7 @@ def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(
     assert 0.4 < first[~undropped].mean() / 2 < 0.6
 
 
-def test_uses_only_unlabelled_frames_for_its_views(tiny_context: Callable[..., StageContext]) -> None:
+def test_uses_only_unlabelled_frames_for_its_views(tiny_context: Build) -> None:
     context = tiny_context(numbered=True)
     stage = begun(context, batch=2, unlabelled_batch=8)
     batch = stage.render(stage.draw(Part(0, range(2), range(2))))
@@ -131,9 +112,7 @@ def test_uses_only_unlabelled_frames_for_its_views(tiny_context: Callable[..., S
     assert sorted(numbers) == context.frames.unlabelled.tolist()
 
 
-def test_the_teacher_is_an_average_that_predicts_as_in_inference(
-    tiny_context: Callable[..., StageContext], fit: Any
-) -> None:
+def test_the_teacher_is_an_average_that_predicts_as_in_inference(tiny_context: Build, fit: Any) -> None:
     context = tiny_context()
     stage = WeakToStrong("train", UniMatchSettings(steps=2, batch=4))
     fit(stage, context)
@@ -143,7 +122,3 @@ def test_the_teacher_is_an_average_that_predicts_as_in_inference(
     norm, student = (module.head.bn.running_mean for module in (stage.teacher.module, context.segmenter))
     assert not torch.equal(norm, student)  # buffers are averaged too
     assert norm.abs().sum() > 0
-
-
-def test_has_as_many_supervised_steps_as_the_baseline() -> None:
-    assert supervised_steps("unimatch") == supervised_steps("supervised")

@@ -1,19 +1,14 @@
 """Batch norms folded into the convolutions before them: the same values, and only where nothing else looks."""
 
 from copy import deepcopy
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from timm.layers import StdConv2d
 from torch import Tensor, nn
 
-from suture.data.classes import default_colors
 from suture.models.fold_batch_norms import fold_batch_norms
-from suture.models.model import Model
 from suture.models.segmenter import build_segmenter
-from suture.prediction.predictor import Predictor
 
 SIZE = 128, 128
 
@@ -89,17 +84,3 @@ def test_nothing_is_folded_into_weights_that_are_standardised_first() -> None:
     network = with_statistics(nn.Sequential(StdConv2d(3, 4, 3), nn.BatchNorm2d(4)))
     fold_batch_norms(network, torch.zeros(1, 3, 8, 8))
     assert norms(network) == 1
-
-
-def test_a_predictor_uses_it(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    segmenter = with_statistics(build_segmenter("deeplabv3plus", "tu-test_resnet", 3))
-    names = ("a", "b", "c")
-    Model(segmenter, names, tuple(default_colors(names)), (64, 64)).save(tmp_path)
-    predictor = Predictor(tmp_path, "cpu")
-    assert norms(predictor.network.module) == 0
-    frame = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    image = torch.from_numpy(frame).permute(2, 0, 1)[None] / 255
-    with torch.inference_mode():
-        expected = segmenter(image).argmax(1)[0].numpy()
-    assert (predictor(frame) == expected).mean() > 0.999

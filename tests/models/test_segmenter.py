@@ -179,22 +179,18 @@ def test_compiles_without_a_break() -> None:
         assert torch.equal(torch.compile(segmenter, backend="eager", fullgraph=True)(images), segmenter(images))
 
 
-def test_default_is_deeplabv3_resnet50_at_stride_8() -> None:
-    segmenter = build_segmenter(classes=5)
-    description = segmenter.describe()
-    assert (description["architecture"], description["encoder"]) == ("deeplabv3", "resnet50")
-    assert (segmenter.stride, segmenter.features_channels, description["output_stride"]) == (8, 256, 8)
-
-
-def test_output_stride_16() -> None:
-    segmenter = build_segmenter("deeplabv3", "resnet18", classes=2, output_stride=16).eval()
-    assert segmenter.stride == 16
-    assert segmenter.features(torch.rand(1, 3, 64, 64)).shape[-2:] == (4, 4)
-
-
-def test_dpt_takes_any_resolution() -> None:
-    segmenter = build_segmenter("dpt", "tu-vit_tiny_patch16_224", classes=2).eval()
+@pytest.mark.parametrize(
+    ("options", "stride"),
+    [
+        ({}, 8),  # DeepLabV3-ResNet50
+        ({"encoder": "resnet18", "output_stride": 16}, 16),
+        ({"architecture": "dpt", "encoder": "tu-vit_tiny_patch16_224"}, 2),
+    ],
+)
+def test_output_strides(options: dict[str, Any], stride: int) -> None:
+    segmenter = build_segmenter(classes=2, **options).eval()
     with torch.no_grad():
+        assert segmenter.stride == stride
         assert segmenter(torch.rand(1, 3, 70, 40)).shape == (1, 2, 70, 40)
 
 

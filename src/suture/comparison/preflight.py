@@ -44,7 +44,7 @@ def unfit_models(runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
             try:
                 for stage in run.config.build_method().stages():
                     if isinstance(stage, Stage):
-                        stage.refuse(segmenter)
+                        stage.validate_segmenter(segmenter)
             except UserError as error:
                 messages.setdefault(str(error), []).append(run.name)
     return messages

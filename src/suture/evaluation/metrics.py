@@ -15,7 +15,6 @@ from typing import Any
 import cv2
 import numpy as np
 from scipy.spatial import cKDTree
-from torch import Tensor
 
 from suture.data.classes import IGNORE
 
@@ -24,12 +23,11 @@ FALSE_PRESENCE_AREA = 0.001
 CLASS_DISTANCE = 100_000
 """Distance in pixels put between the boundaries of different classes; larger than any frame."""
 
-Mask = np.ndarray | Tensor
-"""H W class ids, `IGNORE` where there is none."""
 
-
-def confusion(prediction: Mask, truth: Mask, classes: int) -> np.ndarray:
+def confusion(prediction: np.ndarray, truth: np.ndarray, classes: int) -> np.ndarray:
     """Count the pixels of each pair of true and predicted class: (C+1)×(C+1), int64.
+
+    Masks hold class ids, and `IGNORE` where there is none.
 
     >>> confusion(np.array([[0, 1, 1, 255]]), np.array([[0, 1, 0, 255]]), classes=2).tolist()
     [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
@@ -37,7 +35,7 @@ def confusion(prediction: Mask, truth: Mask, classes: int) -> np.ndarray:
     if prediction.shape != truth.shape:
         raise ValueError(f"prediction of shape {tuple(prediction.shape)}, truth of {tuple(truth.shape)}")
     # Counting all 256 × 256 pairs is faster than masking pixels, and finds unknown ids.
-    pairs = _bytes(truth).astype(np.uint16) << 8 | _bytes(prediction)
+    pairs = truth.astype(np.uint16) << 8 | prediction
     counts = np.bincount(pairs.ravel(), minlength=65536).reshape(256, 256)
     kept = np.r_[:classes, IGNORE]
     matrix = counts[np.ix_(kept, kept)]
@@ -45,13 +43,6 @@ def confusion(prediction: Mask, truth: Mask, classes: int) -> np.ndarray:
         unknown = sorted({int(i) for pair in np.argwhere(counts) for i in pair} - set(kept.tolist()))
         raise ValueError(f"masks hold the ids {unknown}, expected 0 to {classes - 1} and {IGNORE}")
     return matrix.astype(np.int64)
-
-
-def _bytes(mask: Mask) -> np.ndarray:
-    array = mask.cpu().numpy() if isinstance(mask, Tensor) else mask
-    if array.dtype != np.uint8 and array.size and not 0 <= array.min() <= array.max() <= 255:
-        raise ValueError(f"a mask holds ids from {array.min()} to {array.max()}, expected 0 to 255")
-    return array.astype(np.uint8, copy=False)
 
 
 def iou(matrix: np.ndarray) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""UA-MT's consistency (Yu et al., MICCAI 2019): the student follows its teacher where the teacher is certain."""
+"""Consistency loss of UA-MT (Yu et al., MICCAI 2019), where the teacher is certain."""
 
 import torch
 from torch import Tensor
 
 
 def entropy(probabilities: Tensor) -> Tensor:
-    """The uncertainty of every pixel in nats: B C H W to B H W.
+    """Entropy of every pixel in nats: B C H W to B H W.
 
     >>> entropy(torch.tensor([0.5, 0.5]).view(1, 2, 1, 1)).item()  # ln 2
     0.6931471824645996
@@ -14,9 +14,12 @@ def entropy(probabilities: Tensor) -> Tensor:
 
 
 def certain_consistency(student: Tensor, teacher: Tensor, certain: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum over the certain pixels of the squared difference, averaged over the classes; and their number.
+    """Sum of the certain pixels' squared differences (mean over classes), and the number of these pixels.
 
-    student, teacher: probabilities, B C H W; certain: B H W, bool.
+    Args:
+        student: Probabilities, B C H W.
+        teacher: Probabilities, B C H W.
+        certain: B H W bool.
 
     >>> student, teacher = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.6, 0.4]])
     >>> loss, pixels = certain_consistency(student[..., None, None], teacher[..., None, None], torch.ones(1, 1, 1) > 0)

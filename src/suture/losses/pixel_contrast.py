@@ -1,4 +1,4 @@
-"""PGV-CL's pixel contrast, in time and memory linear in the pixels.
+"""Pixel contrast of PGV-CL, in time and memory linear in the pixels.
 
 With unit-length features f, labels ŷ and the key frames k of a query frame, the paper's loss of a query pixel i is
 
@@ -8,14 +8,14 @@ With unit-length features f, labels ŷ and the key frames k of a query frame, th
 
 and L is its mean over the query pixels. A mean of dot products is the dot product with the mean, so the similarities of
 all pixel pairs are never needed. Let G[k,c] be the sum of the features of class c in key frame k, and n[k,c] their
-number (`ClassSums`). What a query pixel of class c meets (`Contrasts`) is
+number (`ClassSums`). The positives and negatives of a query pixel of class c (`Contrasts`) are
 
     P[c] = Σ_k G[k,c] / Σ_k n[k,c]        N[c] = Σ_k (Σ_{c'≠c} G[k,c']) / (Σ_{c'≠c} n[k,c'])
 
 and L_i = softplus(f_i · (N[ŷ_i] − P[ŷ_i])): exactly the value and gradient of the paper, by one C×D matrix per frame.
 
-A label outside 0 … C−1 is *ignore* (255, the ignore id, is one): such a pixel takes no part, on either side. A query
-pixel whose class is in none of its key frames is left out of the mean. A key frame without negatives adds 0 to S⁻.
+A pixel with a label outside 0 … C−1 (255 is ignore) is left out on both sides. A query pixel whose class is in none of
+its key frames is left out of the mean. A key frame without negatives adds 0 to S⁻.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from suture.losses.precision import full_precision
 
 
 class ClassSums(NamedTuple):
-    """All that the loss needs to know of key frames: a few kB per frame, whatever its size."""
+    """Summary of key frames for the loss: a few kB per frame, at any resolution."""
 
     sums: Tensor
     """… C D: sum of the features of each class (fp32)"""
@@ -64,18 +64,17 @@ def class_sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
 
 
 def contrasts(keys: ClassSums, weights: Tensor | None = None) -> Contrasts:
-    """Turn key frames (B K C …) into what their queries are contrasted with; `weights` (B K) say how often each counts.
+    """Combine the key frames (B K C …) of each query.
 
-    M frames with weights N/M give the expectation, over draws of N of the M frames, of all that is summed here: so M
-    frames can stand in for N of other videos and S⁻ does not grow with M and drown S⁺. (The bank keeps running totals
-    that come to the same.)
+    Args:
+        weights: B K, 1 by default. Weights N/M for M frames give the expectation over draws of N of these frames.
     """
     sums, counts = keys
     if weights is None:
         weights = counts.new_ones(counts.shape[:2])
     others = 1 - torch.eye(counts.shape[-1], device=counts.device)
     with full_precision(sums):
-        # A product with ones and zeros, not `total - own`: where one class fills the frame, that difference is noise.
+        # Not `total - own`: where one class fills the frame, that difference is only rounding noise.
         negatives = _mean(others @ sums, (counts @ others)[..., None])
         return Contrasts(*(torch.einsum("bk,bk...->b...", weights, x) for x in (sums, counts, negatives)))
 
@@ -115,8 +114,7 @@ def pixel_contrast(
         direction = against.negatives - _mean(against.positive_sums, against.positive_counts[..., None])
         if temperature is not None:
             direction = direction / temperature
-        # S⁻ − S⁺ of every pixel as if of class c: B hw C. Pixels are the rows: features with channels last, as networks
-        # give them, and their gradient are then not copied into another layout.
+        # S⁻ − S⁺ of every pixel for every class: B hw C. With pixels as rows, features with channels last need no copy.
         difference = query.flatten(2).mT @ direction.to(query.dtype).mT
         losses = functional.softplus(difference.gather(2, own[..., None]).squeeze(2).float())
 
@@ -129,11 +127,11 @@ def pixel_contrast(
 
 
 def _members(labels: Tensor, classes: int) -> Tensor:
-    """Which pixels (B … flattened) are of which class, as ones and zeros: B C hw."""
+    """One-hot classes of pixels (B …): B C hw."""
     ids = torch.arange(classes, device=labels.device)
     return (labels.flatten(1)[:, None] == ids[:, None]).float()
 
 
 def _mean(total: Tensor, count: Tensor) -> Tensor:
-    """The mean, which is 0 of nothing."""
+    """Mean, 0 of nothing."""
     return total / count.clamp(min=torch.finfo(count.dtype).tiny)

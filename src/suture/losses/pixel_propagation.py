@@ -1,7 +1,7 @@
-"""PixPro's pixel-to-propagation consistency (Xie et al., CVPR 2021): two views of one place should agree.
+"""Pixel-to-propagation consistency of PixPro (Xie et al., CVPR 2021).
 
-Two cells of two views' feature grids are a positive pair where their centres, in the coordinates of the scene that both
-views are cut from, are closer than a share of the larger cell's diagonal. There are no negatives.
+Two cells of two views' feature grids are a positive pair if the distance of their centres in the scene is below a share
+of the larger cell's diagonal. There are no negatives.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from suture.losses.precision import full_precision
 
 
 class Cells(NamedTuple):
-    """Where the cells of each view's feature grid lie in the scene."""
+    """Cells of each view's feature grid, in coordinates of the scene."""
 
     centres: Tensor
     """B N 2: x, y"""
@@ -23,10 +23,13 @@ class Cells(NamedTuple):
 
 
 def cells(outlines: Tensor, flip: Tensor, size: tuple[int, int], stride: int) -> Cells:
-    """The cells of views with these outlines in a scene, mirrored where `flip` (B) says so.
+    """Cells of views of a scene.
 
-    An outline (B 6) is a box and its slant, as of `data.augment.outline`. The views are of `size` (height, width); a
-    cell of the feature grid covers stride × stride of their pixels.
+    Args:
+        outlines: B 6, box and slant of each view, as from `data.sampling.augment.outline`.
+        flip: B bool, mirrored views.
+        size: Height and width of the views.
+        stride: Side of a cell in pixels of a view.
 
     >>> cells(torch.tensor([[10.0, 0.0, 8.0, 4.0, 0.0, 0.0]]), torch.tensor([True]), (4, 8), stride=4).centres.tolist()
     [[[16.0, 2.0], [12.0, 2.0]]]
@@ -42,29 +45,33 @@ def cells(outlines: Tensor, flip: Tensor, size: tuple[int, int], stride: int) ->
 
 
 def positive_pairs(a: Cells, b: Cells, distance: float) -> Tensor:
-    """B N N: which cells of the views `a` show the same place as which of the views `b`."""
-    # Not by matrix products, which lose the small differences between large coordinates; nor by torch.cdist, which
-    # gives each of these many short distances a block of threads of its own.
+    """Pairs of cells of the views `a` and `b` that show the same place: B N N bool."""
+    # Matrix products lose the small differences between large coordinates; torch.cdist is slow for short vectors.
     x, y = (a.centres[:, :, None, axis] - b.centres[:, None, :, axis] for axis in (0, 1))
     limit = distance * torch.maximum(a.diagonal, b.diagonal)
     return x.square_().add_(y.square_()) < limit.square()[:, None, None]
 
 
 def propagate(pixels: Tensor, values: Tensor, sharpness: float) -> Tensor:
-    """Every pixel becomes a mixture of the values of the pixels it resembles, of unit length: B D h w.
+    """Mix the values of similar pixels: z_i = Σ_j max(x_i·x_j, 0)^sharpness · g(x_j), of unit length, B D h w.
 
-    z_i = Σ_j max(x_i·x_j, 0)^sharpness · g(x_j), with unit vectors x (pixels, B D h w) and g(x) (values, B D h w).
+    Args:
+        pixels: Unit vectors x, B D h w.
+        values: Unit vectors g(x), B D h w.
     """
     with full_precision(pixels):
         flat = pixels.float().flatten(2)
-        alike = (flat.mT @ flat).clamp(min=0) ** sharpness
-        return F.normalize(values.float().flatten(2) @ alike, dim=1, eps=1e-6).view_as(values)
+        similarity = (flat.mT @ flat).clamp(min=0) ** sharpness
+        return F.normalize(values.float().flatten(2) @ similarity, dim=1, eps=1e-6).view_as(values)
 
 
 def propagation_loss(propagated: Tensor, keys: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum over the views of −(mean cosine of their positive pairs), and the number of views that have such pairs.
+    """Sum over the views of −(mean cosine of their positive pairs), and the number of views with such pairs.
 
-    propagated, keys: B D h w of unit length; positive: B N N, pairs of a pixel of `propagated` and one of `keys`.
+    Args:
+        propagated: B D h w of unit length.
+        keys: B D h w of unit length.
+        positive: B N N bool, pairs of pixels of `propagated` and `keys`.
 
     >>> z, x = torch.tensor([0.6, 0.8]).view(1, 2, 1, 1), torch.tensor([1.0, 0.0]).view(1, 2, 1, 1)
     >>> loss, views = propagation_loss(z, x, torch.ones(1, 1, 1, dtype=torch.bool))
@@ -72,7 +79,7 @@ def propagation_loss(propagated: Tensor, keys: Tensor, positive: Tensor) -> tupl
     (-0.6, 1)
     """
     with full_precision(propagated):
-        # The sum of cosines with all partners is one dot product with the partners' sum.
+        # The sum of cosines with all partners is a dot product with the partners' sum.
         partners = positive.float() @ keys.float().flatten(2).mT
         cosines = (propagated.float().flatten(2).mT * partners).sum((1, 2))
         pairs = positive.sum((1, 2))

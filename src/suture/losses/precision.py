@@ -1,9 +1,9 @@
-"""Losses are computed in full precision, whatever the networks before them are computed in."""
+"""Full precision for losses."""
 
 import torch
 from torch import Tensor
 
 
 def full_precision(tensor: Tensor) -> torch.autocast:
-    """Keep autocast away: a sum over thousands of pixels must not be rounded to the 8 bits of bf16."""
+    """Disable autocast: bf16 has 8 bits, too few for a sum over thousands of pixels."""
     return torch.autocast(tensor.device.type, enabled=False)

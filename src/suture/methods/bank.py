@@ -1,4 +1,4 @@
-"""The bank: the class sums of every training frame from its last visit, in place of keys of other frames."""
+"""Bank of class sums: those of every training frame at its last visit, in place of keys of other frames."""
 
 from typing import Literal
 
@@ -9,11 +9,10 @@ from suture.losses.pixel_contrast import ClassSums, Contrasts, contrasts
 
 
 class Bank(nn.Module):
-    """Remembers frames' class sums and gives the expectation of drawing N of the frames of other owners.
+    """Class sums of all frames, and the expectation of drawing N frames of other owners.
 
-    The owner of a frame is its case or its video, as for `KeyPool`. Totals per owner are kept up to date as frames are
-    put in, so that a query costs the same however many frames there are. All of it is in the state, so that a resumed
-    run goes on exactly.
+    The owner of a frame is its case or its video, as in `KeyPool`. Running totals per owner make the cost of a query
+    independent of the number of frames.
     """
 
     sums: Tensor
@@ -27,12 +26,12 @@ class Bank(nn.Module):
 
     def __init__(self, owners: Tensor, classes: int, channels: int) -> None:
         super().__init__()
-        rows, groups = len(owners) + 1, int(owners.max()) + 1  # the last row takes what is to be forgotten
+        rows, groups = len(owners) + 1, int(owners.max()) + 1  # the last row is for values to discard
         self.register_buffer("owners", torch.cat([owners, owners.new_zeros(1)]), persistent=False)
         self.register_buffer("sums", torch.zeros(rows, classes, channels))
         self.register_buffer("counts", torch.zeros(rows, classes))
         self.register_buffer("visited", torch.zeros(rows, dtype=torch.bool))
-        # In fp64, so that adding and taking away for thousands of steps leaves no trace.
+        # In fp64, so that thousands of additions and subtractions leave no error.
         self.register_buffer("positive_sums", torch.zeros(groups, classes, channels, dtype=torch.float64))
         self.register_buffer("positive_counts", torch.zeros(groups, classes, dtype=torch.float64))
         self.register_buffer("negatives", torch.zeros(groups, classes, channels, dtype=torch.float64))
@@ -40,7 +39,7 @@ class Bank(nn.Module):
 
     @torch.no_grad()
     def put(self, numbers: Tensor, keys: ClassSums) -> None:
-        """Replace the class sums of these frames; of a frame that stands there twice, the last one counts."""
+        """Replace the class sums of these frames; of repeated frames the last one counts."""
         repeated = (numbers[:, None] == numbers).triu(1).any(1)
         rows = numbers.masked_fill(repeated, len(self.visited) - 1)
         kept = (~repeated).double()
@@ -48,7 +47,7 @@ class Bank(nn.Module):
         self._add(rows, keys, kept)
         self.sums[rows], self.counts[rows] = keys.sums, keys.counts
         self.visited.index_fill_(0, rows, True)
-        # A GPU may have put one frame's sums and another's counts into the last row: together they mean nothing.
+        # A GPU may have written the sums of one frame and the counts of another into the last row.
         self.sums[-1].zero_()
         self.counts[-1].zero_()
 
@@ -61,12 +60,12 @@ class Bank(nn.Module):
 
     @torch.no_grad()
     def recall(self, numbers: Tensor) -> Contrasts:
-        """What the frames (B × K) of each query gave at their last visit; those not yet visited are none."""
+        """Contrasts of each query with the frames (B × K) at their last visit, without those never visited."""
         return contrasts(ClassSums(self.sums[numbers], self.counts[numbers]), self.visited[numbers].float())
 
     @torch.no_grad()
     def expected(self, queries: Tensor, draws: int | Literal["all"]) -> Contrasts:
-        """What drawing `draws` visited frames of other owners would give on average; `all` is the sum over all."""
+        """Expected contrasts with `draws` visited frames of other owners; `all` is the sum over all of them."""
         own = self.owners[queries]
 
         def of_others(total: Tensor) -> Tensor:
@@ -75,7 +74,7 @@ class Bank(nn.Module):
         frames = of_others(self.frames).round()
         share = torch.ones_like(frames) if draws == "all" else draws / frames.clamp(min=1)
         share = share * (frames > 0)
-        counts = of_others(self.positive_counts)  # whole numbers, so exact; sums of a class that is gone are not
+        counts = of_others(self.positive_counts)  # exact, unlike the sums of a class that is gone
         return Contrasts(
             (of_others(self.positive_sums) * share[:, None, None]).where(counts[..., None] > 0, 0).float(),
             (counts * share[:, None]).float(),

@@ -1,7 +1,7 @@
-"""What PGV-CL's contrast and PixPro's propagation share: two branches, of which one learns and one follows.
+"""Base of PGV-CL's contrast and PixPro's propagation: an online branch, and a momentum branch that follows it.
 
-Both learn features between pre-training and fine-tuning, from all training frames. A projector stands in the place of
-the classifier, which rests, and fine-tuning goes on with it as it was.
+Both stages learn features between pre-training and fine-tuning, from all training frames. A projector replaces the
+head, which keeps its weights for fine-tuning.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from suture.models.segmenter import Segmenter, set_dropout
 
 
 class BranchSettings(TrainingSettings):
-    """As PGV-CL's paper where it says, as PixPro where it does not."""
+    """Settings of the PGV-CL paper, and of PixPro where the paper is silent."""
 
     steps: int | None = None
     epochs: float | None = Field(140, gt=0)
@@ -28,22 +28,23 @@ class BranchSettings(TrainingSettings):
     optimizer: OptimizerSettings = OptimizerSettings(
         kind="lars", lr=1.0, head_factor=1, weight_decay=1e-5, schedule="cosine", warmup_epochs=5
     )
+    """`head_factor` is for the projector."""
     augment: Augment = Augment(crop=(0.3, 0.7), color=COLORS["strong"])
     hidden: int = Field(512, ge=1)
     channels: int = Field(256, ge=1)
-    """Width of the projector and length of an embedding."""
+    """Length of an embedding."""
     momentum: float = Field(0.99, ge=0, le=1)
-    """Of the branch that follows, at the start; a cosine takes it to 1."""
+    """Momentum of the momentum branch at the start; a cosine takes it to 1."""
 
     @model_validator(mode="after")
     def _last_weights(self) -> "BranchSettings":
         if self.best_every is not None:
-            raise ValueError("best_every needs a classifier that learns with the features, and here it rests")
+            raise ValueError("best_every cannot be used here: the head is not trained, so there is nothing to score")
         return self
 
 
 class Embedder(nn.Module):
-    """A branch: backbone and projector, unit-length embeddings on the feature grid."""
+    """A branch: encoder, decoder and projector, to embeddings of unit length."""
 
     def __init__(self, segmenter: Segmenter, projector: Projector) -> None:
         super().__init__()
@@ -55,12 +56,12 @@ class Embedder(nn.Module):
 
 
 class TwoBranches(Stage):
-    """A stage whose online branch learns and whose momentum branch is an average of it, without any dropout."""
+    """A stage whose momentum branch is an average of its online branch, both without dropout."""
 
     settings: BranchSettings
 
     def make_branches(self) -> None:
-        """The branches, and the order in which all training frames take their turns."""
+        """Create both branches, and the order of all training frames."""
         s, frames = self.settings, self.context.frames
         self.order = Epochs(np.arange(len(frames)), self.context.seed, self.name)
         self.segmenter.head.requires_grad_(False)
@@ -69,13 +70,8 @@ class TwoBranches(Stage):
         self.momentum = MomentumCopy(self.online, buffers="keep")
 
     def groups(self) -> list[dict[str, Any]]:
-        s = self.settings.optimizer
-        projector = {
-            "name": "projector",
-            "params": list(self.online.projector.parameters()),
-            "lr": self.lr * s.head_factor,
-        }
-        return [*super().groups(), projector]
+        rate = self.lr * self.settings.optimizer.head_factor
+        return [*super().groups(), {"name": "projector", "params": [*self.online.projector.parameters()], "lr": rate}]
 
     def on_train_start(self) -> None:
         set_dropout(self, active=False)

@@ -1,4 +1,4 @@
-"""CutMix (Yun et al., 2019): a patch of another frame of the batch, in images and in whatever belongs to them."""
+"""CutMix (Yun et al., 2019): patches of other frames of the batch, in images and in their labels."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from suture.methods.stage import all_gather
 
 
 def draw_patch(rng: np.random.Generator, share: float) -> np.ndarray:
-    """A box of 2 % to 40 % of the area and an aspect of 0.3 to 1/0.3, in fractions; empty but for a share of draws."""
+    """Draw a box of 2 % to 40 % of the area and aspect 0.3 to 1/0.3, in fractions; empty but for a share of draws."""
     u = rng.random(5)
     area, aspect = 0.02 + 0.38 * u[1], 0.3 ** (1 - 2 * u[2])
     width, height = min(1.0, (area * aspect) ** 0.5), min(1.0, (area / aspect) ** 0.5)
@@ -17,7 +17,7 @@ def draw_patch(rng: np.random.Generator, share: float) -> np.ndarray:
 
 
 def in_boxes(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
-    """B H W: which pixels' centres lie in the boxes (left, top, right, bottom, in fractions).
+    """Mark the pixels whose centres lie in boxes (left, top, right, bottom, in fractions): B H W.
 
     >>> in_boxes(torch.tensor([[0.5, 0.0, 1.0, 0.5]]), (2, 2)).int().tolist()
     [[[0, 1], [0, 0]]]
@@ -30,10 +30,9 @@ def in_boxes(boxes: Tensor, size: tuple[int, ...]) -> Tensor:
 
 
 def cut_mix(x: Tensor, patched: Tensor, rank: int) -> Tensor:
-    """Put another sample where `patched` (B H W) says, in images (B 3 H W) or in what belongs to them (B H W).
+    """Replace the `patched` pixels (B H W) of images (B 3 H W) or labels (B H W) by those of another sample.
 
-    The other one is the one before it in the whole batch, of all processes: then frames that come round again in a
-    batch, because few are labelled, meet themselves least, and nobody stays alone in an odd one.
+    The other sample is the one before it in the batch of all processes.
 
     >>> cut_mix(torch.tensor([[[1, 1]], [[2, 2]], [[3, 3]]]), torch.tensor([[[True, False]]] * 3), rank=0).tolist()
     [[[3, 1]], [[1, 2]], [[2, 3]]]

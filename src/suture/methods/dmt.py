@@ -1,8 +1,8 @@
-"""Dynamic mutual training (Feng et al., Pattern Recognition 2022).
+"""DMT: dynamic mutual training (Feng et al., Pattern Recognition 2022).
 
-Two models, A and B, start differently and so err differently. In every round each is taught by the labels that the
-other, as it was a round before, gives the unlabelled frames: first by the surest of them, in the end by all. What a
-model is taught counts the less the less it believes it. A is the model that is handed on.
+Two models, A and B, start differently and so make different errors. In every round each learns pseudo labels of the
+other, as that was one round before: first the most confident ones, in the last round all. A pseudo label counts less
+the less the learning model agrees with it. A is the final model.
 """
 
 import shutil
@@ -20,26 +20,26 @@ from suture.data.sampling.augment import Patches, draw_view, render_confidence, 
 from suture.data.sampling.frames import Epochs, TrainingFrames, generator
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.dynamic_weights import dynamic_weights
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.pseudo_labels import Progress, PseudoLabels, PseudoSettings
-from suture.methods.stage import START, Part, Stage, StageContext, Total, TrainingSettings, drawn_from
+from suture.methods.stage import START, Part, Stage, StageContext, Total, TrainingSettings, seeded
 from suture.methods.supervised import Supervised
 from suture.models.segmenter import Segmenter
 
-DOUBT = 24.0
-"""−log₂ of the smallest doubt, 1 − p, that single precision knows."""
+MAX_DOUBT_BITS = 24.0
+"""−log₂ of the smallest doubt, 1 − p, in single precision."""
 
 
 class RoundSettings(TrainingSettings):
-    """One round of one model; five of them are as many steps as the other methods have after their pre-training."""
+    """Settings of one round of one model; five rounds have as many steps as other methods after pre-training."""
 
     steps: int | None = Field(200, ge=1)
     labelled: int = Field(2, ge=1)
-    """How many frames of a batch are truly labelled."""
+    """Labelled frames in a batch."""
     agreed: float = Field(5.0, ge=0)
-    """γ₁, the power of the belief where a model would say the same."""
+    """γ₁, the exponent of the model's probability where it agrees with the pseudo label."""
     disputed: float = Field(5.0, ge=0)
-    """γ₂, the power of the belief where it would not."""
+    """γ₂, the exponent where it disagrees."""
 
     @model_validator(mode="after")
     def _leaves_room(self) -> "RoundSettings":
@@ -48,15 +48,14 @@ class RoundSettings(TrainingSettings):
         return self
 
 
-@method("dmt")
 class DMT(Method):
-    """Pre-train both models; then five rounds in which each labels for the other."""
+    """Pre-training of both models, then rounds in which each labels for the other."""
 
     class Settings(Settings):
         pretrain: TrainingSettings = TrainingSettings()
         pseudo: PseudoSettings = PseudoSettings()
         rates: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field((0.2, 0.4, 0.6, 0.8, 1.0), min_length=1)
-        """The share of each class's pseudo labels, the surest ones, that a round learns from."""
+        """Share of each class's pseudo labels, most confident first, that each round learns."""
         round: RoundSettings = RoundSettings()
 
     def stages(self) -> Iterator[Stage | PseudoLabels]:
@@ -65,19 +64,19 @@ class DMT(Method):
         yield OtherStart("pretrain-b", s.pretrain, start_from=START, key="pretrain")
         a, b = "pretrain-a", "pretrain-b"
         for i, rate in enumerate(s.rates, 1):
-            if i < len(s.rates):  # what B learnt in the last round would reach nobody
+            if i < len(s.rates):  # B is not used after the last round
                 yield Teaching(f"labels-{i}-a", s.pseudo, start_from=a)
-                yield Learning(f"round-{i}-b", s.round, rate, handed_on=False, start_from=b)
+                yield Learning(f"round-{i}-b", s.round, rate, final=False, start_from=b)
             yield Teaching(f"labels-{i}-b", s.pseudo, start_from=b)
-            yield Learning(f"round-{i}-a", s.round, rate, handed_on=True, start_from=a)
+            yield Learning(f"round-{i}-a", s.round, rate, final=True, start_from=a)
             a, b = f"round-{i}-a", f"round-{i}-b"
 
 
 class OtherStart(Supervised):
-    """B's pre-training: from another random decoder and classifier, over the frames in another order."""
+    """Pre-training of B, from another random decoder and head, with the frames in another order."""
 
     def prepare(self) -> int:
-        with drawn_from(int(generator(self.context.seed, self.name, "weights").integers(2**62))):
+        with seeded(int(generator(self.context.seed, self.name, "weights").integers(2**62))):
             other = Segmenter.from_description(self.segmenter.describe())
         self.segmenter.decoder.load_state_dict(other.decoder.state_dict())
         self.segmenter.head.load_state_dict(other.head.state_dict())
@@ -88,49 +87,49 @@ class OtherStart(Supervised):
 
 
 class Teaching(PseudoLabels):
-    """The labels that one model gives for the other to learn in one round; they take the place of the last ones.
+    """Pseudo labels of one model for the other in one round, which replace those of the round before.
 
-    Confidence is written as the logarithm of the doubt: otherwise a model that is nearly sure of most pixels would have
-    them all on one level, and the surest could not be told from the rest.
+    Confidence is stored as the logarithm of the doubt: on a linear scale, most pixels of a confident model would share
+    the highest level, and the most confident ones could not be selected.
     """
 
     def run(self, context: StageContext, progress: Progress = lambda done, total: None) -> None:
         context.frames.pseudo = context.frames.confidence = {}
         if context.rank == 0:
-            for learnt in (context.folder / "pseudo").glob("*"):
-                if learnt != self.folder(context.folder):
-                    shutil.rmtree(learnt, ignore_errors=True)
+            for folder in (context.folder / "pseudo").glob("*"):
+                if folder != self.folder(context.folder):
+                    shutil.rmtree(folder, ignore_errors=True)
         super().run(context, progress)
 
     def levels(self, sure: Tensor) -> Tensor:
-        return (-(1 - sure).log2() * 255 / DOUBT).clamp(max=255).round()
+        return (-(1 - sure).log2() * 255 / MAX_DOUBT_BITS).clamp(max=255).round()
 
     def confidence(self, levels: np.ndarray) -> np.ndarray:
-        return 1 - np.exp2(-DOUBT * levels / 255)
+        return 1 - np.exp2(-MAX_DOUBT_BITS * levels / 255)
 
 
 class Taught(NamedTuple):
-    """Views of labelled and unlabelled frames, as patches from the loader, rendered on the device."""
+    """Views of labelled and unlabelled frames."""
 
     views: Any
-    """Images, labels (`IGNORE` where too unsure) and their confidence."""
+    """`Patches` from the loader; once rendered, images, labels (`IGNORE` below the threshold) and confidence."""
     true: Tensor
-    """B: which frames are truly labelled."""
+    """B bool: frames with ground truth."""
 
 
 class Learning(Stage):
-    """A round of one model: the truth, and as much of what the other one says as `rate` lets through."""
+    """One round of one model: ground truth, and the share `rate` of the other model's pseudo labels."""
 
     settings: RoundSettings
     instead = "supervised"
     thresholds: Tensor
 
     def __init__(
-        self, name: str, settings: RoundSettings, rate: float, *, handed_on: bool, start_from: str | None = None
+        self, name: str, settings: RoundSettings, rate: float, *, final: bool, start_from: str | None = None
     ) -> None:
         super().__init__(name, settings, start_from=start_from, key="round")
         self.rate = rate
-        self.handed_on = handed_on
+        self.final = final
 
     def prepare(self) -> int:
         frames, seed = self.context.frames, self.context.seed
@@ -141,7 +140,7 @@ class Learning(Stage):
         return len(frames)
 
     def facts(self) -> dict[str, Any]:
-        return super().facts() | ({} if self.handed_on else {"supervised_steps": 0})
+        return super().facts() | ({} if self.final else {"supervised_steps": 0})
 
     def draw(self, part: Part) -> Taught:
         numbers, true = zip(*(self.turn(part.step, place) for place in part.own), strict=True)
@@ -149,9 +148,9 @@ class Learning(Stage):
         return Taught(self.context.frames.collate(numbers, draws, confidence=True), torch.tensor(true))
 
     def turn(self, step: int, place: int) -> tuple[int, bool]:
-        """The frame at a place of the global batch, and whether it is truly labelled.
+        """Frame at a place of the global batch, and True if it is labelled.
 
-        Such frames stand at even distances, so that processes get equal shares.
+        Labelled frames are evenly spaced, so that processes get equal shares.
         """
         s = self.settings
         before, until = (place * s.labelled // s.batch, (place + 1) * s.labelled // s.batch)
@@ -166,10 +165,10 @@ class Learning(Stage):
         assert levels is not None
         unsure = (levels * 255).round() < self.thresholds[labels]
         labels = labels.masked_fill(unsure & ~true, IGNORE)
-        return batch._replace(views=(render_images(patches, size), labels, 1 - torch.exp2(-DOUBT * levels)))
+        return batch._replace(views=(render_images(patches, size), labels, 1 - torch.exp2(-MAX_DOUBT_BITS * levels)))
 
     def loss(self, batch: Taught) -> Total:
-        """Σ w · cross entropy / number of pixels with a label; w is 1 where it is true."""
+        """Σ w · cross entropy / number of pixels with a label; w is 1 for ground truth."""
         (images, labels, confidence), s = batch.views, self.settings
         logits = self.segmenter(images)
         weights = dynamic_weights(logits, labels, confidence, s.agreed, s.disputed)
@@ -177,7 +176,7 @@ class Learning(Stage):
 
 
 def level_counts(frames: TrainingFrames) -> np.ndarray:
-    """How many pseudo-labelled pixels of each label have each level of confidence: 256 × 256."""
+    """Number of pseudo-labelled pixels by label and level of confidence: 256 × 256."""
     counts = np.zeros(256 * 256, np.int64)
     for number, labels in frames.pseudo.items():
         pairs = labels.astype(np.uint16) * 256 + frames.confidence[number]
@@ -186,7 +185,7 @@ def level_counts(frames: TrainingFrames) -> np.ndarray:
 
 
 def class_thresholds(counts: np.ndarray, rate: float) -> np.ndarray:
-    """The level of every class from which on up the share `rate` of its pixels, and what is as sure, is found.
+    """Lowest level of confidence of each class that the share `rate` of its pixels reaches.
 
     >>> counts = np.array([[3, 2, 0, 5], [0, 1, 1, 0]])
     >>> class_thresholds(counts, 0.5), class_thresholds(counts, 0.6), class_thresholds(counts, 1.0)

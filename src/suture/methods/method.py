@@ -1,9 +1,8 @@
-"""A method is a list of stages. Each method is one file that registers its class by name."""
+"""Base class of all methods, and lookup by name."""
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
@@ -11,14 +10,14 @@ from pydantic import BaseModel
 from suture.core.errors import UserError
 from suture.core.settings import Settings
 from suture.data.dataset_file import nearest
+from suture.methods import METHODS
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage
 
 
 class Method(ABC):
-    """Base of all methods: a `Settings` class and the stages they make."""
+    """A list of stages, made from settings."""
 
-    name: ClassVar[str]
     Settings: ClassVar[type[BaseModel]] = Settings
 
     def __init__(self, settings: Any) -> None:
@@ -26,36 +25,19 @@ class Method(ABC):
 
     @abstractmethod
     def stages(self) -> Iterator[Stage | PseudoLabels]:
-        """The stages in order; each starts from the segmenter that the one before left."""
-
-
-_methods: dict[str, type[Method]] = {}
-
-
-def method(name: str) -> Callable[[type[Method]], type[Method]]:
-    """Register a method under a name."""
-
-    def register(cls: type[Method]) -> type[Method]:
-        cls.name = name
-        _methods[name] = cls
-        return cls
-
-    return register
-
-
-def methods() -> dict[str, type[Method]]:
-    """Every known method by name."""
-    package = __name__.rpartition(".")[0]
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
-    return dict(_methods)
+        """Stages in order; each starts from the segmenter of the one before."""
 
 
 def find_method(name: str) -> type[Method]:
-    """The method of a name."""
-    known = methods()
-    if name not in known:
+    """Import the method of a name in `METHODS`."""
+    if name not in METHODS:
         raise UserError(
-            f"method: there is no {name!r}{nearest(name, known)}; the methods are {', '.join(sorted(known))}."
+            f"method: there is no {name!r}{nearest(name, METHODS)}; the methods are {', '.join(sorted(METHODS))}."
         )
-    return known[name]
+    method: type[Method] = getattr(importlib.import_module(f"suture.methods.{name}"), METHODS[name])
+    return method
+
+
+def methods() -> dict[str, type[Method]]:
+    """All methods by name."""
+    return {name: find_method(name) for name in METHODS}

@@ -1,7 +1,7 @@
-"""Optimiser and schedules that the methods share.
+"""LARS, learning-rate schedules and parameter groups.
 
-A schedule is a pure function of the step, so that a resumed run needs no scheduler state; those for the learning rate
-give the factor by which the base learning rate is multiplied.
+A schedule is a pure function of the step, so a resumed run needs no scheduler state. Those of the learning rate return
+a factor of the base rate.
 """
 
 import math
@@ -14,11 +14,10 @@ from torch.optim.optimizer import ParamsT
 
 
 class Lars(torch.optim.Optimizer):
-    """SGD with momentum whose step is, per layer, in proportion to the norm of the layer's weights (You et al., 2017).
+    """SGD with momentum whose step is proportional to the norm of each layer's weights (You et al., 2017).
 
-    As in PixPro: with g the gradient plus weight decay, g is scaled by trust·|w| / |g|, then goes through momentum.
-    Parameters of one dimension (biases, batch norm) are neither decayed nor scaled, and a layer with |w| = 0 or |g| = 0
-    is not scaled.
+    As in PixPro: with g the gradient plus weight decay, g is multiplied by trust·|w| / |g| before momentum. Parameters
+    of one dimension (biases, batch norm) are neither decayed nor scaled; layers with |w| = 0 or |g| = 0 are not scaled.
 
     >>> layer = nn.Linear(3, 2)
     >>> optimizer = Lars(layer.parameters(), lr=1.0, weight_decay=1e-5)
@@ -44,7 +43,7 @@ class Lars(torch.optim.Optimizer):
         return loss
 
     def _update(self, params: list[Tensor], lr: float, momentum: float, weight_decay: float, trust: float) -> None:
-        params = sorted(params, key=lambda p: p.ndim <= 1)  # the layers first, then what is not adapted
+        params = sorted(params, key=lambda p: p.ndim <= 1)  # layers first
         grads = [p.grad for p in params if p.grad is not None]
         layers = [p for p in params if p.ndim > 1]
         if layers:
@@ -60,7 +59,7 @@ class Lars(torch.optim.Optimizer):
 
 
 def _adapt(layers: list[Tensor], grads: list[Tensor], weight_decay: float, trust: float) -> list[Tensor]:
-    """The gradients with weight decay, each scaled by its layer's trust ratio; nothing waits for the device."""
+    """Gradients with weight decay, scaled by their layers' trust ratios, without waiting for the device."""
     decayed = torch._foreach_add(grads, layers, alpha=weight_decay)
     norms = torch.stack(torch._foreach_norm(layers))
     grad_norms = torch.stack(torch._foreach_norm(decayed))
@@ -69,7 +68,7 @@ def _adapt(layers: list[Tensor], grads: list[Tensor], weight_decay: float, trust
 
 
 def poly(step: int, total: int, power: float) -> float:
-    """Learning-rate factor that falls from 1 at step 0 to 0 at step `total`.
+    """Factor that falls from 1 at step 0 to 0 at step `total`.
 
     >>> [round(poly(step, 100, power=0.9), 3) for step in (0, 50, 100)]
     [1.0, 0.536, 0.0]
@@ -78,7 +77,7 @@ def poly(step: int, total: int, power: float) -> float:
 
 
 def cosine_warmup(step: int, total: int, warmup: int, start_factor: float = 0.01, end_factor: float = 1e-6) -> float:
-    """Learning-rate factor that rises linearly from `start_factor` to 1 in `warmup` steps, then falls by a cosine.
+    """Factor that rises linearly from `start_factor` to 1 in `warmup` steps, then falls by a cosine.
 
     >>> [round(cosine_warmup(step, total=110, warmup=10), 3) for step in (0, 5, 10, 60, 110)]
     [0.01, 0.505, 1.0, 0.5, 0.0]

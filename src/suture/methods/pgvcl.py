@@ -18,9 +18,9 @@ from suture.data.sampling.keys import KeyPool, KeySettings
 from suture.losses.pixel_contrast import ClassSums, Contrasts, class_sums, contrasts, pixel_contrast
 from suture.methods.bank import Bank
 from suture.methods.branches import BranchSettings, TwoBranches
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
-from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_gather, all_sum, drawn_from
+from suture.methods.stage import Part, Stage, Total, TrainingSettings, all_gather, all_sum, seeded
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 
 
@@ -32,7 +32,6 @@ class ContrastSettings(BranchSettings):
     class_balanced: bool = False
 
 
-@method("pgvcl")
 class PGVCL(Method):
     """Pre-training, pseudo labels, contrast, fine-tuning."""
 
@@ -92,7 +91,7 @@ class Contrast(TwoBranches):
         s, frames = self.settings, self.context.frames
         owners = (frames.cases if s.keys.apart == "case" else frames.places.video_of).astype(np.int64)
         self.pool = KeyPool(owners, self.context.shots)
-        with drawn_from(self.context.seed):
+        with seeded(self.context.seed):
             self.make_branches()
         self.bank = None
         if s.keys.mode == "bank":

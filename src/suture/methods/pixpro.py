@@ -1,7 +1,7 @@
-"""PixPro (Xie et al., CVPR 2021) in the place of PGV-CL's contrast: neither labels nor negatives, one frame at a time.
+"""PixPro: pixel-to-propagation consistency (Xie et al., CVPR 2021), in the place of PGV-CL's contrast.
 
-Pre-train on the labelled frames; let two views of a frame agree, pixel by pixel, where they show the same place, after
-each pixel of the one has been smoothed over the pixels that resemble it; fine-tune on the labelled frames.
+Two views of a frame agree in the pixels that show the same place, after each pixel of one view was smoothed over the
+pixels that resemble it. There are neither labels nor negatives.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,24 @@ from suture.data.sampling.augment import Patches, draw_view, render_images, rend
 from suture.data.sampling.frames import UnlabelledFrames
 from suture.losses.pixel_propagation import Cells, cells, positive_pairs, propagate, propagation_loss
 from suture.methods.branches import BranchSettings, TwoBranches
-from suture.methods.method import Method, method
-from suture.methods.stage import Part, Stage, Total, TrainingSettings, drawn_from
+from suture.methods.method import Method
+from suture.methods.stage import Part, Stage, Total, TrainingSettings, seeded
 from suture.methods.supervised import OhemSettings, Supervised, finetune
 from suture.models.projector import unit
 
 
 class PropagationSettings(BranchSettings):
-    """Length, optimiser and views, also their crops, as in PGV-CL's contrast; the rest as in PixPro."""
+    """Length, optimiser, crops and colours of PGV-CL's contrast; the rest is PixPro's."""
 
     hidden: int = Field(4096, ge=1)
     distance: float = Field(0.7, gt=0)
-    """Up to which distance, over the larger cell's diagonal, two pixels are a pair."""
+    """Largest distance of a pair of cells, divided by the larger cell's diagonal."""
     sharpness: float = Field(2.0, ge=1)
-    """The power of the similarity by which pixels are propagated."""
+    """Exponent of the similarity that weighs the propagation."""
 
 
-@method("pixpro")
 class PixPro(Method):
-    """Pre-train, pixel propagation, fine-tune."""
+    """Pre-training, pixel propagation, fine-tuning."""
 
     class Settings(Settings):
         pretrain: TrainingSettings = TrainingSettings()
@@ -51,27 +50,27 @@ class PixPro(Method):
 
 
 class PairedViews(NamedTuple):
-    """First views of all frames, then their second views: what stands half the length further on is the same frame."""
+    """First views of B frames, then their second views."""
 
     images: Tensor
     """2B 3 H W"""
     cells: Cells
-    """2B N: where the cells of their feature grids lie in the frame."""
+    """2B N: cells of the feature grids, in the frame's coordinates."""
     in_view: Tensor
-    """2B N: which cells show the scene."""
+    """2B N bool: cells inside the view."""
 
 
 class Propagation(TwoBranches):
-    """Agreement of two views of every training frame, labelled or not."""
+    """Agreement of two views of every training frame."""
 
     settings: PropagationSettings
 
     def prepare(self) -> int:
         context, channels = self.context, self.settings.channels
-        self.frames = UnlabelledFrames(context.frames)  # all of them, the labelled ones too: labels do not matter here
-        with drawn_from(context.seed):
+        self.frames = UnlabelledFrames(context.frames)  # labels are not used
+        with seeded(context.seed):
             self.make_branches()
-            # g of the propagation, which the online branch alone has: two equal branches would collapse.
+            # g of the propagation. Only the online branch has it: two equal branches would collapse.
             self.transform = nn.Conv2d(channels, channels, 1)
         return len(context.frames)
 
@@ -95,17 +94,17 @@ class Propagation(TwoBranches):
         )
 
     def loss(self, batch: PairedViews) -> Total:
-        """−cos(z_i, x'_j) over the pairs of each frame: the first view's z with the second's x', and the reverse."""
+        """Mean −cos(z_i, x'_j) over the pairs of each frame, in both directions."""
         s = self.settings
-        # As in the authors' code: g is of the projections as they are, and its values too have unit length.
+        # As in the authors' code: g reads the projections before normalisation, and its values have unit length.
         projections = self.online.projector.layers(self.segmenter.features(batch.images))
         propagated = propagate(unit(projections), unit(self.transform(projections)), s.sharpness)
         keys = _other_view(self.momentum(batch.images))
         loss, views = propagation_loss(propagated, keys, self.pairs(batch))
-        return Total(loss, views / 2)  # per frame: its two directions are added
+        return Total(loss, views / 2)  # per frame: both directions are added
 
     def pairs(self, batch: PairedViews) -> Tensor:
-        """2B N N: the cells of each view that show the same place of the scene as those of the frame's other view."""
+        """Pairs of cells of both views of a frame that show the same place: 2B N N bool."""
         other = Cells(*map(_other_view, batch.cells))
         shown = batch.in_view[:, :, None] & _other_view(batch.in_view)[:, None, :]
         return positive_pairs(batch.cells, other, self.settings.distance) & shown

@@ -1,4 +1,4 @@
-"""Pseudo labels: what the segmenter says of every unlabelled training frame, and how sure it is."""
+"""Pseudo labels: predictions of the segmenter for every unlabelled training frame, with their confidence."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 
 class PseudoSettings(Settings):
-    """How pseudo labels are made."""
+    """Settings of the prediction of pseudo labels."""
 
     batch: int = Field(16, ge=1)
     flip: bool = False
@@ -33,35 +33,35 @@ class PseudoSettings(Settings):
 class PseudoLabels:
     """A stage without training: one pass over the unlabelled frames.
 
-    One file of labels and one of confidence per video, at training size, to be memory-mapped; a finished video's files
-    are there or not, so a killed pass goes on with the next video. Several processes share the videos.
+    Each video has a file of labels and one of confidence, at training size, for memory mapping. Files appear when a
+    video is finished, so a killed pass goes on with the next video. Several processes share the videos.
     """
 
     def __init__(self, name: str, settings: PseudoSettings, *, start_from: str | None = None) -> None:
         self.name = name
         self.settings = settings
         self.start_from = start_from
-        """The earlier stage whose segmenter says the labels; None is the stage before."""
+        """Earlier stage whose segmenter predicts the labels; None is the stage before."""
 
     def folder(self, run: Path) -> Path:
-        """Where the labels lie in a run folder: a method with several sets of them has a folder for each."""
+        """Folder of the labels in a run folder; a method with several sets has one for each."""
         return run / "pseudo" if self.name == "pseudo" else run / "pseudo" / self.name
 
     def levels(self, sure: torch.Tensor) -> torch.Tensor:
-        """Confidence, 0…1, as what is written of it: 0…255."""
+        """Convert confidence, 0…1, to stored levels, 0…255."""
         return (sure * 255).round()
 
     def confidence(self, levels: np.ndarray) -> np.ndarray:
-        """The confidence that was written as levels."""
+        """Convert stored levels to confidence."""
         return levels / 255
 
     def run(self, context: StageContext, progress: Progress = lambda done, total: None) -> None:
-        """Label the frames of this process's videos."""
+        """Label the frames in this process's share of the videos."""
         segmenter = context.segmenter.to(context.device).eval()
         total, done = len(context.frames.unlabelled), 0
         for place, (video, numbers) in enumerate(_by_video(context.frames).items()):
             finished = all(file.exists() for file in _files(self.folder(context.folder), video))
-            # By the place among all videos: which of them are finished may look different to each process.
+            # By the place among all videos: processes may disagree on which are finished.
             if place % context.world == context.rank and not finished:
                 self._label(context, segmenter, video, numbers)
             done += len(numbers)
@@ -77,7 +77,7 @@ class PseudoLabels:
             a.open("wb") as labels,
             b.open("wb") as confidence,
         ):
-            # Written piece by piece, which fails cleanly on a full disk where a memory map would crash.
+            # Written piece by piece: on a full disk this raises an error, where a memory map would crash.
             for file in (labels, confidence):
                 shape = (len(numbers), *context.size)
                 write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
@@ -97,12 +97,12 @@ class PseudoLabels:
                 confidence.write(np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0)).tobytes())
 
     def load(self, context: StageContext) -> None:
-        """Give the labels to the training frames."""
+        """Load the labels into the training frames."""
         load_pseudo_labels(self.folder(context.folder), context.frames)
 
 
 def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:
-    """Give training frames the pseudo labels that lie in a folder, and their confidence."""
+    """Load pseudo labels and their confidence from a folder into training frames."""
     videos = _by_video(frames)
     files = [_files(folder, video) for video in videos]
     frames.pseudo = Mapped(list(videos.values()), [labels for labels, _ in files])
@@ -110,12 +110,12 @@ def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:
 
 
 class Mapped(Mapping[int, np.ndarray]):
-    """Arrays of frames by their numbers, rising in each video: windows into one memory-mapped file per video."""
+    """Arrays by frame number, as windows into one memory-mapped file per video."""
 
     def __init__(self, numbers: Sequence[np.ndarray], files: Sequence[Path]) -> None:
         self.numbers = np.concatenate([np.zeros(0, np.int64), *numbers])
         self.firsts = np.cumsum([0, *map(len, numbers)])
-        # Indexing a memmap object costs more than reading the pixels.
+        # Indexing a memmap object is slower than reading the pixels.
         self.files = [np.load(file, mmap_mode="r").view(np.ndarray) for file in files]
         if [*map(len, numbers)] != [*map(len, self.files)]:
             raise ValueError(f"{files[0].parent} does not hold as many frames as there are unlabelled ones")
@@ -135,7 +135,7 @@ class Mapped(Mapping[int, np.ndarray]):
 
 
 def _by_video(frames: TrainingFrames) -> dict[str, np.ndarray]:
-    """The numbers of the unlabelled frames of each video that has any."""
+    """Numbers of the unlabelled frames of each video."""
     ends = np.searchsorted(frames.unlabelled, frames.places.firsts[1:-1])
     numbers = zip(frames.videos, np.split(frames.unlabelled, ends), strict=True)
     return {video.id: of_video for video, of_video in numbers if len(of_video)}

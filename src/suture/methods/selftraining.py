@@ -1,20 +1,19 @@
-"""Self-training: pre-train, label the other frames, and take the pseudo labels for the truth.
+"""Self-training: pre-training, pseudo labels, training on all frames with pseudo labels taken as true.
 
-The plainest use of unlabelled frames, and what PGV-CL argues against: errors of the pseudo labels are learnt.
+It is the simplest use of unlabelled frames. PGV-CL argues against it, because it learns the errors of pseudo labels.
 """
 
 from collections.abc import Iterator
 
 from suture.core.settings import Settings
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import Stage, TrainingSettings
 from suture.methods.supervised import Supervised
 
 
-@method("selftraining")
 class SelfTraining(Method):
-    """Pre-train, pseudo labels, go on with all frames alike."""
+    """Pre-training, pseudo labels, training on all frames."""
 
     class Settings(Settings):
         pretrain: TrainingSettings = TrainingSettings()

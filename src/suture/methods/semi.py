@@ -1,4 +1,4 @@
-"""What the methods in one stage share: labelled and unlabelled frames in a batch, and a loss of several terms."""
+"""Base of the methods in one stage: labelled and unlabelled frames in a batch, and a loss of several terms."""
 
 from typing import Any, ClassVar
 
@@ -11,19 +11,19 @@ from suture.methods.stage import OneStageSettings, Stage, Total, all_sum
 
 
 class SemiSettings(OneStageSettings):
-    """As many supervised steps as the baseline's, each with unlabelled frames beside the labelled ones."""
+    """Settings of stages with unlabelled frames beside the labelled ones, with as many steps as the baseline."""
 
     unlabelled_batch: int | None = Field(None, ge=1)
-    """Unlabelled frames per step, over all devices and accumulated parts; by default as many as labelled ones."""
+    """Unlabelled frames per step, over all devices and accumulated parts; None is as many as labelled ones."""
 
 
 class SemiSupervised(Stage):
-    """A stage on labelled frames, drawn as the baseline draws them, and unlabelled ones."""
+    """A stage on labelled frames, drawn as in the baseline, and unlabelled ones."""
 
     settings: SemiSettings
     instead = "supervised"
     hands_on_teacher: ClassVar[bool] = True
-    """Whether the outcome is the teacher, whose predictions are learnt as they come, or else the student."""
+    """True if the outcome is the teacher, False if it is the student."""
 
     @property
     def unlabelled_batch(self) -> int:
@@ -35,32 +35,33 @@ class SemiSupervised(Stage):
         return super().batches | {"unlabelled_batch": self.unlabelled_batch}
 
     def prepare(self) -> int:
-        context = self.context
-        self.order = Epochs(context.frames.labelled, context.seed, self.name)
-        self.unlabelled = UnlabelledFrames(context.frames)
-        self.unlabelled_order = Epochs(context.frames.unlabelled, context.seed, self.name, "unlabelled")
-        return len(context.frames.labelled)
+        frames, seed = self.context.frames, self.context.seed
+        self.order = Epochs(frames.labelled, seed, self.name)
+        self.unlabelled = UnlabelledFrames(frames)
+        self.unlabelled_order = Epochs(frames.unlabelled, seed, self.name, "unlabelled")
+        return len(frames.labelled)
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {"unlabelled_batch": self.unlabelled_batch}
 
     def unlabelled_places(self, labelled: range) -> range:
-        """The unlabelled places that go with labelled ones: the same share of their batch."""
+        """Unlabelled places of a process that has these labelled ones: the same share of their batch."""
         start, stop = (end * self.unlabelled_batch // self.settings.batch for end in (labelled.start, labelled.stop))
         return range(start, stop)
 
     def unlabelled_numbers(self, step: int, places: range) -> list[int]:
-        """The frames at unlabelled places of a step."""
+        """Frame numbers at unlabelled places of a step."""
         return [self.unlabelled_order[step * self.unlabelled_batch + place] for place in places]
 
     def weighted_sum(self, *terms: tuple[float | Tensor, Total], learnt: Tensor, in_view: Tensor) -> Total:
-        """Σ weight · mean of terms that are means over different pixels.
+        """Σ weight · mean of terms whose means are over different pixels.
 
-        `learnt` are the unlabelled pixels that are learnt from, of those `in_view`; both B H W, bool.
+        Each term is divided by its own global count, and the weights of all processes add up to 1. So the sum over the
+        processes is the loss of one process with the whole batch, in value and in gradient.
 
-        `training_step` divides a loss by its weight summed over all processes, and one weight cannot serve several
-        terms. So each term is divided by its own global count here, and the processes' weights add up to 1: the sum
-        over all processes is then exactly what one process with the whole batch has, in value and in gradient.
+        Args:
+            learnt: Unlabelled pixels that the loss uses, B H W bool.
+            in_view: Unlabelled pixels inside the view, B H W bool.
         """
         means = [weight * term.loss / all_sum(term.weight.float()).clamp(min=1e-12) for weight, term in terms]
         total = torch.stack(means).sum()

@@ -1,9 +1,8 @@
-"""What every training stage shares: settings, draws by step, the loss as a sum and a count, optimiser and resume.
+"""Base class of all training stages, with its settings and its context.
 
-A stage says two things: `draw`, which frames, views and keys make the batch of a step (a pure function of seed, stage
-and step, run in loader workers), and `loss`, what is learnt from it. Everything random is keyed by (seed, stage, step,
-place in the global batch), so a killed run goes on to the same weights, and several processes draw the same global
-batch as one.
+A stage implements `draw`, which chooses the frames, views and keys of a step (a pure function of seed, stage and step,
+run in loader workers), and `loss`. Everything random is keyed by (seed, stage, step, place in the global batch). So a
+killed run goes on to the same weights, and several processes draw the same global batch as one.
 """
 
 import os
@@ -33,22 +32,22 @@ from suture.models.segmenter import Segmenter
 
 
 class OptimizerSettings(Settings):
-    """How weights move. The default is AdamW, which converges in far fewer steps than the paper's SGD."""
+    """Optimiser and schedule. AdamW, the default, converges in far fewer steps than the paper's SGD."""
 
     kind: Literal["sgd", "adamw", "lars"] = "adamw"
     lr: float | None = Field(1e-4, gt=0)
-    """None: what suits the encoder, with AdamW."""
+    """Peak learning rate of the encoder; None, with AdamW, is 3e-4, or 1e-4 for encoders with layer norms."""
     decoder_factor: float = Field(1.0, gt=0)
-    """Learning rate of the decoder, as a multiple of `lr`, the encoder's."""
+    """Learning rate of the decoder, as a multiple of `lr`."""
     head_factor: float = Field(5.0, gt=0)
     """Learning rate of the head, as a multiple of `lr`."""
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
     trust: float = Field(1e-3, gt=0)
-    """Of LARS: the norm of a layer's step over that of its weights, at a rate of 1 and without momentum."""
+    """LARS: norm of a layer's step divided by that of its weights, at rate 1 and without momentum."""
     schedule: Literal["poly", "cosine"] = "poly"
     power: float = Field(0.9, gt=0)
-    """Of the share of steps that is left, by which `poly` lowers the rate."""
+    """Exponent of the schedule `poly`."""
     warmup_epochs: float = Field(0, ge=0)
     clip: float | None = Field(None, gt=0)
     """Largest norm of the gradient."""
@@ -56,11 +55,11 @@ class OptimizerSettings(Settings):
     @model_validator(mode="after")
     def _known_rate(self) -> "OptimizerSettings":
         if self.lr is None and self.kind != "adamw":
-            raise ValueError(f"lr is needed with {self.kind}: what suits the encoder is known for adamw alone")
+            raise ValueError(f"lr is needed with {self.kind}: there is a default for adamw only")
         return self
 
     def rate(self, segmenter: Segmenter) -> float:
-        """The learning rate at its highest: far too high for transformers, which have layer norms, is 3e-4."""
+        """Peak learning rate of a segmenter's encoder."""
         return self.lr or (1e-4 if segmenter.has_layer_norms else 3e-4)
 
 
@@ -69,19 +68,19 @@ class TrainingSettings(Settings):
 
     steps: int | None = Field(1000, ge=1)
     epochs: float | None = Field(None, gt=0)
-    """Passes over the stage's frames, instead of `steps`."""
+    """Passes over the stage's frames; replaces `steps`."""
     batch: int = Field(8, ge=1)
     """Frames (queries) per step, over all devices and accumulated parts."""
     accumulate: int = Field(1, ge=1)
-    """Parts a batch is divided into, one after the other, to fit a smaller card."""
+    """Parts of a batch that are computed one after the other, to save memory."""
     optimizer: OptimizerSettings = OptimizerSettings()
     augment: Augment = Augment()
     best_every: int | None = Field(None, ge=1)
-    """Score the validation videos every so many steps, and hand on the best weights instead of the last."""
+    """Score the validation videos every n steps, and keep the best weights instead of the last."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Keep an average of the weights with this momentum, and hand it on instead of the last weights."""
+    """Momentum of an average of the weights, the stage's outcome; None keeps the last weights."""
     look_back: float = Field(0.1, gt=0, le=1)
-    """The largest share of the steps so far that the average is of: further back the weights were much worse."""
+    """Share of the steps so far that the average spans at most; earlier weights are much worse."""
 
     @model_validator(mode="after")
     def _one_length(self) -> "TrainingSettings":
@@ -93,18 +92,18 @@ class TrainingSettings(Settings):
 
     @property
     def smallest_crop(self) -> float:
-        """Of all its views, by area: what decides at which size frames are stored."""
+        """Smallest side of a crop over all views; it determines the size of stored frames."""
         return min(value.crop[0] for _, value in self if isinstance(value, Augment))
 
     def total_steps(self, frames: int) -> int:
-        """Steps in all, given how many frames make an epoch."""
+        """Number of steps, given the number of frames in an epoch."""
         return self.steps if self.steps is not None else max(1, round(self.epochs * frames / self.batch))  # type: ignore[operator]
 
 
 class OneStageSettings(TrainingSettings):
-    """Of a method in one stage: the steps that others have in all supervised stages together, at the encoder's rate.
+    """Settings of a method in one stage: as many steps as other methods have in all supervised stages together.
 
-    Stages of other methods learn at 1e-4, which suits them better (docs/results.md).
+    The learning rate is the encoder's default. Stages of other methods learn at 1e-4, which was better for them.
     """
 
     steps: int | None = Field(2000, ge=1)
@@ -112,43 +111,43 @@ class OneStageSettings(TrainingSettings):
 
 
 class Total(NamedTuple):
-    """A loss as a sum over pixels and what to divide it by; several processes divide by the global weight."""
+    """Loss as a sum over pixels and its divisor, which is summed over all processes."""
 
     loss: Tensor
     weight: Tensor
     taught: Tensor | None = None
-    """The share of all processes' unlabelled pixels that it learns from, where a stage chooses among them."""
+    """Share of all processes' unlabelled pixels in the loss, for stages that select pixels."""
 
 
 @dataclass
 class StageContext:
-    """What a stage is given: the run's frames, seed and sizes, and the networks as the stage before left them."""
+    """Inputs of a stage: frames, seed and sizes of the run, and the segmenter of the stage before."""
 
     frames: TrainingFrames
     segmenter: Segmenter
     size: tuple[int, int]
     seed: int
     shots: list[int] = field(default_factory=list)
-    """The shot number of every training frame, unique over videos."""
+    """Shot number of every training frame, unique over videos."""
     folder: Path = Path()
-    """The run folder: pseudo labels go below it."""
+    """Run folder, for pseudo labels."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     autocast: torch.dtype | None = None
-    """What inference computes in; None is full precision."""
+    """Precision of inference; None is full precision."""
     workers: int = 0
     compile: bool | None = False
-    """Whether the networks' blocks are compiled; None: in the stages that are long enough for it to pay."""
+    """Compile the blocks of the networks; None compiles in long stages."""
     capture: bool = False
-    """Whether a step is recorded and replayed as a CUDA graph."""
+    """Record a step as a CUDA graph and replay it."""
     rank: int = 0
     world: int = 1
 
 
-COMPILING_PAYS = 8e9
-"""Pixels of a stage: compiling takes a minute and spares 1.8 ms for every frame of 480×480 that is learnt from."""
+MIN_PIXELS_TO_COMPILE = 8e9
+"""Pixels of a stage from which compiling saves time: it takes a minute and saves 1.8 ms per frame of 480×480."""
 
 START = "start"
-"""As `start_from`: the segmenter that the run began with."""
+"""Value of `start_from` for the segmenter at the start of the run."""
 
 
 class Stage(nn.Module, ABC):
@@ -157,17 +156,17 @@ class Stage(nn.Module, ABC):
     settings: TrainingSettings
     context: StageContext
     instead: ClassVar[str | None] = None
-    """The method that does the same with labelled frames alone, if this stage cannot do without unlabelled ones."""
+    """Method to use without unlabelled frames, for stages that need some."""
     labels_alone: bool = False
-    """Whether it learns from labelled frames alone: `done.json` and the tables of a comparison say so."""
+    """True for stages on labelled frames alone."""
     global_step: int = 0
     """Number of steps done."""
     clock: Tensor
-    """The share of the steps that is done, on the device: what a loss that changes over the stage reads."""
+    """Share of the steps that are done, on the device, for losses that change over the stage."""
     last_loss: Tensor
-    """Of the last step."""
+    """Loss of the last step."""
     last_taught: Tensor | None = None
-    """What share of the unlabelled pixels that step learnt from; None in a stage that does not say."""
+    """Share of the unlabelled pixels in the last loss; None for stages that do not select pixels."""
 
     def __init__(
         self, name: str, settings: TrainingSettings, *, start_from: str | None = None, key: str | None = None
@@ -177,42 +176,42 @@ class Stage(nn.Module, ABC):
         self.name = name
         self.settings = settings
         self.key = f"method.{key or name}"
-        """Where the config has the settings, if not under the stage's name."""
+        """Section of the config with the settings."""
         self.start_from = start_from
-        """The earlier stage whose outcome this one starts from, or START; None is the stage before."""
+        """Earlier stage whose outcome this one starts from, or START; None is the stage before."""
 
-    # What a method says
+    # Implemented by methods
 
     @property
     def batches(self) -> dict[str, int]:
-        """The settings that say how many frames a step has: processes and accumulated parts share each of them."""
+        """Settings that count frames of a step, which processes and accumulated parts divide among them."""
         return {"batch": self.settings.batch}
 
-    def refuse(self, segmenter: Segmenter) -> None:
-        """Raise `UserError` where the segmenter is none for this stage: asked before anything is written."""
+    def validate_segmenter(self, segmenter: Segmenter) -> None:
+        """Raise `UserError` for a segmenter that this stage cannot train; called before anything is written."""
 
     def hint(self, cases: int, videos: int) -> str | None:
-        """What a person should know who trains this stage on so many cases and videos; told at the start."""
+        """Advice for training on this number of cases and videos, printed at the start."""
         return None
 
     @abstractmethod
     def prepare(self) -> int:
-        """Set up networks and pools from `self.context`; give the number of frames that make an epoch."""
+        """Set up networks and frame orders from `self.context`; return the number of frames in an epoch."""
 
     @abstractmethod
     def draw(self, part: "Part") -> Any:
-        """The batch of one part of a step, as tensors on the CPU. Pure; runs in loader workers."""
+        """Draw the batch of one part of a step, as tensors on the CPU. A pure function; runs in loader workers."""
 
     def render(self, batch: Any) -> Any:
-        """Turn what `draw` gave into images and labels, on the device, in full precision."""
+        """Turn the output of `draw` into images and labels, on the device, in full precision."""
         return batch
 
     @abstractmethod
     def loss(self, batch: Any) -> Total:
-        """The loss of a rendered batch."""
+        """Compute the loss of a rendered batch."""
 
     def groups(self) -> list[dict[str, Any]]:
-        """The parameters that learn, with their learning rates."""
+        """Parameter groups with their learning rates."""
         s = self.settings.optimizer
         return param_groups(self.segmenter, self.lr, s.decoder_factor, s.head_factor)
 
@@ -220,12 +219,12 @@ class Stage(nn.Module, ABC):
         """Called once before the first step of every start."""
 
     def after_step(self) -> None:
-        """Called when the weights have moved: the place for momentum copies."""
+        """Update momentum copies; called after the weights have moved."""
 
-    # What all of them share
+    # Shared by all stages
 
     def begin(self, context: StageContext) -> None:
-        """Take over the networks."""
+        """Set up the stage for training the context's segmenter."""
         self.context = context
         self.global_step = 0
         self.segmenter = context.segmenter
@@ -237,39 +236,39 @@ class Stage(nn.Module, ABC):
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema is not None else None
         if self._compiling_pays() if context.compile is None else context.compile:
             compile_blocks(self, strict=context.compile is not None)
-        # Accumulated parts would each have gradients of their own in the graph.
+        # Gradients of accumulated parts add up, which a graph cannot do.
         self.captured: CudaGraph | None = None
         if context.capture and self.settings.accumulate == 1:
             self.captured = CudaGraph(self)
 
     def _compiling_pays(self) -> bool:
         pixels = self.total_steps * self.settings.batch * self.context.size[0] * self.context.size[1]
-        return self.context.device.type == "cuda" and pixels > COMPILING_PAYS and can_compile()
+        return self.context.device.type == "cuda" and pixels > MIN_PIXELS_TO_COMPILE and can_compile()
 
     def end(self) -> None:
-        """Give back what was for training only."""
-        self.captured = None  # a graph keeps the memory of a whole step
+        """Free the CUDA graph and the compiled blocks."""
+        self.captured = None
         forget_compiled(self)
 
     @property
     def average_momentum(self) -> float:
-        """Of the average after a step: it looks back on a part of the steps so far, until `ema` is reached."""
+        """Momentum of the average: it rises until it reaches `ema`, so that the average spans recent steps only."""
         return min(1 - 1 / (1 + self.settings.look_back * (self.global_step - 1)), self.settings.ema or 0)
 
     def outcome(self) -> Segmenter:
-        """The segmenter that the next stage starts from."""
+        """Segmenter for the next stage."""
         return self.average.module if self.average is not None else self.segmenter  # type: ignore[return-value]
 
     def facts(self) -> dict[str, Any]:
-        """What `done.json` says of the stage's length, rate and frames, for whoever compares runs.
+        """Entries of `done.json`: length, rate and frames of the stage.
 
-        `supervised_steps` beside it says how many of the steps taught the final model from labels, where not all did.
+        Some stages add `supervised_steps`, the steps that taught the final model from labels.
         """
-        said = {"steps": self.total_steps, "batch": self.settings.batch, "lr": self.lr}
-        return said | {"labels_alone": self.labels_alone}
+        facts = {"steps": self.total_steps, "batch": self.settings.batch, "lr": self.lr}
+        return facts | {"labels_alone": self.labels_alone}
 
     def rng(self, step: int, place: int | str) -> Any:
-        """The generator of one place in the global batch of a step."""
+        """Random generator of one place in the global batch of a step."""
         return generator(self.context.seed, self.name, step, place)
 
     def numbers(self, order: Epochs, step: int, places: range) -> list[int]:
@@ -283,7 +282,7 @@ class Stage(nn.Module, ABC):
         return self.context.frames.collate(numbers, draws)
 
     def loader(self, first: int) -> DataLoader[Any]:
-        """Batches from step `first` on, prefetched by workers; the order does not depend on their number."""
+        """Batches from step `first` on, prefetched by workers; their number does not change the order."""
         batches = Batches(self, first)
         workers, parent = self.context.workers, os.getpid()
         return DataLoader(
@@ -331,14 +330,9 @@ class Stage(nn.Module, ABC):
         return loss
 
     def step(self, batch: Any) -> tuple[Tensor, ...]:
-        """The loss to descend, and the same for people to read; and what share of unlabelled pixels it learns from."""
-        try:
-            total = self.loss(batch)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise one_frame_alone(self.key, self.segmenter.architecture) from error
-        # DDP averages gradients over ranks: the sum over all pixels of all ranks needs the factor `world`.
+        """Compute the loss for the gradient, the mean loss over all processes, and `Total.taught` if there is any."""
+        total = self.loss(batch)
+        # DDP averages gradients over ranks, so the sum over all pixels of all ranks needs the factor `world`.
         count = all_sum(total.weight.detach().float()).clamp(min=1e-12)
         loss, shown = total.loss * (self.context.world / count), all_sum(total.loss.detach()) / count
         return (loss, shown) if total.taught is None else (loss, shown, total.taught)
@@ -358,7 +352,7 @@ class Stage(nn.Module, ABC):
 
 
 def one_frame_alone(key: str, architecture: str) -> UserError:
-    """The batch norm on what DeepLab's ASPP pools to one value per frame needs two."""
+    """Error for one frame at a time: DeepLab's ASPP pools each frame to one value, and batch norm needs two."""
     return UserError(
         f"{key}: {architecture} cannot learn from one frame at a time: raise batch, lower accumulate, or use fewer "
         "processes."
@@ -366,21 +360,21 @@ def one_frame_alone(key: str, architecture: str) -> UserError:
 
 
 @contextmanager
-def drawn_from(seed: int) -> Iterator[None]:
-    """Draw weights from a seed; the generator that everything else draws from stays as it was."""
+def seeded(seed: int) -> Iterator[None]:
+    """Draw weights from a seed, without changing the global random generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
 
 
 class Part(NamedTuple):
-    """One process's part of a step: places in the global batch."""
+    """Places of one process in the global batch of a step."""
 
     step: int
     own: range
-    """The places this process computes."""
+    """Places of this process."""
     all: range
-    """The places all processes compute at the same time; more than these are only there with accumulation."""
+    """Places of all processes; with accumulation, of one part of the batch."""
 
     @property
     def rows(self) -> slice:
@@ -389,7 +383,7 @@ class Part(NamedTuple):
 
 
 class Batches(IterableDataset[Any]):
-    """The steps' batches in order, from `first` on, for one rank."""
+    """Batches of all steps in order, from `first` on, for one rank."""
 
     def __init__(self, stage: Stage, first: int) -> None:
         self.draw = stage.draw
@@ -409,7 +403,7 @@ class Batches(IterableDataset[Any]):
 
 
 def all_sum(value: Tensor) -> Tensor:
-    """The sum over all processes; the value itself where there is one."""
+    """Sum over all processes."""
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         value = value.clone()
         dist.all_reduce(value)
@@ -417,7 +411,7 @@ def all_sum(value: Tensor) -> Tensor:
 
 
 def all_gather(value: Tensor) -> Tensor:
-    """Equal-sized tensors of all processes, one after the other along the first axis."""
+    """Concatenate equal-sized tensors of all processes along the first axis."""
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, value.contiguous())

@@ -1,9 +1,9 @@
-"""Stitch: one training on labelled and unlabelled frames that takes from the video what it knows.
+"""Stitch: training on labelled and unlabelled frames, with labels carried along the video.
 
-The student learns from views of the labelled frames, as in `strong`, its control, but in mild colours; and, from strong
-views of unlabelled ones, what the teacher says of the weak views: the teacher is the average of the student's weights
-and what is handed on. Before the student learns it, the true labels of the nearest labelled frame of the shot are
-carried over along the correspondence of the teacher's features, and the two opinions are joined.
+The student learns views of the labelled frames, as in `strong` but in mild colours. From strong views of unlabelled
+frames it learns the teacher's predictions for weak views. The teacher is the average of the student's weights, and the
+final model. Its predictions are first combined with the ground truth of the nearest labelled frame of the shot, carried
+over along the correspondence of the teacher's features.
 """
 
 import math
@@ -20,10 +20,10 @@ from suture.core.settings import Settings
 from suture.data.classes import IGNORE
 from suture.data.sampling.augment import Patches, draw_view, render_labels, resample
 from suture.data.sampling.neighbours import LabelledNeighbours
-from suture.losses.correspondence import affinity, carry, comes_back, descriptors, from_cells, join, to_cells
+from suture.losses.correspondence import affinity, carry, cycle_consistent, descriptors, from_cells, join, to_cells
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Part, Stage, StageContext, Total
 from suture.methods.strong import (
@@ -36,45 +36,44 @@ from suture.methods.strong import (
 )
 from suture.models.ema import MomentumCopy
 
-CELL = 8
-"""Pixels: features on a finer grid are pooled to it, because every cell is compared with every other."""
-CELLS = 8192
-"""Of one frame, at most: memory grows with their square."""
+MIN_CELL_PIXELS = 8
+"""Side of the cells to which finer features are pooled, because every cell is compared with every other."""
+MAX_CELLS = 8192
+"""Largest number of cells of a frame; memory grows with its square."""
 
 
 class CorrespondenceSettings(Settings):
-    """How labels are carried from a labelled frame."""
+    """Settings of carrying labels from a labelled frame."""
 
     neighbours: Literal[1, 2] = 1
-    """The nearest labelled frame of the shot, or the ones before and after."""
+    """1: the nearest labelled frame of the shot; 2: the ones before and after."""
     radius: float = Field(0.5, gt=0, le=1)
-    """How far a point may have moved, as a share of the view's longer side."""
+    """Largest motion of a point, as a share of the view's longer side."""
     top: int = Field(5, ge=1)
-    """How many of the most alike cells speak for a cell."""
+    """Number of most similar cells that give a cell its label."""
     temperature: float = Field(0.1, gt=0)
-    """Of the softmax that weighs them."""
+    """Temperature of the softmax that weighs them."""
     cycle: int = Field(1, ge=0)
-    """How many cells from home the way there and back may end."""
+    """Largest distance in cells between the start and the end of a match there and back."""
     half_life: float = Field(10, gt=0)
-    """The distance in frames at which a carried label is half as likely to be right."""
+    """Distance in frames at which a carried label is half as likely to be right."""
 
 
 class StitchSettings(StrongSettings, SemiSettings):
-    """A weight of 0 switches its part off; with `ema` 0 the student is its own teacher."""
+    """Settings of stitch. A weight of 0 switches its part off; with `ema` 0 the student is its own teacher."""
 
     strong_labelled: float = Field(0, ge=0, le=1)
     consistency: float = Field(0.5, ge=0)
-    """The weight of what the teacher says, beside 1 of the labels."""
+    """Weight of the unlabelled frames; that of the labelled ones is 1."""
     confidence: float = Field(0.98, ge=0, le=1)
-    """How sure a target must be of its class."""
+    """Lowest confidence of a target that is learnt."""
     propagate: float = Field(0.8, ge=0, le=1)
-    """How likely a label that was carried from the next frame is right."""
+    """Probability that a label carried from the neighbouring frame is right."""
     correspondence: CorrespondenceSettings = CorrespondenceSettings()
 
 
-@method("stitch")
 class StitchMethod(Method):
-    """Labels, consistency and the video, in one stage."""
+    """Labels, consistency and correspondence, in one stage."""
 
     class Settings(Settings):
         train: StitchSettings = StitchSettings()
@@ -84,22 +83,22 @@ class StitchMethod(Method):
 
 
 class StitchBatch(NamedTuple):
-    """A step as the loader gives it: B unlabelled frames with K neighbours each, beside the labelled ones."""
+    """Labelled views, and B unlabelled frames with K labelled neighbours each, from the loader."""
 
     labelled: StrongBatch
     views: Patches
-    """The unlabelled frames: cut as teacher and student see them, with the colours that only the student sees."""
+    """Crops of the unlabelled frames, with the colours of the strong views."""
     donors: Tensor
     boxes: Tensor
-    """As in `StrongBatch`, of the strong views."""
+    """`donors` and `boxes` of the strong views, as in `StrongBatch`."""
     neighbours: Patches | None
-    """B · K, cut as the frames they belong to; None where nobody needs them."""
+    """B · K, cropped like their frames; None if nothing is carried."""
     nearness: Tensor
-    """B K: the say of each neighbour, by its distance; 0 where there is none."""
+    """B K: weight of each neighbour, by its distance; 0 where there is none."""
 
 
 class Neighbours(NamedTuple):
-    """The labelled frames, K each, that speak for B unlabelled ones."""
+    """Rendered neighbours, K each, of B unlabelled frames."""
 
     images: Tensor
     """B · K 3 H W"""
@@ -110,29 +109,29 @@ class Neighbours(NamedTuple):
 
 
 class StitchViews(NamedTuple):
-    """A step as networks see it."""
+    """Rendered views of a step."""
 
     images: Tensor
     labels: Tensor
     weak: Tensor
-    """B 3 H W: what the teacher sees."""
+    """B 3 H W: views for the teacher."""
     in_view: Tensor
-    """B H W: which of that is inside the view of its video."""
+    """B H W bool: pixels inside the view of the video."""
     strong: Tensor
-    """B 3 H W: what the student sees."""
+    """B 3 H W: views for the student."""
     patched: Tensor
-    """B H W: where that is another frame."""
+    """B H W bool: pixels of another frame in the strong views."""
     neighbours: Neighbours | None
 
 
 def cell_side(size: tuple[int, int], stride: int) -> int:
-    """Pixels of a cell's side, in frames of height × width and with features of this stride.
+    """Side of a cell in pixels, for frames of height × width and features of this stride.
 
     >>> cell_side((512, 640), 8), cell_side((1024, 1280), 8), cell_side((64, 64), 16)
     (8, 16, 16)
     """
-    side = max(CELL, stride)
-    while math.prod(-(-length // side) for length in size) > CELLS:
+    side = max(MIN_CELL_PIXELS, stride)
+    while math.prod(-(-length // side) for length in size) > MAX_CELLS:
         side *= 2
     return side
 
@@ -143,7 +142,7 @@ class Stitch(SemiSupervised):
     settings: StitchSettings
     instead = "strong"
     average: MomentumCopy
-    """The teacher: the average that every stage can keep."""
+    """The teacher."""
 
     def prepare(self) -> int:
         length = super().prepare()
@@ -155,8 +154,6 @@ class Stitch(SemiSupervised):
     def begin(self, context: StageContext) -> None:
         super().begin(context)
         self.average.eval()
-
-    # Which frames, and what is seen of them
 
     def draw(self, part: Part) -> StitchBatch:
         s, step, frames = self.settings, part.step, self.context.frames
@@ -171,15 +168,15 @@ class Stitch(SemiSupervised):
             boxes.append(draw_patch(rng, s.cutmix))
 
         count = s.correspondence.neighbours if s.propagate else 0
-        found = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
-        nearness = [0.5 ** (distance / s.correspondence.half_life) for _, distance in found]
-        alike = [draw for draw in draws for _ in range(count)]
+        neighbours = [neighbour for number in numbers for neighbour in self.around.of(number, count)]
+        nearness = [0.5 ** (distance / s.correspondence.half_life) for _, distance in neighbours]
+        same_draws = [draw for draw in draws for _ in range(count)]
         return StitchBatch(
             self.views.draw(part),
             self.unlabelled.collate(numbers, draws),
             torch.tensor(donors),
             torch.from_numpy(np.array(boxes, np.float32)),
-            frames.collate([neighbour for neighbour, _ in found], alike) if count else None,
+            frames.collate([number for number, _ in neighbours], same_draws) if count else None,
             torch.tensor(nearness).view(len(numbers), count),
         )
 
@@ -197,8 +194,6 @@ class Stitch(SemiSupervised):
             None if near is None else Neighbours(resample(near, size), render_labels(near, size), batch.nearness),
         )
 
-    # What is learnt
-
     def loss(self, batch: StitchViews) -> Total:
         s = self.settings
         target, sure = (cut_mix(x, batch.patched, self.context.rank) for x in self.teach(batch))
@@ -207,7 +202,7 @@ class Stitch(SemiSupervised):
         learnt = sure >= s.confidence
         return self.weighted_sum(
             (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
-            # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
+            # The mean is over all pixels in view, so a few confident pixels count little.
             (s.consistency, Total(*cross_entropy(unlabelled, target, learnt))),
             learnt=learnt,
             in_view=target != IGNORE,
@@ -215,9 +210,9 @@ class Stitch(SemiSupervised):
 
     @torch.no_grad()
     def teach(self, batch: StitchViews) -> tuple[Tensor, Tensor]:
-        """The classes of unlabelled pixels, IGNORE outside the view, and how sure they are, both B H W.
+        """Predict the classes of unlabelled pixels (IGNORE outside the view) and their confidence, both B H W.
 
-        They are the teacher's probabilities, joined with the labels that were carried.
+        The teacher's probabilities are combined with the carried labels.
         """
         teacher, weak, near = self.outcome(), batch.weak, batch.neighbours
         features = teacher.features(weak if near is None else torch.cat([near.images, weak]))
@@ -228,21 +223,24 @@ class Stitch(SemiSupervised):
         return target.where(batch.in_view, IGNORE), sure
 
     def carried(self, features: Tensor, near: Neighbours) -> Tensor:
-        """a · q at every pixel, B C H W: labels of the neighbours along the correspondence, and how far they count.
+        """Labels of the neighbours along the correspondence, a · q at every pixel: B C H W.
 
-        The features are of the neighbours, then of the frames. Of each neighbour, a cell gets the mean label of the
-        cells most like it, and its say is its nearness × whether the way back leads home. q is the mean over the
-        neighbours by their say, a is `propagate` × the largest of it, and both are 0 where no neighbour has any.
+        A cell gets the mean label of the most similar cells of each neighbour. The neighbour's weight is its nearness,
+        or 0 if the match back does not end at the cell. q is the weighted mean over the neighbours, and a is
+        `propagate` × their largest weight.
+
+        Args:
+            features: Of the neighbours, then of the frames.
         """
         s, c = self.settings, self.settings.correspondence
         cells = F.avg_pool2d(features, self.cell // self.segmenter.stride, ceil_mode=True)
         neighbours, own = cells.split([len(near.labels), len(near.nearness)])
         query, key = descriptors(own.repeat_interleave(c.neighbours, 0), neighbours)
-        alike = affinity(query, key, max(1, round(c.radius * max(own.shape[-2:]))))
-        labels = carry(alike, to_cells(near.labels, self.segmenter.classes, self.cell), c.top, c.temperature)
-        say = comes_back(alike, own, c.cycle) * near.nearness.flatten()[:, None, None]
-        # Of two neighbours, each has its part of what the one with more to say has.
-        say, labels = (x.unflatten(0, (-1, c.neighbours)) for x in (say, labels))
-        share = say * say.amax(1, keepdim=True) / say.sum(1, keepdim=True).clamp(min=1e-12)
+        similarity = affinity(query, key, max(1, round(c.radius * max(own.shape[-2:]))))
+        labels = carry(similarity, to_cells(near.labels, self.segmenter.classes, self.cell), c.top, c.temperature)
+        weight = cycle_consistent(similarity, own, c.cycle) * near.nearness.flatten()[:, None, None]
+        # Two neighbours share the larger weight.
+        weight, labels = (x.unflatten(0, (-1, c.neighbours)) for x in (weight, labels))
+        share = weight * weight.amax(1, keepdim=True) / weight.sum(1, keepdim=True).clamp(min=1e-12)
         carried = s.propagate * (share[:, :, None] * labels).sum(1)
         return from_cells(carried, self.cell, near.labels.shape[-2:])

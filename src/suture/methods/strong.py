@@ -1,7 +1,7 @@
-"""Supervised training with strong views of the labelled frames: the control of `stitch`, and its part for labels.
+"""Strong: supervised training with strong views of the labelled frames, the control of `stitch`.
 
-Rare classes are shown more often; colours are moved far, and taken from other videos; patches are exchanged (CutMix).
-What is handed on is an average of the weights. It needs no unlabelled frame, so it also says what all labels are worth.
+Rare classes are drawn more often, colours are changed strongly or taken from other cases, and patches are exchanged
+(CutMix). The final model is an average of the weights. No unlabelled frame is needed.
 """
 
 from collections.abc import Iterator
@@ -33,33 +33,32 @@ from suture.data.sampling.frames import Epochs
 from suture.losses.cross_entropy import cross_entropy, pixel_losses
 from suture.losses.hard_pixels import hardest
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.stage import OneStageSettings, Part, Stage, Total, all_gather
 
 
 class StrongSettings(OneStageSettings):
-    """As many steps as the baseline; a share of 0 switches its part off, a `hard_from` of 1 the hard pixels."""
+    """Settings of strong views, with as many steps as the baseline; a share of 0 switches its part off."""
 
     ema: float = Field(0.996, ge=0, lt=1)
-    """0 hands on the last weights."""
+    """Momentum of the average of the weights; 0 keeps the last weights."""
     augment: Augment = Augment(tilt=30)
     strong: Augment = Augment(tilt=30, color=COLORS["strong"])
-    """Crop, tilt, flip and colours of strong views; those of the others are in `augment`."""
+    """Crop, tilt, flip and colours of strong views; `augment` has those of the others."""
     strong_labelled: float = Field(0.5, ge=0, le=1)
-    """The share of labelled views that are strong."""
+    """Share of labelled views that are strong."""
     restyle: float = Field(0.5, ge=0, le=1)
-    """The share of strong views that take the colour statistics of another frame, of another case if there is one."""
+    """Share of strong views with the colour statistics of another frame, of another case if there is one."""
     cutmix: float = Field(0.5, ge=0, le=1)
-    """The share of views that get a patch of another frame."""
+    """Share of views with a patch of another frame."""
     rare: float = Field(0.2, ge=0, le=1)
-    """The share of labelled views that are drawn by class, every class alike, and show a pixel of it."""
+    """Share of labelled views that are drawn by class, uniformly, and show a pixel of it."""
     hard_from: float = Field(0.5, ge=0, le=1)
-    """From which share of the steps on only the hard pixels of labelled views count; 1 is never."""
+    """Share of the steps after which only hard pixels of labelled views count; 1 is never."""
 
 
-@method("strong")
 class StrongOnly(Method):
-    """The labelled frames alone, half of them in strong colours; with `strong_labelled` 0, as `stitch` sees them."""
+    """Strong views of the labelled frames alone, in one stage."""
 
     class Settings(Settings):
         train: StrongSettings = StrongSettings()
@@ -69,29 +68,29 @@ class StrongOnly(Method):
 
 
 class StrongBatch(NamedTuple):
-    """Labelled views as the loader gives them."""
+    """Labelled views from the loader."""
 
     views: Patches
     in_view: Layer
-    """0 for pixels in the view of their video, `IGNORE` for the others."""
+    """0 inside the view of the video, `IGNORE` outside."""
     donors: Tensor
-    """B: whose colour statistics each view takes, as a place in the batch of all processes; mostly its own."""
+    """B: positions, in the batch of all processes, of the samples whose colour statistics the views take."""
     boxes: Tensor
-    """B 4: where it gets a patch of another frame."""
+    """B 4: patches of other frames."""
 
 
 class StrongViews:
-    """The labelled frames of a step: whose turn it is, and how they are cut, coloured and mixed."""
+    """Choice and augmentation of the labelled frames of a step."""
 
     def __init__(self, stage: Stage, settings: StrongSettings) -> None:
         self.stage, self.settings, self.frames = stage, settings, stage.context.frames
         self.cases = self.frames.cases
-        self.frames.in_view(0)  # found here, and not once more in each of the loader's workers
+        self.frames.in_view(0)  # once here, not in each of the loader's workers
         self.order = Epochs(self.frames.labelled, stage.context.seed, stage.name)
         self.showing = self._by_class() if settings.rare else {}
 
     def _by_class(self) -> dict[int, list[int]]:
-        """The labelled frames that show each class, of those classes that some frame shows."""
+        """Labelled frames of each class that any of them shows."""
         showing: dict[int, list[int]] = {}
         for number in self.frames.labelled.tolist():
             for shown in self.frames.shows(number):
@@ -99,7 +98,7 @@ class StrongViews:
         return showing
 
     def turn(self, step: int, place: int) -> tuple[int, int | None]:
-        """The frame at a place of a step, and the class for whose sake it is there."""
+        """Frame at a place of a step, and the class that it was drawn for."""
         rng = self.stage.rng(step, f"turn {place}")
         if self.showing and rng.random() < self.settings.rare:
             shown = int(rng.choice(sorted(self.showing)))
@@ -118,7 +117,7 @@ class StrongViews:
             if shown is not None:
                 labels = self.frames.labels(number)
                 assert labels is not None
-                # By one number each: pairs of rows and columns, as of argwhere, take several times as long to find.
+                # flatnonzero is several times faster than argwhere.
                 row, column = divmod(int(rng.choice(np.flatnonzero(labels == shown))), labels.shape[1])
                 draw = move_onto(draw, (column + 0.5) / labels.shape[1], (row + 0.5) / labels.shape[0], rng)
             own.append(number)
@@ -133,7 +132,7 @@ class StrongViews:
         )
 
     def render(self, batch: StrongBatch) -> tuple[Tensor, Tensor]:
-        """Images and labels."""
+        """Render images and labels."""
         size, rank = self.stage.context.size, self.stage.context.rank
         inside = render_nearest(batch.in_view, batch.views.flip, size) != IGNORE
         images = strengthen(resample(batch.views, size), inside, batch.donors, batch.views.color)
@@ -142,7 +141,7 @@ class StrongViews:
 
 
 class Strong(Stage):
-    """Cross entropy on views of the labelled frames."""
+    """Cross entropy on strong views of the labelled frames."""
 
     settings: StrongSettings
     labels_alone = True
@@ -163,7 +162,7 @@ class Strong(Stage):
 
 
 def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: float) -> Total:
-    """The cross entropy of all pixels, later of the hard ones."""
+    """Cross entropy of all pixels, from `hard_from` on of the hard ones."""
     if hard_from == 1:
         return Total(*cross_entropy(logits, labels))
     losses, labelled = pixel_losses(logits, labels, IGNORE), labels != IGNORE
@@ -172,7 +171,11 @@ def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: floa
 
 
 def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:
-    """The place in a batch, given all places' cases, whose colours a view takes: its own but for a share of draws."""
+    """Draw the position in a batch whose colours a view takes: its own, except in a share of draws.
+
+    Args:
+        cases: Case of every position; other cases are preferred.
+    """
     others = np.flatnonzero(cases != cases[own])
     if not len(others):
         others = np.delete(np.arange(len(cases)), own)
@@ -180,6 +183,6 @@ def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: flo
 
 
 def strengthen(images: Tensor, inside: Tensor, donors: Tensor, color: Tensor) -> Tensor:
-    """Give views the colour statistics of their donors, then move their colours."""
+    """Give views the colour statistics of their donors, then change their colours."""
     own = color_statistics(images, inside)
     return recolor(restyle(images, inside, own, all_gather(own)[donors]), color)

@@ -1,4 +1,4 @@
-"""Supervised training on the labelled frames: the baseline, and the first and last stage of the others."""
+"""Supervised training on the labelled frames: the baseline, and the first and last stage of other methods."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,16 +13,18 @@ from suture.data.sampling.augment import Patches, render_images, render_labels
 from suture.data.sampling.frames import Epochs
 from suture.losses.cross_entropy import cross_entropy
 from suture.losses.hard_pixels import KEEP, THRESHOLD, hard_pixels
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.stage import OneStageSettings, Part, Stage, Total, TrainingSettings
 
 SupervisedLoss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Supervised(Stage):
-    """Cross entropy (or another loss of logits and labels) on the labelled frames.
+    """Training on frames with labels.
 
-    On `all` frames, the pseudo labels of the others are taken for the truth.
+    Args:
+        loss: Loss of logits and labels, as a sum and a count.
+        on: `labelled` frames, or `all`, with pseudo labels for the others.
     """
 
     def __init__(
@@ -57,12 +59,11 @@ class Supervised(Stage):
         return Total(*self.pixel_loss(self.segmenter(images), labels))
 
 
-@method("supervised")
 class SupervisedOnly(Method):
-    """DeepLabV3 (or any other segmenter) on the labelled frames alone: the baseline.
+    """The labelled frames alone: the baseline.
 
-    By default it has as many supervised steps as the other methods have in all their supervised stages together, and
-    learns as fast as the others in one stage: otherwise a comparison flatters them.
+    By default it has as many supervised steps as the other methods have in all their supervised stages together, at the
+    rate of the others in one stage. Otherwise a comparison would flatter them.
     """
 
     class Settings(Settings):
@@ -73,25 +74,12 @@ class SupervisedOnly(Method):
 
 
 class OhemSettings(TrainingSettings):
-    """Fine-tuning on the pixels that are still hard."""
+    """Settings of fine-tuning on hard pixels (online hard example mining)."""
 
     threshold: float = Field(THRESHOLD, gt=0, lt=1)
     keep: float = Field(KEEP, gt=0, le=1)
 
 
 def finetune(settings: OhemSettings) -> Supervised:
-    """The last stage of several methods: the labelled frames once more, by the pixels that are still hard."""
+    """Last stage of several methods: the labelled frames again, on the pixels that are still hard."""
     return Supervised("finetune", settings, partial(hard_pixels, threshold=settings.threshold, keep=settings.keep))
-
-
-@method("twice")
-class Twice(Method):
-    """Pre-train and fine-tune, with nothing in between: what PGV-CL's contrast has to improve on."""
-
-    class Settings(Settings):
-        pretrain: TrainingSettings = TrainingSettings()
-        finetune: OhemSettings = OhemSettings()
-
-    def stages(self) -> Iterator[Stage]:
-        yield Supervised("pretrain", self.settings.pretrain)
-        yield finetune(self.settings.finetune)

@@ -1,7 +1,7 @@
-"""UA-MT, the uncertainty-aware mean teacher (Yu et al., MICCAI 2019).
+"""UA-MT: uncertainty-aware mean teacher (Yu et al., MICCAI 2019).
 
-The teacher is the average of the student's weights. On unlabelled frames the student follows it where it is certain:
-where, over several passes with dropout and noise, its mean prediction has little entropy.
+The teacher is an average of the student's weights. On unlabelled frames the student follows the teacher where its mean
+prediction, over several passes with dropout and noise, has little entropy.
 """
 
 import math
@@ -19,34 +19,33 @@ from suture.data.classes import IGNORE
 from suture.data.sampling.augment import draw_view, render_images, render_labels
 from suture.losses.consistency import certain_consistency, entropy
 from suture.losses.cross_entropy import cross_entropy
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Part, Stage, Total
 from suture.models.ema import MomentumCopy
 from suture.models.segmenter import Segmenter
 
 WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "dpt", "fpn", "pspnet")
-"""The architectures whose decoder has active dropout, whatever the encoder."""
+"""Architectures with dropout in the decoder."""
 
 
 class UncertaintySettings(SemiSettings):
-    """The paper's settings; its weight and threshold rise over the whole stage."""
+    """The paper's settings. Weight and threshold rise over the whole stage."""
 
     teacher: float = Field(0.99, ge=0, lt=1)
-    """The teacher's momentum; less in the first steps."""
+    """Momentum of the teacher; lower in the first steps."""
     passes: int = Field(8, ge=1)
-    """Stochastic passes that the uncertainty is estimated from."""
+    """Stochastic passes for the uncertainty."""
     noise: float = Field(0.1, ge=0)
-    """Of the teacher's input, in standard deviations of the encoder's normalisation; at most twice that."""
+    """Noise in the teacher's input, in standard deviations of the encoder's normalisation; clipped at twice that."""
     consistency: float = Field(0.1, ge=0)
-    """The weight of the consistency at the end."""
+    """Weight of the consistency at the end."""
     threshold: float = Field(0.75, ge=0, le=1)
-    """The share of the largest entropy, ln C, below which a pixel is certain at the start; at the end all are."""
+    """Entropy below which a pixel is certain at the start, as a share of ln C; it rises to 1."""
 
 
-@method("uamt")
 class UAMT(Method):
-    """The uncertainty-aware mean teacher, in one stage."""
+    """Uncertainty-aware mean teacher, in one stage."""
 
     class Settings(Settings):
         train: UncertaintySettings = UncertaintySettings()
@@ -56,29 +55,28 @@ class UAMT(Method):
 
 
 class UncertaintyBatch(NamedTuple):
-    """Views as patches from the loader, rendered on the device."""
+    """Views: `Patches` from the loader; once rendered, images and labels."""
 
     labelled: Any
-    """Images and labels."""
     unlabelled: Any
-    """Images, and 0 or IGNORE for pixels inside or outside the view."""
+    """With labels 0 inside the view and IGNORE outside."""
 
 
 class UncertaintyAware(SemiSupervised):
-    """Supervised loss + λ(t) · consistency with the certain part of the teacher."""
+    """Supervised loss + λ(t) · consistency with the teacher's certain pixels."""
 
     settings: UncertaintySettings
     hands_on_teacher = False
 
-    def refuse(self, segmenter: Segmenter) -> None:
+    def validate_segmenter(self, segmenter: Segmenter) -> None:
         if not segmenter.has_active_dropout:
             raise UserError(
-                f"method: uamt measures uncertainty by dropout and {segmenter.architecture} with "
-                f"{segmenter.encoder_name} has none: set model.architecture to one of {', '.join(WITH_DROPOUT)}."
+                f"method: uamt needs dropout and {segmenter.architecture} with {segmenter.encoder_name} has none: "
+                f"set model.architecture to one of {', '.join(WITH_DROPOUT)}."
             )
 
     def prepare(self) -> int:
-        # Of the parameters only: in train mode, for its dropout, the teacher uses the statistics of its own batches.
+        # Parameters only: in train mode, for its dropout, the teacher uses the statistics of its own batches.
         self.teacher = MomentumCopy(self.segmenter, buffers="keep")
         return super().prepare()
 
@@ -94,37 +92,35 @@ class UncertaintyAware(SemiSupervised):
 
     def loss(self, batch: UncertaintyBatch) -> Total:
         (images, labels), (unlabelled, in_view) = batch
-        # One after the other: in one batch, as in the authors' code, batch norms take the statistics of both together,
-        # which with few labels costs 13 points of mIoU even without any consistency (docs/results.md).
+        # One after the other: in one batch, as in the authors' code, batch norms mix the statistics of both, which
+        # costs 13 points of mIoU with few labels, even without any consistency.
         supervised = Total(*cross_entropy(self.segmenter(images), labels))
         student = self.segmenter(unlabelled)
 
-        s, risen = self.settings, ramp(self.clock)
+        s, rise = self.settings, ramp(self.clock)
         target = self.stochastic_pass(unlabelled)
         mean = reduce(torch.add, (self.stochastic_pass(unlabelled) for _ in range(s.passes))) / s.passes
-        limit = (s.threshold + (1 - s.threshold) * risen) * math.log(target.shape[1])
+        limit = (s.threshold + (1 - s.threshold) * rise) * math.log(target.shape[1])
         inside = in_view != IGNORE
         certain = (entropy(mean) < limit) & inside
         consistency = Total(*certain_consistency(student.float().softmax(1), target, certain))
-        return self.weighted_sum(
-            (1.0, supervised), (s.consistency * risen, consistency), learnt=certain, in_view=inside
-        )
+        return self.weighted_sum((1.0, supervised), (s.consistency * rise, consistency), learnt=certain, in_view=inside)
 
     def stochastic_pass(self, images: Tensor) -> Tensor:
-        """The teacher's probabilities of noisy images: each call drops other units."""
+        """Teacher's probabilities for noisy images, with dropout."""
         strength = self.settings.noise
         noise = (strength * torch.randn_like(images)).clamp(-2 * strength, 2 * strength)
         return self.teacher(images + noise * self.segmenter.std).float().softmax(1)
 
     def after_step(self) -> None:
-        # A plain average of the steps so far, until the moving one remembers as many.
+        # A plain average of the first steps, then a moving one.
         self.teacher.update(self.segmenter, min(1 - 1 / self.global_step, self.settings.teacher))
 
 
 def ramp(progress: Tensor) -> Tensor:
-    """Rises from e⁻⁵ at the start of the stage, 0, to 1 at its end, 1.
+    """Rise from e⁻⁵ at the start of the stage, 0, to 1 at its end, 1.
 
-    >>> [round(risen, 3) for risen in ramp(torch.tensor([0, 0.5, 1])).tolist()]
+    >>> [round(value, 3) for value in ramp(torch.tensor([0, 0.5, 1])).tolist()]
     [0.007, 0.287, 1.0]
     """
     return torch.exp(-5 * (1 - progress) ** 2)

@@ -1,8 +1,8 @@
-"""UniMatch V2 (Yang et al., 2024): consistency from a weak view to two strong ones.
+"""UniMatch V2 (Yang et al., 2024): consistency of two strong views with a weak one.
 
 The teacher, an average of the student's weights, labels a weak view of an unlabelled frame. The student learns the
-labels of which the teacher is sure from two views with strong colours, patches of other frames (CutMix), and one half
-of the encoder's channels each (complementary dropout).
+confident labels from two views with strong colours, patches of other frames (CutMix), and one half of the encoder's
+channels each (complementary dropout).
 """
 
 from collections.abc import Iterator
@@ -26,30 +26,29 @@ from suture.data.sampling.augment import (
 )
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
-from suture.methods.method import Method, method
+from suture.methods.method import Method
 from suture.methods.semi import SemiSettings, SemiSupervised
 from suture.methods.stage import Part, Stage, StageContext, Total
 from suture.models.ema import MomentumCopy
 
 STRONG = ColorJitter(brightness=0.5, contrast=0.5, saturation=0.5, hue=0.25, jitter=0.8, grey=0.2, blur=0.5)
-"""The authors' colours."""
+"""Colours of the authors' code."""
 
 
 class UniMatchSettings(SemiSettings):
-    """The paper's settings, but for crops, which all methods share, and the optimiser, which there is for DINOv2."""
+    """The paper's settings, except for crops (shared by all methods) and optimiser (the paper's is for DINOv2)."""
 
     ema: float = Field(0.996, gt=0, lt=1)
-    """The teacher's momentum; less in the first steps. The teacher is also what the stage hands on."""
+    """Momentum of the teacher, the final model; lower in the first steps."""
     look_back: float = Field(1.0, gt=0, le=1)  # as published: min(1 − 1/i, 0.996)
     strong: Augment = Augment(color=STRONG)
-    """Of the unlabelled frames: the crop, which all views of a frame share, and the colours of the strong ones."""
+    """Crop of all views of an unlabelled frame, and colours of the strong ones."""
     cutmix: float = Field(0.5, ge=0, le=1)
-    """The share of strong views that get a patch of another frame."""
+    """Share of strong views with a patch of another frame."""
     confidence: float = Field(0.95, ge=0, le=1)
-    """How sure the teacher must be of a label."""
+    """Lowest confidence of a label that is learnt."""
 
 
-@method("unimatch")
 class UniMatch(Method):
     """UniMatch V2, in one stage."""
 
@@ -61,18 +60,18 @@ class UniMatch(Method):
 
 
 class WeakToStrongBatch(NamedTuple):
-    """What has 2 × B entries is of the first strong views, then of the second ones."""
+    """Labelled views, weak views of B unlabelled frames, and two strong views of each (2 × B)."""
 
     labelled: Any
-    """Images and labels, as patches from the loader."""
+    """`Patches` from the loader; once rendered, images and labels."""
     weak: Any
-    """As patches from the loader; rendered to images, and 0 or IGNORE for pixels inside or outside the view."""
+    """Likewise, with labels 0 inside the view and IGNORE outside."""
     strong: Tensor
-    """2 × B 6, the colours; rendered to 2 × B 3 H W."""
+    """2 × B 6, the colours; once rendered, 2 × B 3 H W."""
     boxes: Tensor
-    """2 × B 4: the patch of another frame, as left, top, right, bottom in fractions of the view."""
+    """2 × B 4: patches of other frames (left, top, right, bottom, in fractions of the view)."""
     channels: Tensor
-    """2 × B D: the factor of each channel that the encoder hands to its decoder, 0, 1 or 2."""
+    """2 × B D: factors of the encoder's channels, 0, 1 or 2."""
 
 
 class WeakToStrong(SemiSupervised):
@@ -83,8 +82,7 @@ class WeakToStrong(SemiSupervised):
 
     @property
     def teacher(self) -> MomentumCopy:
-        """The average that every stage can keep, and moves by itself: after step i,
-        teacher ← m · teacher + (1 − m) · student with m = min(1 − 1/i, ema)."""
+        """Average of the student's weights with momentum min(1 − 1/i, ema) after step i."""
         return self.average
 
     def begin(self, context: StageContext) -> None:
@@ -101,7 +99,7 @@ class WeakToStrong(SemiSupervised):
         colors = [[draw.color for draw in draws], [draw_view(rng, s.strong).color for rng in rngs]]
         boxes = [[draw_patch(rng, s.cutmix) for rng in rngs] for _ in range(2)]
 
-        # m and 2 − m: what the one view drops, the other keeps. Half of the samples, of all processes', drop nothing.
+        # m and 2 − m: each view keeps the channels that the other drops. Half of the global batch drops nothing.
         kept = np.stack([2 * rng.integers(2, size=self.segmenter.encoder_channels) for rng in rngs])
         undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
         kept[np.isin(own, undropped)] = 1
@@ -131,7 +129,7 @@ class WeakToStrong(SemiSupervised):
         features = self.segmenter.features(torch.cat(mixed), batch.channels.flatten(0, 1))
         predicted = self.segmenter.classify(features, weak.shape[-2:]).chunk(2)
         first, second = (
-            # The mean is over all pixels in view: the fewer of them the teacher is sure of, the less they count.
+            # The mean is over all pixels in view, so a few confident pixels count little.
             Total(*cross_entropy(logits, self.cut_mix(target, boxes), self.cut_mix(sure, boxes) >= limit))
             for logits, boxes in zip(predicted, batch.boxes, strict=True)
         )
@@ -140,5 +138,5 @@ class WeakToStrong(SemiSupervised):
         )
 
     def cut_mix(self, x: Tensor, boxes: Tensor) -> Tensor:
-        """Put the patches of other samples into images or what belongs to them."""
+        """Put patches of other samples into images or labels."""
         return cut_mix(x, in_boxes(boxes, x.shape[-2:]), self.context.rank)

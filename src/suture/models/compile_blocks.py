@@ -1,7 +1,7 @@
 """torch.compile, block by block.
 
-A network is a few kinds of blocks in a row. What compiling gains lies inside them, above all batch norm, activation and
-sum as one kernel; block by block it takes a fraction of the time, since a block like one before is compiled already.
+Most of the speed gained by compiling comes from inside the blocks of a network, where batch norm, activation and sum
+become one kernel. Block by block, compiling takes a fraction of the time, because equal blocks are compiled once.
 """
 
 import os
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-_ROWS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_KINDS = 64
-"""Shapes and settings in which blocks of one kind may come; torch would give up after eight."""
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+MAX_VARIANTS = 64
+"""Largest number of shapes and settings of blocks of one kind; torch's default is 8."""
 
 
 def blocks(module: nn.Module) -> Iterator[nn.Module]:
-    """The parts that stand in rows, and rows of plain layers.
+    """Parts inside containers, and containers of plain layers.
 
     >>> row = lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
     >>> len(list(blocks(nn.ModuleDict({"encoder": nn.Sequential(row(), row()), "head": row()}))))
@@ -31,14 +31,14 @@ def blocks(module: nn.Module) -> Iterator[nn.Module]:
         if not inside:
             continue
         plain = isinstance(part, nn.Sequential) and not any(list(layer.children()) for layer in inside)
-        if plain or (isinstance(module, _ROWS) and not isinstance(part, _ROWS)):
+        if plain or (isinstance(module, CONTAINERS) and not isinstance(part, CONTAINERS)):
             yield part
         else:
             yield from blocks(part)
 
 
 def can_compile() -> bool:
-    """Whether this machine has what compiling for its GPU takes: Triton, and the C compiler that Triton calls."""
+    """Check for Triton and for the C compiler that it calls."""
     return bool(find_spec("triton") and (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))))
 
 
@@ -46,26 +46,27 @@ Compiler = Callable[[torch.fx.GraphModule, list[torch.Tensor]], Callable[..., An
 
 
 def compile_blocks(module: nn.Module, strict: bool = True, backend: str = "inductor") -> None:
-    """Let every block be compiled when it is first called, for shapes that stay the same.
+    """Compile every block on its first call, for constant shapes.
 
-    Unless `strict`, a block that cannot be compiled on this machine is computed as it was written.
+    Args:
+        strict: Raise errors of the compiler; otherwise such a block runs uncompiled, with a warning.
     """
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _KINDS)
-    # One compiler for all: a block takes over what was compiled for one like it by the same.
-    compiler = backend if strict else _or_as_written(torch._dynamo.lookup_backend(backend))
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, MAX_VARIANTS)
+    # One compiler object for all blocks, so that they share compiled code.
+    compiler = backend if strict else _or_uncompiled(torch._dynamo.lookup_backend(backend))
     for block in blocks(module):
         block.compile(dynamic=False, backend=compiler)
 
 
-def _or_as_written(compiler: Compiler) -> Compiler:
+def _or_uncompiled(compiler: Compiler) -> Compiler:
     def compile_or_not(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
         try:
             return compiler(graph, inputs)
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             warnings.warn(
-                f"The networks cannot be compiled on this machine ({reason}): they are computed as written, which is "
-                "slower; compute.compile=false does so from the start.",
+                f"The networks cannot be compiled on this machine ({reason}) and run uncompiled, which is slower. "
+                "Set compute.compile=false to skip compiling.",
                 stacklevel=2,
             )
             return graph.forward
@@ -74,6 +75,6 @@ def _or_as_written(compiler: Compiler) -> Compiler:
 
 
 def forget_compiled(module: nn.Module) -> None:
-    """Let every block be called as it was written again."""
+    """Call every block uncompiled again."""
     for block in blocks(module):
         block._compiled_call_impl = None

@@ -1,4 +1,4 @@
-"""The momentum branch: a copy of a module that follows it slowly."""
+"""Exponential moving average (EMA) of a module's weights."""
 
 import copy
 from collections import defaultdict
@@ -12,11 +12,11 @@ Pairs = list[tuple[Tensor, Tensor]]
 
 
 class MomentumCopy(nn.Module):
-    """A deep copy of `online`, at `.module`, that `update` moves towards it; it never takes part in autograd.
+    """Deep copy of `online`, at `.module`, that `update` moves towards it, without gradients.
 
-    Buffers (batch norm statistics) are by choice `ema` (averaged like parameters, counters copied) or `keep` (the
-    copy's own, as its own forward passes in train mode make them). Whether the copy is in train or eval mode is the
-    caller's choice.
+    Args:
+        buffers: `ema` averages floating buffers (batch norm statistics) like parameters and copies counters; `keep`
+            leaves the copy its own, from its own forward passes in train mode.
 
     >>> online = nn.Linear(1, 1)
     >>> slow = MomentumCopy(online, "keep")
@@ -52,7 +52,7 @@ class MomentumCopy(nn.Module):
 
 
 def _alike(pairs: Pairs) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
-    """Lists of one device and type each: only those take the fused kernels."""
+    """Group pairs by device and type, as fused kernels require."""
     groups: dict[tuple[torch.device, torch.dtype], Pairs] = defaultdict(list)
     for own, other in pairs:
         groups[own.device, own.dtype].append((own, other))

@@ -1,8 +1,4 @@
-"""Batch norms folded into the convolutions before them, in a network that learns no more.
-
-There a batch norm only scales and shifts each channel, and the weights of the convolution can do that: one pass over
-the activations less.
-"""
+"""Batch norms folded into the weights of the convolutions before them, for faster inference."""
 
 from collections import Counter
 from copy import deepcopy
@@ -19,14 +15,16 @@ from torch.utils._pytree import tree_leaves
 from suture.models.convolutions import AtrousConv, DepthwiseConv
 
 CONVOLUTIONS = (nn.Conv2d, Conv2dSame, AtrousConv, DepthwiseConv)
-"""Those that take their weights as they are; others may standardise them first, and a scale would be lost."""
+"""Types that use their weights unchanged; others may standardise them, which would undo a scale."""
 NORMS = (nn.BatchNorm2d, BatchNormAct2d)
 
 
 def fold_batch_norms(network: nn.Module, images: Tensor) -> None:
-    """Do so, in eval mode, wherever nothing else sees what is in between, as a pass of such images shows.
+    """Fold every batch norm that alone reads the output of a convolution; values change by rounding only.
 
-    Values stay what they are, up to rounding.
+    Args:
+        network: In eval mode; changed in place.
+        images: Input for the pass that finds these pairs.
 
     >>> row = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
     >>> fold_batch_norms(row, torch.zeros(1, 3, 9, 9))
@@ -40,7 +38,7 @@ def fold_batch_norms(network: nn.Module, images: Tensor) -> None:
 
 
 def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
-    """The names of the convolutions whose result goes to a batch norm and nowhere else, with these."""
+    """Names of convolutions and the batch norms that alone read their outputs."""
     calls: Counter[str] = Counter()
     results: dict[int, tuple[str, Tensor]] = {}
     pairs: list[tuple[str, str, int]] = []
@@ -48,7 +46,7 @@ def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
 
     def note(name: str, _: nn.Module, __: Any, result: Tensor) -> None:
         calls[name] += 1
-        results[id(result)] = name, result  # kept, so that its id is its own
+        results[id(result)] = name, result  # kept alive, so that its id stays unique
         uses.count[id(result)] = 0
 
     def pair(name: str, _: nn.Module, given: tuple[Tensor]) -> None:
@@ -61,20 +59,20 @@ def _neighbours(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
             part.register_forward_hook(partial(note, name))
         elif type(part) in NORMS and part.running_mean is not None:
             part.register_forward_pre_hook(partial(pair, name))
-    # Nothing is computed: all that is asked is what goes where.
+    # On the meta device nothing is computed.
     with torch.no_grad(), uses:
         network.to("meta")(images.to("meta"))
     return [(first, then) for first, then, result in pairs if calls[first] == calls[then] == uses.count[result] == 1]
 
 
 class _Uses(TorchDispatchMode):
-    """Counts the operations that a tensor goes into."""
+    """Count the operations that read each tensor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count: Counter[int] = Counter()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function.namespace != "prim":  # which only asks, as for the device
+        if function.namespace != "prim":  # these only query properties, such as the device
             self.count.update({id(value) for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)})
         return function(*args, **kwargs or {})

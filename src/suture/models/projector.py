@@ -1,4 +1,4 @@
-"""The head that the contrast is made on."""
+"""Projection head for contrastive learning."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,10 +22,10 @@ class Projector(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """B D h w -> B out h w of unit vectors."""
+        """Unit vectors, B out h w, of features, B D h w."""
         return unit(self.layers(features))
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """B D h w of unit length per pixel, always fp32: bf16 has too few digits for a length."""
+    """Normalise B D h w to unit length per pixel, in fp32: bf16 is too coarse for a length."""
     return F.normalize(vectors.float(), dim=1, eps=1e-6)

@@ -1,4 +1,8 @@
-"""Segmenter: any architecture and encoder of segmentation-models-pytorch, as encoder + decoder + head."""
+"""Segmenter: any architecture and encoder of segmentation-models-pytorch (smp), as encoder + decoder + head.
+
+Every encoder of smp and, with the prefix `tu-`, of timm works by its name. To add another one, write its module in this
+folder and its entry in `smp.encoders.encoders` in this file.
+"""
 
 from collections import OrderedDict
 from collections.abc import Mapping

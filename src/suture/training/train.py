@@ -153,7 +153,7 @@ def open_session(
     segmenter = starting_segmenter(config, len(opened.dataset.classes), processes)
     for stage in stages:
         if isinstance(stage, Stage):
-            stage.refuse(segmenter)
+            stage.validate_segmenter(segmenter)
     console = _console(console, processes)
     data = processes.share(lambda: _describe_data(known, config, opened, segmenter, console))
     session = Session(run, config, opened, data, processes, console, segmenter, stages)
