@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import jaccard_score
 
 from suture.core.errors import UserError
-from suture.data.datasets import protocol_named, protocols
+from suture.data.datasets import protocol_named
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import case_interval, score, scorer_of
