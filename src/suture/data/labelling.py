@@ -213,8 +213,11 @@ class LabellingSettings(Settings):
     """Settings of the labelled frames of a run; without any, all that have a mask."""
 
     every: int | None = Field(None, ge=1, description="every n-th frame of each training video, from the first on")
+    """Label every n-th frame of each training video, counted among all frames."""
     ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames that take part")
+    """Label about this share of the frames, at equal distances."""
     list: Path | None = Field(None, description="a text file with one VIDEO INDEX per line")
+    """Text file of labelled frames: one `VIDEO INDEX` or `VIDEO__frame_000120.png` per line."""
 
     @model_validator(mode="after")
     def _at_most_one(self) -> "LabellingSettings":

@@ -31,6 +31,7 @@ class BranchSettings(TrainingSettings):
     """`head_factor` is for the projector."""
     augment: Augment = Augment(crop=(0.3, 0.7), color=COLORS["strong"])
     hidden: int = Field(512, ge=1)
+    """Width of the projector's hidden layer."""
     channels: int = Field(256, ge=1)
     """Length of an embedding."""
     momentum: float = Field(0.99, ge=0, le=1)

@@ -29,7 +29,9 @@ class ContrastSettings(BranchSettings):
 
     keys: KeySettings = KeySettings()
     temperature: float | None = Field(None, gt=0)
+    """Divisor of the similarities; null is 1."""
     class_balanced: bool = False
+    """Give every class in the batch the same weight."""
 
 
 class PGVCL(Method):

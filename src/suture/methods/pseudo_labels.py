@@ -25,9 +25,11 @@ class PseudoSettings(Settings):
     """Settings of the prediction of pseudo labels."""
 
     batch: int = Field(16, ge=1)
+    """Frames at a time."""
     flip: bool = False
     """Average the prediction of the frame and of its mirror image."""
     scales: tuple[PositiveFloat, ...] = Field((1.0,), min_length=1)
+    """Sizes, as factors of the training size, whose predictions are averaged."""
 
 
 class PseudoLabels:

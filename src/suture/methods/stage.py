@@ -35,6 +35,7 @@ class OptimizerSettings(Settings):
     """Optimiser and schedule. AdamW, the default, converges in far fewer steps than the paper's SGD."""
 
     kind: Literal["sgd", "adamw", "lars"] = "adamw"
+    """Optimiser."""
     lr: float | None = Field(1e-4, gt=0)
     """Peak learning rate of the encoder; None, with AdamW, is 3e-4, or 1e-4 for encoders with layer norms."""
     decoder_factor: float = Field(1.0, gt=0)
@@ -42,13 +43,17 @@ class OptimizerSettings(Settings):
     head_factor: float = Field(5.0, gt=0)
     """Learning rate of the head, as a multiple of `lr`."""
     momentum: float = Field(0.9, ge=0, lt=1)
+    """Momentum of SGD and LARS."""
     weight_decay: float = Field(0.01, ge=0)
+    """Weight decay."""
     trust: float = Field(1e-3, gt=0)
     """LARS: norm of a layer's step divided by that of its weights, at rate 1 and without momentum."""
     schedule: Literal["poly", "cosine"] = "poly"
+    """`poly` lowers the rate to 0, `cosine` to 1e-6."""
     power: float = Field(0.9, gt=0)
     """Exponent of the schedule `poly`."""
     warmup_epochs: float = Field(0, ge=0)
+    """`cosine`: epochs in which the rate rises from a hundredth; at most half of the stage."""
     clip: float | None = Field(None, gt=0)
     """Largest norm of the gradient."""
 
@@ -67,6 +72,7 @@ class TrainingSettings(Settings):
     """Length, batch, optimiser and augmentation of one training stage."""
 
     steps: int | None = Field(1000, ge=1)
+    """Length of the stage in steps."""
     epochs: float | None = Field(None, gt=0)
     """Passes over the stage's frames; replaces `steps`."""
     batch: int = Field(8, ge=1)

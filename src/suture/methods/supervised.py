@@ -77,7 +77,9 @@ class OhemSettings(TrainingSettings):
     """Settings of fine-tuning on hard pixels (online hard example mining)."""
 
     threshold: float = Field(THRESHOLD, gt=0, lt=1)
+    """Only pixels whose true class has less probability than this count."""
     keep: float = Field(KEEP, gt=0, le=1)
+    """Smallest share of each frame's pixels that counts, the hardest ones."""
 
 
 def finetune(settings: OhemSettings) -> Supervised:

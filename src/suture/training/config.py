@@ -36,7 +36,9 @@ class DataSettings(Settings):
     """Dataset, training size and labels."""
 
     root: Path
+    """Folder of the dataset. Needed, unless the command names it."""
     source: str = "auto"
+    """Reader of the folder: `auto`, `folder`, `endovis18`, `cadis` or `vocalfolds`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the source, such as `task: 2` of CaDIS."""
     size: int | tuple[int, int] = 256
@@ -73,27 +75,35 @@ class ModelSettings(Settings):
     """Architecture of the segmenter, and starting weights of its encoder."""
 
     architecture: str = "deeplabv3"
+    """Architecture of segmentation-models-pytorch."""
     encoder: str = "resnet50"
+    """Encoder of segmentation-models-pytorch, or of timm with the prefix `tu-`."""
     output_stride: int | None = None
+    """Output stride of the encoder. By default the architecture's usual one; 8 for `deeplabv3`."""
     weights: str | None = "imagenet"
     """A name on the hub, or a file (.safetensors, .pth); null starts from random weights."""
     layout: Literal["torchvision", "caffe"] = "torchvision"
+    """`caffe` for ResNet weights with the stride in a block's first 1×1 convolution."""
     origin: str | None = None
-    """Origin of the weights, recorded by the run; `licence` likewise."""
+    """Origin of the weights, recorded by the run."""
     licence: str | None = None
+    """Licence of the weights, for the run's records."""
 
 
 class LoggerSettings(Settings):
     """A further Lightning logger: class, such as `lightning.pytorch.loggers.WandbLogger`, and arguments."""
 
     kind: str
+    """Class of the logger, such as `lightning.pytorch.loggers.WandbLogger`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the logger's class."""
 
 
 class ComputeSettings(Settings):
     """Device, precision and speed; only rounding depends on them."""
 
     accelerator: Literal["auto", "cpu", "gpu", "mps"] = "auto"
+    """Device kind."""
     precision: Literal["auto", "32", "bf16", "16"] = "auto"
     """`auto` is bf16 on a GPU that has it, else 32."""
     compile: bool | Literal["auto"] = "auto"
@@ -103,7 +113,9 @@ class ComputeSettings(Settings):
     checkpoint_every: int = Field(200, ge=1)
     """Steps between checkpoints; a killed run repeats at most as many."""
     log_every: int = Field(10, ge=1)
+    """Steps between rows of the curve."""
     logger: LoggerSettings | None = None
+    """One more Lightning logger."""
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -116,6 +128,7 @@ class EvaluationSettings(Settings):
     """Scoring at the end of the training."""
 
     splits: tuple[Literal["val", "test"], ...] = ("val", "test")
+    """Splits to score."""
     completion: bool = True
     """Score the unlabelled frames of training videos that have masks."""
     flip: bool = False
@@ -125,13 +138,16 @@ class EvaluationSettings(Settings):
     include_background: bool = True
     """Count a class called `background` in the means."""
     batch: int = Field(8, ge=1)
+    """Frames at a time."""
 
 
 class Config(Settings):
     """Complete configuration of a run; `method` has the method's name and settings."""
 
     format: Literal[1] = 1
+    """Number of this file format."""
     seed: int = Field(0, ge=0, lt=2**63)
+    """Seed of everything random: starting weights, order, crops, keys."""
     method: dict[str, Any] = Field(default_factory=lambda: {"name": DEFAULT_METHOD})
     data: DataSettings
     model: ModelSettings = ModelSettings()

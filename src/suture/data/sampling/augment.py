@@ -32,13 +32,19 @@ class ColorJitter(Settings):
     """Colour augmentation: the widths of the jitter, and the shares of samples that get each part."""
 
     brightness: float = Fraction
+    """Largest change of brightness."""
     contrast: float = Fraction
+    """Largest change of contrast."""
     saturation: float = Fraction
+    """Largest change of saturation."""
     hue: float = Field(ge=0, le=0.5)
+    """Largest change of hue, in turns."""
     jitter: float = Fraction
     """Share of samples with moved brightness, contrast, saturation and hue."""
     grey: float = Fraction
+    """Share of samples that become grey."""
     blur: float = Fraction
+    """Share of samples that are blurred."""
 
 
 COLORS = {
@@ -57,7 +63,9 @@ class Augment(Settings):
     tilt: float = Field(0, ge=0, le=180)
     """Largest tilt to either side, in degrees."""
     flip: bool = True
+    """Mirror half of the samples."""
     color: ColorJitter = COLORS["mild"]
+    """Colour changes: `none`, `mild`, `strong`, or a section with the keys below."""
 
     @field_validator("color", mode="before")
     @classmethod

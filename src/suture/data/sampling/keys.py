@@ -24,12 +24,15 @@ class KeySettings(Settings):
     """
 
     views: int = Field(1, ge=0)
+    """N_c: other samples of the same frame."""
     same_shot: int = Field(1, ge=0)
+    """N_a: frames of the same shot."""
     other_videos: NonNegativeInt | Literal["all"] = 4
     """`all`, with the bank only, is the sum over every frame of other videos."""
     apart: Literal["case", "video"] = "case"
     """Other videos are those of other cases, or also others of the same case."""
     mode: Literal["paper", "shared", "bank"] = "paper"
+    """Source of other-video keys: drawn for each query, shared in the batch, or the bank."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> "KeySettings":
