@@ -116,11 +116,6 @@ def test_seeds_that_differ_mark_their_row(write_run: Write, read_board: Read) ->
     board = read_board()
     assert reasons(board)["stitch"] == "in seed 2 method.train.contrast: 0.1 → 0.2"
     assert reasons(board)["twice"].startswith("size 128×128 instead of 64×64; in seed 1 size 64×64 instead of 128")
-    assert {row.title: set(row.marked_seeds) for row in board.rows} == {
-        "stitch": {2},
-        "supervised": set(),
-        "twice": {0, 1, 2},
-    }
     assert not best(score_table(board).groups[0]), "one row alone is no best"
 
 
@@ -175,11 +170,11 @@ def test_runs_under_other_conditions_are_marked_in_the_cost_alone(
     marked = {row.title: board.footnotes[row.time_mark].removeprefix(because) for row in board.rows if row.time_mark}
     assert marked == {
         "reference": "device and commit",
-        "ours": "device and commit of some runs",
+        "ours": "device and commit",
         "threads": "threads",
         "packages": "versions",
         "compiled": "compile and workers",
-        "unknown": "runs at a time (not always known)",
+        "unknown": "runs at a time",
     }
     assert texts(cost_table(board).groups[0])[0][0] == "reference†"
     assert texts(score_table(board).groups[0])[0][0] == "reference"

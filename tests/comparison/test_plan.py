@@ -183,7 +183,6 @@ def test_a_name_gives_the_key(point: str) -> None:
             {"preset": "vocalfold"},
             r"small.yaml, made, supervised: preset: there is no 'vocalfold' \(did you mean vocal",
         ),
-        ({"methods": ["supervised", "supervised"]}, "a method stands twice"),
         ({"seeds": [0, 0]}, "a seed stands twice"),
         ({"seeds": 0}, "seeds is 0: expected a list"),
         ({"sweep": {"seed": [1, 2]}}, "a setting changes the method or the seed"),

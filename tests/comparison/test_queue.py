@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +16,9 @@ from suture.core.errors import UserError
 
 def test_expected_duration_is_that_of_the_most_similar_runs() -> None:
     key = RunKey("a", "every-10", "pgvcl", "", 5)
-    state: Any = SimpleNamespace(minutes={}, running=[])
+    state: Any = SimpleNamespace(durations={}, running=[])
     assert queue.Queue.expected_minutes(state, key) == 0
-    state.minutes = {
+    state.durations = {
         RunKey("a", "every-10", "pgvcl", "", 0): 10.0,
         RunKey("a", "every-10", "pgvcl", "", 1): 20.0,
         RunKey("a", "every-20", "pgvcl", "", 0): 300.0,
@@ -30,7 +29,7 @@ def test_expected_duration_is_that_of_the_most_similar_runs() -> None:
     assert queue.Queue.expected_minutes(state, key._replace(labelling="all")) == expected["labelling"]
     assert queue.Queue.expected_minutes(state, key._replace(method="dmt")) == expected["method"]
     assert queue.Queue.expected_minutes(state, key._replace(method="uamt")) == 100
-    state.running = [SimpleNamespace(run=SimpleNamespace(key=key), began=time.monotonic() - 3600)]
+    state.running = [SimpleNamespace(run=SimpleNamespace(key=key), minutes=60.0)]
     assert queue.Queue.expected_minutes(state, key) == pytest.approx(60, abs=0.1), "a similar run has taken longer"
 
 

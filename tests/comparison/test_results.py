@@ -59,7 +59,7 @@ def test_csv_gives_the_same_tables_as_the_runs(tmp_path: Path, write_run: Write)
     again = read_results(tmp_path / "p.csv")
     assert again.runs == results.runs
     assert to_markdown(again) == to_markdown(results)
-    assert "Failed: d__all__dmt__seed-0: cannot read case01.mp4: copy it." in to_markdown(again)
+    assert "Failed (cannot read case01.mp4: copy it.): 1 of 7 runs (d__all__dmt__seed-0)." in to_markdown(again)
     with (tmp_path / "p.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     (row,) = (one for one in rows if (one["method"], one["seed"], one["scope"]) == ("pgvcl", "1", "class"))
@@ -94,9 +94,9 @@ def test_unscored_and_damaged_runs_are_named(tmp_path: Path, write_run: Write) -
     (write_run(names[2], {"test": scores(0.5)}) / "config.yaml").write_text("")
     write_plan(tmp_path, names)
     text = to_markdown(read_results(tmp_path))
-    assert f"Left out, as nothing was scored: {names[1]}." in text
-    assert f"Failed: {names[2]}: config.yaml holds nothing" in text
-    assert f"Not finished: 2 of 4 runs ({names[2]}, {names[3]})." in text
+    assert f"Nothing scored: 1 of 4 runs ({names[1]})." in text
+    assert re.search(rf"Failed \(config.yaml holds nothing.*\): 1 of 4 runs \({names[2]}\)\.", text)
+    assert f"Not finished: 1 of 4 runs ({names[3]})." in text
 
 
 def test_many_missing_runs_are_counted_by_method(tmp_path: Path, write_run: Write) -> None:
@@ -170,7 +170,7 @@ def test_every_form_of_the_tables_is_written(tmp_path: Path, write_run: Write) -
     write_tables(read_results(tmp_path), out)
     assert sorted(path.name for path in out.iterdir()) == [
         *("results.csv", "results.html", "results.md", "results.tex"),
-        *("scores-d.png", "sweep-e-every-10.png"),
+        *("scores-d.png", "scores-e.png"),
     ]
     page = (out / "results.html").read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 2

@@ -47,7 +47,7 @@ def compare(
         if not is_plan:
             raise UserError(f"{file} is no comparison file, which --list needs.")
         folder = output or comparisons.default_folder(file)
-        out.print(comparisons.listing(read_plan(file).only(only or ()), folder))
+        out.print(comparisons.list_runs(read_plan(file).only(only or ()), folder).to_terminal())
     elif tables or against or not is_plan:
         source = (output or comparisons.default_folder(file)) if is_plan else file
         comparisons.show_tables(source, None if is_plan else output, out, only or (), against)

@@ -1,7 +1,7 @@
 """Results of one dataset as rows of seeds, with marks on rows that cannot be compared."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,6 @@ class MethodRow:
     """Seeds in the plan."""
     mark: str = ""
     """Footnote mark if scores are not comparable with the reference."""
-    marked_seeds: frozenset[int] = frozenset()
     time_mark: str = ""
     """Footnote mark if times are not comparable."""
 
@@ -189,48 +188,29 @@ def _mark_scores(groups: Iterable[LabellingGroup], first: MethodRow) -> dict[str
         labels = group.reference.runs[0]
         owner = "" if group.reference.title == first.title else f" (as {group.reference.title} has)"
         for row in group.rows:
-            of_seeds = {
-                run.key.seed: differences(run, first.runs[0], FACTS)
-                + [f"{line}{owner}" for line in differences(run, labels, LABELLING_FACTS)]
-                for run in row.runs
-            }
+            lines = differences(row.runs[0], first.runs[0], FACTS)
+            lines += [f"{line}{owner}" for line in differences(row.runs[0], labels, LABELLING_FACTS)]
             between = row.seed_differences()
-            lines = [*of_seeds[row.runs[0].key.seed]]
             lines += [f"in seed {seed} {line}" for seed, of_seed in between.items() for line in of_seed]
             if lines:
                 row.mark = marks.setdefault("; ".join(lines), _mark(len(marks)))
-                row.marked_seeds = frozenset({seed for seed, of_seed in of_seeds.items() if of_seed} | {*between})
     return {mark: f"not comparable with {first.title}: {text}" for text, mark in marks.items()}
 
 
 def _mark_times(rows: Sequence[MethodRow], first: MethodRow, proposed: str, used: int) -> dict[str, str]:
     """Mark rows with a run under other conditions than most runs of the proposed method, or of the reference."""
-    ours = [row for row in rows if row.method == proposed]
-    usual = [run for row in ours or [row for row in rows if row.title == first.title] for run in row.runs]
+    usual = [row for row in rows if row.method == proposed] or [row for row in rows if row.title == first.title]
     expected = {
-        fact: Counter(run.facts[fact] for run in usual).most_common(1)[0][0]
-        for fact in CONDITIONS
-        if any(run.facts[fact] is not None for row in rows for run in row.runs)
+        fact: Counter(run.facts[fact] for row in usual for run in row.runs).most_common(1)[0][0] for fact in CONDITIONS
     }
-    name = proposed if ours else first.title
-    against = f"most runs of {name}" if any(_other_conditions(run, expected) for run in usual) else name
     marks: dict[str, str] = {}
     for row in rows:
-        other = [_other_conditions(run, expected) for run in row.runs]
-        if any(other):
-            facts = [fact for fact in expected if any(fact in of_run for of_run in other)]
-            named = [
-                fact.replace("_", " ") + " (not always known)" * any(run.facts[fact] is None for run in row.runs)
-                for fact in facts
-            ]
-            some = "" if all(other) else " of some runs"
-            text = f"times not comparable with {against} because of {listed(named)}{some}"
-            row.time_mark = marks.setdefault(text, _mark(used + len(marks)))
-    return {mark: text for text, mark in marks.items()}
-
-
-def _other_conditions(run: RunResult, expected: Mapping[str, Any]) -> list[str]:
-    return [fact for fact, value in expected.items() if run.facts[fact] is None or run.facts[fact] != value]
+        other = [fact for fact in CONDITIONS if any(run.facts[fact] != expected[fact] for run in row.runs)]
+        if other:
+            named = listed([fact.replace("_", " ") for fact in other])
+            row.time_mark = marks.setdefault(named, _mark(used + len(marks)))
+    name = f"most runs of {usual[0].title}"
+    return {mark: f"times not comparable with {name} because of {named}" for named, mark in marks.items()}
 
 
 def _mark(number: int) -> str:

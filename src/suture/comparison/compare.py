@@ -2,19 +2,18 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table as Listing
 
 from suture.comparison.board import Board, boards
-from suture.comparison.charts import Chart, charts
+from suture.comparison.charts import score_charts
 from suture.comparison.effects import effects_table
 from suture.comparison.plan import ComparisonPlan, PlannedRun, RunKey, read_plan, require_unchanged
 from suture.comparison.queue import Queue, QueueOutcome, is_finished, parse_devices
-from suture.comparison.results import MISSING, UNSCORED, Results, config_digest, merged, read_results, read_run
+from suture.comparison.results import MISSING, UNSCORED, Results, config_digest, merged, read_results
 from suture.comparison.tables import against_table, score_table, tables_of
 from suture.core.errors import UserError
 from suture.core.io import write_bytes, write_text
@@ -25,7 +24,6 @@ from suture.web.page import render_page
 from suture.web.table import Table
 
 MAX_NAMED_RUNS = 4
-TABULATING = "Reading the runs and making their tables"
 
 
 def compare(
@@ -74,7 +72,7 @@ def compare(
 
     with Run(out).locked():
         require_unchanged(plan, out)
-        _check_first(plan, [run for run in wanted.runs if not is_finished(out, run.name)], file, console)
+        _check_first([run for run in wanted.runs if not is_finished(out, run.name)], file, console)
         plan.write(out)
         if only:
             named = listed(list(dict.fromkeys(only)))
@@ -109,16 +107,12 @@ def default_folder(file: Path) -> Path:
     return Path("runs") / file.stem
 
 
-def listing(plan: ComparisonPlan, out: Path) -> Listing:
-    """Make a table of the runs and their states for the terminal."""
+def list_runs(plan: ComparisonPlan, out: Path) -> Table:
+    """Make a table of the runs and their states."""
     states = {run.name: _state(out, run.name) for run in plan.runs}
     finished = sum(state == "finished" for state in states.values())
-    table = Listing(title=f"{number(len(states), 'run')}, {finished} finished in {out}", title_justify="left")
-    table.add_column("run", overflow="fold")  # whole, for --only
-    table.add_column("state", no_wrap=True)
-    for name, state in states.items():
-        table.add_row(name, state)
-    return table
+    title = f"{number(len(states), 'run')}, {finished} finished in {out}"
+    return Table.of_text(["run", "state"], list(states.items()), title=title)
 
 
 def show_tables(
@@ -133,17 +127,20 @@ def show_tables(
         only: Methods to compare with `against`; by default the proposed one.
         against: Print every score of these methods against this one, and write nothing.
     """
-    with waiting(TABULATING, console):
+    with waiting("Reading the runs and making their tables", console):
         results = read_results(path)
         written = [] if against else write_tables(results, out or path)
     for board in boards(results):
-        if against:
-            for table in _against(board, only or [board.proposed], against):
-                _print_table(table, console)
-        else:
+        if not against:
             print_scores(board, console)
-    for line in () if against else (*remarks(results), f"Tables: {listed(list(map(str, written)))}"):
-        _print(console, line)
+        for method in (only or [board.proposed]) if against else ():
+            table = against_table(board, method, against or "")
+            if table is None:
+                raise UserError(f"{board.title} has no labelling and seed of both {method} and {against}.")
+            _print_table(table, console)
+    if not against:
+        for line in (*remarks(results), f"Tables: {', '.join(map(str, written))}"):
+            _print(console, line)
 
 
 def print_scores(board: Board, console: Console) -> None:
@@ -160,23 +157,14 @@ def write_tables(results: Results, out: Path) -> list[Path]:
         write_text(out.with_suffix(".md"), to_markdown(results))
         return [out.with_suffix(".md")]
     write_results(results, out, "results")
-    sections, drawn = [], list[Chart]()
-    for board in boards(results):
-        of_board = list(charts(board))
-        sections.append((board.title, tables_of(board), of_board))
-        drawn += of_board
-    if effects := effects_table(results):
-        sections.append((effects.title, [effects], []))
-    tables = [table for _, of_section, _ in sections for table in of_section]
-    page = render_page(
-        "comparison.html", "suture.comparison", title=results.title, remarks=remarks(results), sections=sections
-    )
+    tables, charts = all_tables(results), score_charts(boards(results))
+    content = {"title": results.title, "remarks": remarks(results), "tables": tables, "charts": charts}
+    write_text(out / "results.html", render_page("comparison.html", "suture.comparison", **content))
     latex = ["% needs \\usepackage{booktabs,adjustbox}", *(table.to_latex() for table in tables), ""]
-    write_text(out / "results.html", page)
     write_text(out / "results.tex", "\n".join(latex))
-    for chart in drawn:
+    for chart in charts:
         write_bytes(out / f"{chart.name}.png", chart.png)
-    return [out / "results.html", *(out / f"results.{ending}" for ending in ("csv", "md", "tex"))]
+    return [out / f"results.{ending}" for ending in ("html", "csv", "md", "tex")]
 
 
 def write_results(results: Results, out: Path, name: str) -> None:
@@ -185,59 +173,45 @@ def write_results(results: Results, out: Path, name: str) -> None:
     write_text(out / f"{name}.md", to_markdown(results))
 
 
+def all_tables(results: Results) -> list[Table]:
+    """Make the tables of every dataset, and that of effects."""
+    effects = effects_table(results)
+    return [*(table for board in boards(results) for table in tables_of(board)), *([effects] if effects else [])]
+
+
 def to_markdown(results: Results) -> str:
     """Write all tables as Markdown."""
-    tables = [table for board in boards(results) for table in tables_of(board)]
-    effects = effects_table(results)
-    parts = [f"## {results.title}", *remarks(results)]
-    parts += [table.to_markdown() for table in (*tables, *([effects] if effects else []))]
-    return "\n\n".join(parts) + "\n"
+    tables = [table.to_markdown() for table in all_tables(results)]
+    return "\n\n".join([f"## {results.title}", *remarks(results), *tables]) + "\n"
 
 
 def remarks(results: Results) -> list[str]:
-    """Sentences above the tables: failed, unfinished and unscored runs."""
-    reasons: dict[str, list[str]] = {}
+    """Name the runs that the tables lack, and why."""
+    by_problem: dict[str, list[RunKey]] = {}
     for key, problem in results.problems.items():
-        if problem not in (MISSING, UNSCORED):
-            reasons.setdefault(_without_folders(problem), []).append(key.name)
-    lines = [f"Failed: {listed(names, MAX_NAMED_RUNS)}: {reason}" for reason, names in reasons.items()]
-    missing = [key for key, problem in results.problems.items() if problem != UNSCORED]
-    if missing:
-        lines.append(f"Not finished: {len(missing)} of {len(results.keys)} runs ({_named(missing)}).")
-    unscored = [key.name for key, problem in results.problems.items() if problem == UNSCORED]
-    if unscored:
-        lines.append(f"Left out, as nothing was scored: {listed(unscored, MAX_NAMED_RUNS)}.")
-    return lines
+        by_problem.setdefault(_without_folders(problem), []).append(key)
+    titles = {MISSING: "Not finished", UNSCORED: "Nothing scored"}
+    return [
+        f"{titles.get(problem, f'Failed ({problem})')}: {len(keys)} of {len(results.keys)} runs ({_names(keys)})."
+        for problem, keys in by_problem.items()
+    ]
 
 
-def _check_first(plan: ComparisonPlan, runs: Sequence[PlannedRun], file: Path, console: Console) -> None:
+def _check_first(runs: Sequence[PlannedRun], file: Path, console: Console) -> None:
     """Print which runs would fail, and raise if a path leads nowhere or no run would be left."""
-    from suture.comparison.preflight import differing_stores, missing_paths, unfit_models  # imports Lightning
+    from suture.comparison.preflight import missing_paths, unfit_models  # imports Lightning
 
     missing, unfit = missing_paths(runs), unfit_models(runs)
     lines = [f"{listed(names, MAX_NAMED_RUNS)}: {sentence}" for sentence, names in unfit.items()]
     if missing or (runs and sum(map(len, unfit.values())) == len(runs)):
         raise UserError("\n".join(f"{file}: {mistake}" for mistake in (*missing, *lines)))
-    for line in (*(f"will fail: {mistake}" for mistake in lines), *(differing_stores(plan.runs) if runs else ())):
-        _print(console, line)
+    for line in lines:
+        _print(console, f"will fail: {line}")
 
 
 def _state(out: Path, name: str) -> str:
-    if not is_finished(out, name):
-        return "begun" if (out / "runs" / name / "config.yaml").exists() else "–"
-    try:
-        read_run(out / "runs" / name)
-    except UserError:
-        return "damaged"
-    return "finished"
-
-
-def _against(board: Board, methods: Collection[str], other: str) -> Iterator[Table]:
-    for method in methods:
-        table = against_table(board, method, other)
-        if table is None:
-            raise UserError(f"{board.title} has no labelling and seed of both {method or 'a method'} and {other}.")
-        yield table
+    begun = "begun" if (out / "runs" / name / "config.yaml").exists() else "–"
+    return "finished" if is_finished(out, name) else begun
 
 
 def _print_table(table: Table, console: Console) -> None:
@@ -250,7 +224,7 @@ def _print(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _named(keys: Sequence[RunKey]) -> str:
+def _names(keys: Sequence[RunKey]) -> str:
     """Name a few runs; count more by method and point, and by dataset if there are several."""
     if len(keys) <= MAX_NAMED_RUNS:
         return ", ".join(key.name for key in keys)

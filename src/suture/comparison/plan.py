@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from suture.core.io import check_format, read_yaml, write_json
 from suture.core.settings import Settings
 from suture.core.text import listed
 from suture.data.dataset_file import nearest, parse
-from suture.training.config import Config, differences, load_config, merge, relocated, without_folders
+from suture.training.config import Config, load_config, merge, relocated, without_folders
 from suture.training.run_folder import Run
 
 FORMAT = 1
@@ -73,7 +74,7 @@ class Comparison(Settings):
     format: int = FORMAT
     preset: str | None = None
     datasets: dict[str, dict[str, Any]] = Field(min_length=1)
-    """By name: the section `data` of a config."""
+    """Names, each with the section `data` of a config."""
     labelling: tuple[dict[str, Any], ...] | None = None
     """Values of `data.labelling`; `{}` takes all masks. By default that of preset and `set`."""
     methods: dict[str, Variant] = Field(min_length=1)
@@ -91,10 +92,7 @@ class Comparison(Settings):
     @field_validator("methods", mode="before")
     @classmethod
     def _short_methods(cls, methods: Any) -> Any:
-        if isinstance(methods, list):
-            if len(set(methods)) < len(methods):
-                raise ValueError("a method stands twice: name each once")
-            methods = dict.fromkeys(methods)
+        methods = dict.fromkeys(methods) if isinstance(methods, list) else methods
         if isinstance(methods, Mapping):
             return {name: {"method": name} if variant is None else variant for name, variant in methods.items()}
         return methods
@@ -173,17 +171,15 @@ def read_plan(file: Path) -> ComparisonPlan:
 
 
 def require_unchanged(plan: ComparisonPlan, out: Path) -> None:
-    """Raise if the comparison's folder holds runs with other settings. Damaged configs fail when their turn comes."""
+    """Raise if the comparison's folder holds runs with other settings."""
     changed = []
     for run in plan.runs:
-        folder = out / "runs" / run.name
-        if not (folder / "config.yaml").exists():
-            continue
         try:
-            config = Run(folder).config
-        except UserError:
+            config = Run(out / "runs" / run.name).config
+        except UserError:  # not begun, or damaged
             continue
-        lines = differences(_deciding(config), _deciding(run.config))
+        before, after = (deciding_settings(one.model_dump(mode="json")) for one in (config, run.config))
+        lines = [f"{key}: {before.get(key)} → {after[key]}" for key in after if before.get(key) != after[key]]
         changed += [f"{run.name} ({'; '.join(lines[:MAX_SHOWN_CHANGES])})"] if lines else []
     if changed:
         raise UserError(
@@ -218,6 +214,13 @@ def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         section = isinstance(value, Mapping) and value
         result |= flattened(value, f"{prefix}{key}.") if section else {f"{prefix}{key}": value}
     return result
+
+
+def deciding_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that decide a run's outcome, by dotted key: not where it runs, nor where its files are."""
+    ignored = ("format", "compute.", "data.cache")
+    flat = flattened(without_folders(deepcopy(dict(config))))
+    return {key: value for key, value in flat.items() if not key.startswith(ignored)}
 
 
 def labelling_name(labelling: Mapping[str, Any]) -> str:
@@ -272,9 +275,10 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[PlannedRun]:
             config = _config(comparison.preset, settings, file, where)
             label = labelling_name(config.data.labelling.model_dump(mode="json"))
             known = flattened(config.model_dump(mode="json"))
-            mine = []
+            mine, own_keys = [], rf"^methods\.{re.escape(variant.method)}\."
             for point, changes in swept:
-                changes = _of_method(variant.method, changes)
+                changes = {re.sub(own_keys, "method.", key): value for key, value in changes.items()}
+                changes = {key: value for key, value in changes.items() if not key.startswith("methods.")}
                 if changes and all(_is_known(key, known) for key in changes):
                     unused.discard(point)
                     changed = merge(settings, expanded(changes))
@@ -297,29 +301,9 @@ def _config(preset: str | None, settings: Mapping[str, Any], file: Path, where: 
     return load_config(preset=preset, overrides=overrides, origin=where)
 
 
-def _of_method(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Select a point's settings for all methods and for this one.
-
-    >>> of_both = {"data.size": 64, "methods.pgvcl.contrast.epochs": 2, "methods.twice.finetune.steps": 9}
-    >>> _of_method("twice", of_both), _of_method("dmt", of_both)
-    ({'data.size': 64, 'method.finetune.steps': 9}, {'data.size': 64})
-    """
-    common = {key: value for key, value in settings.items() if not key.startswith("methods.")}
-    prefix = f"methods.{method}."
-    own = {f"method.{key.removeprefix(prefix)}": one for key, one in settings.items() if key.startswith(prefix)}
-    return common | own
-
-
 def _is_known(key: str, known: Collection[str]) -> bool:
     """Check that a method has a key or section; only keys of the method differ between methods."""
     return not key.startswith("method.") or any(one == key or one.startswith(f"{key}.") for one in known)
-
-
-def _deciding(config: Config) -> dict[str, Any]:
-    """Settings that decide the outcome of a run, with paths reduced to names."""
-    settings = without_folders(config.model_dump(mode="json"))
-    settings["data"].pop("cache")
-    return {key: value for key, value in settings.items() if key != "compute"}
 
 
 def _safe(value: Any) -> str:

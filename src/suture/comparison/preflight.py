@@ -2,16 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from suture.comparison.plan import PlannedRun
 from suture.core.errors import UserError
-from suture.core.text import listed, number
+from suture.core.text import number
 from suture.methods.stage import Stage
 from suture.models.encoder_weights import hub_argument
 from suture.models.model_files import is_weights_file
 from suture.models.segmenter import Segmenter, build_segmenter
-from suture.training.budget import stored_side
 from suture.training.config import Config, ModelSettings
 
 
@@ -30,40 +30,16 @@ def unfit_models(runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
 
     Nothing is downloaded.
     """
-    of_model: dict[ModelSettings, list[PlannedRun]] = {}
-    for run in runs:
-        of_model.setdefault(run.config.model, []).append(run)
+    build = cache(_segmenter)
     messages: dict[str, list[str]] = {}
-    for model, alike in of_model.items():
-        try:
-            segmenter = _segmenter(model)
-        except UserError as error:
-            messages.setdefault(str(error), []).extend(run.name for run in alike)
-            continue
-        for run in alike:
-            try:
-                for stage in run.config.build_method().stages():
-                    if isinstance(stage, Stage):
-                        stage.validate_segmenter(segmenter)
-            except UserError as error:
-                messages.setdefault(str(error), []).append(run.name)
-    return messages
-
-
-def differing_stores(runs: Sequence[PlannedRun]) -> list[str]:
-    """Name datasets whose frames some methods store larger than others, so that scores cannot be compared."""
-    stored: dict[tuple[str, tuple[int, int]], dict[str, list[str]]] = {}
     for run in runs:
-        sides = stored.setdefault((run.key.dataset, run.config.data.height_width), {})
-        sides.setdefault(stored_side(run.config.model_dump(mode="json"), {}), []).append(run.key.method)
-    messages = []
-    for (dataset, _), sides in stored.items():
-        if len(sides) > 1:
-            named = listed([f"{side} ({', '.join(dict.fromkeys(methods))})" for side, methods in sides.items()])
-            messages.append(
-                f"{dataset}: frames are stored with a short side of {named}; rows whose frames differ cannot be "
-                "compared: set one data.store_size for all."
-            )
+        try:
+            segmenter = build(run.config.model)
+            for stage in run.config.build_method().stages():
+                if isinstance(stage, Stage):
+                    stage.validate_segmenter(segmenter)
+        except UserError as error:
+            messages.setdefault(str(error), []).append(run.name)
     return messages
 
 

@@ -6,6 +6,7 @@ continues from its last checkpoint when the comparison is started again.
 
 import ctypes
 import math
+import operator
 import os
 import re
 import signal
@@ -13,22 +14,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import yaml
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from suture.comparison.plan import FAILED, ComparisonPlan, PlannedRun, RunKey
 from suture.comparison.results import read_run
 from suture.core.errors import UserError, describe_os_error
 from suture.core.io import write_json, write_text
+from suture.core.progress import ProgressBar
 from suture.core.schemas import FailuresRecord, read_record
 from suture.core.signals import end, hearing
 from suture.core.workers import cores
-from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.titles import SETS
 from suture.training.config import relocated
 from suture.training.environment import RUNS_AT_A_TIME
 
@@ -47,20 +49,16 @@ class Device:
     name: str
 
     def environment(self) -> dict[str, str]:
-        if self.name == "cpu":
-            return {"CUDA_VISIBLE_DEVICES": ""}
-        if self.name == "auto":
-            return {}
         visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
-        return {"CUDA_VISIBLE_DEVICES": visible[int(self.name)] if visible else self.name}
+        number = visible[int(self.name)] if visible and self.name.isdigit() else self.name
+        return {} if self.name == "auto" else {"CUDA_VISIBLE_DEVICES": "" if self.name == "cpu" else number}
 
     def overrides(self, run: PlannedRun, sharing: int) -> list[str]:
         """Settings of `compute` for this device if `sharing` runs share the machine."""
         if self.name == "cpu":
             return ["compute.accelerator=cpu"]
-        if self.name != "auto" and run.config.compute.workers is None and sharing > 1:
-            return [f"compute.workers={min(MAX_WORKERS, cores(sharing))}"]
-        return []
+        is_shared = self.name != "auto" and run.config.compute.workers is None and sharing > 1
+        return [f"compute.workers={min(MAX_WORKERS, cores(sharing))}"] if is_shared else []
 
 
 def parse_devices(text: str | None) -> list[Device]:
@@ -96,102 +94,88 @@ class _Process:
     log: Path
     log_start: int
 
+    @property
+    def minutes(self) -> float:
+        return (time.monotonic() - self.began) / 60
+
 
 def is_finished(out: Path, name: str) -> bool:
     """Check for a run's scores in a comparison's folder."""
     return (out / "runs" / name / "metrics.json").exists()
 
 
+@dataclass
 class Queue:
     """Runs to train, `jobs` at a time on each device, at most for `minutes`.
 
     `on_finish` is called after each finished run.
     """
 
-    def __init__(
-        self,
-        plan: ComparisonPlan,
-        out: Path,
-        devices: Sequence[Device],
-        jobs: int,
-        minutes: float | None,
-        on_finish: Callable[[], None],
-        console: Console,
-    ) -> None:
-        self.out = out
-        self.on_finish = on_finish
-        self.deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-        self.total = len(plan.runs)
-        self.finished: list[str] = []
-        self.failed: dict[str, str] = {}
-        self.minutes: dict[RunKey, float] = {}
-        """Duration of finished runs; of earlier ones without start and evaluation."""
-        for run in plan.runs:
-            if is_finished(out, run.name):
+    plan: ComparisonPlan
+    out: Path
+    devices: Sequence[Device]
+    jobs: int
+    minutes: float | None
+    on_finish: Callable[[], None]
+    console: Console
+    running: list[_Process] = field(default_factory=list)
+    durations: dict[RunKey, float] = field(default_factory=dict)
+    """Minutes of finished runs; of earlier ones without start and evaluation."""
+
+    def __post_init__(self) -> None:
+        self.deadline = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
+        self.outcome = QueueOutcome([], {}, [])
+        for run in self.plan.runs:
+            if is_finished(self.out, run.name):
                 try:
-                    self.minutes[run.key] = read_run(out / "runs" / run.name).facts["minutes"] or 0
-                    self.finished.append(run.name)
+                    self.durations[run.key] = read_run(self.out / "runs" / run.name).facts["minutes"]
+                    self.outcome.finished.append(run.name)
                 except UserError as error:  # damaged files are left as they are
-                    self.failed[run.name] = str(error)
-        self.waiting = [run for run in plan.runs if not is_finished(out, run.name)]
-        self.left: list[str] = []
-        self.running: list[_Process] = []
+                    self.outcome.failed[run.name] = str(error)
+        self.waiting = [run for run in self.plan.runs if not is_finished(self.out, run.name)]
         # One run on every device before any device gets its second.
-        self.free = [device for _ in range(jobs) for device in devices]
+        self.free = [device for _ in range(self.jobs) for device in self.devices]
         self.slots = len(self.free)
-        self.runs_at_a_time = min(jobs, math.ceil(len(self.waiting) / len(devices)))
-        self.earlier: dict[str, str] = read_record(out / FAILED, FailuresRecord) if (out / FAILED).exists() else {}
-        self.console = console
+        self.runs_at_a_time = min(self.jobs, math.ceil(len(self.waiting) / len(self.devices)))
+        path = self.out / FAILED
+        self.reasons: dict[str, str] = read_record(path, FailuresRecord) if path.exists() else {}
 
     def train(self) -> QueueOutcome:
         """Train what is not finished; when interrupted, let running processes write a checkpoint."""
-        if self.finished:
-            self._print(f"{len(self.finished)} of {self.total} runs are finished already.")
-        for name, error in self.failed.items():
+        total = len(self.plan.runs)
+        if self.outcome.finished:
+            self._print(f"{len(self.outcome.finished)} of {total} runs are finished already.")
+        for name, error in self.outcome.failed.items():
             self._print(f"{name} is damaged: {error}")
-        bar = Progress(
-            TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
-            BarColumn(),
-            TextColumn("{task.fields[detail]}"),
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        with hearing(signal.SIGTERM, end), bar:
-            task = bar.add_task("", total=self.total, detail="")
+        with hearing(signal.SIGTERM, end), ProgressBar(self.console) as bar:
+            task = bar.add_task("runs", total=total)
             try:
                 while self.waiting or self.running:
                     self._start_what_fits()
                     self._collect_ended()
                     if time.monotonic() > self.deadline:
                         self._give_up()
-                    bar.update(task, completed=len(self.finished), detail=self._detail())
-                    bar.refresh()
+                    bar.update(task, completed=len(self.outcome.finished), detail=self._detail())
                     time.sleep(POLL_INTERVAL_S if self.running else 0)
             finally:
                 self._stop()
-        return QueueOutcome(self.finished, self.failed, self.left)
+        return self.outcome
 
     def expected_minutes(self, key: RunKey) -> float:
         """Mean duration of the most similar finished runs, at least that of running ones; 0 if unknown."""
-        similar: tuple[Callable[[RunKey], bool], ...] = (
-            lambda other: other[:4] == key[:4],
-            lambda other: (other.dataset, other.method) == (key.dataset, key.method),
-            lambda other: other.method == key.method,
-            lambda other: True,
-        )
-        known = ([one for other, one in self.minutes.items() if is_similar(other)] for is_similar in similar)
-        minutes = next((values for values in known if values), [0.0])
-        now = time.monotonic()
-        so_far = [(now - one.began) / 60 for one in self.running if similar[1](one.run.key)]
-        return max(sum(minutes) / len(minutes), *so_far, 0)
+        kind = operator.attrgetter("dataset", "method")
+        for similar in (operator.itemgetter(0, 1, 2, 3), kind, operator.attrgetter("method"), bool):
+            minutes = [one for other, one in self.durations.items() if similar(other) == similar(key)]
+            if minutes:
+                break
+        running = [one.minutes for one in self.running if kind(one.run.key) == kind(key)]
+        return max(sum(minutes) / max(len(minutes), 1), *running, 0)
 
     def _start_what_fits(self) -> None:
         while self.free and self.waiting:
             run = self.waiting.pop(0)
             if time.monotonic() + EXPECTED_TIME_MARGIN * 60 * self.expected_minutes(run.key) > self.deadline:
-                self.left.append(run.name)
+                self.outcome.left.append(run.name)
                 continue
             try:
                 self.running.append(self._start(run, self.free[0]))
@@ -200,8 +184,8 @@ class Queue:
                 self._fail(run.name, describe_os_error(error))
 
     def _start(self, run: PlannedRun, device: Device) -> _Process:
-        if self.earlier.pop(run.name, None):
-            write_json(self.out / FAILED, self.earlier | self.failed)
+        if self.reasons.pop(run.name, None):
+            write_json(self.out / FAILED, self.reasons)
         config = self.out / "configs" / f"{run.name}.yaml"
         settings = relocated(run.config.model_dump(mode="json"), Path(), config.parent)
         write_text(config, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
@@ -241,28 +225,25 @@ class Queue:
                 self._fail(name, last_error(code, process.log, process.log_start), f" ({process.log})")
 
     def _fail(self, name: str, error: str, more: str = "") -> None:
-        self.failed[name] = error
-        write_json(self.out / FAILED, self.earlier | self.failed)
+        self.outcome.failed[name] = self.reasons[name] = error
+        write_json(self.out / FAILED, self.reasons)
         self._print(f"{name} failed: {error}{more}")
 
     def _finish(self, process: _Process) -> None:
-        key, minutes = process.run.key, (time.monotonic() - process.began) / 60
+        key, minutes = process.run.key, process.minutes
         result = read_run(self.out / "runs" / key.name)
-        self.finished.append(key.name)
-        self.minutes[key] = max(minutes, result.facts["minutes"] or 0)  # a run may have continued
-        scores = [
-            f"{title} {100 * value:.1f}"
-            for which, title in (("test", "mIoU"), ("val", "validation"), (COMPLETION, "completion"))
-            if (value := result.score(which, "all", "", result.facts["primary"])) is not None
-        ]
-        self._print(f"{key.name}: {', '.join(scores) or 'no scores'}, {_duration(minutes)}; {self._detail()}")
+        self.outcome.finished.append(key.name)
+        self.durations[key] = max(minutes, result.facts["minutes"])  # a run may have continued
+        values = {title.name: result.score(which, "all", "", result.facts["primary"]) for which, title in SETS.items()}
+        texts = [f"{name} {100 * value:.1f}" for name, value in values.items() if value is not None]
+        self._print(f"{key.name}: {', '.join(texts) or 'no scores'}, {_duration(minutes)}; {self._detail()}")
         self.on_finish()
 
     def _give_up(self) -> None:
         unfinished = [process.run.name for process in self.running] + [run.name for run in self.waiting]
         self.waiting = []
         self._stop()
-        self.left += [name for name in unfinished if name not in self.finished]
+        self.outcome.left.extend(name for name in unfinished if name not in self.outcome.finished)
 
     def _stop(self) -> None:
         """End running processes; each writes a checkpoint, unless it finishes just now."""
@@ -281,13 +262,10 @@ class Queue:
                 self._finish(process)
 
     def _detail(self) -> str:
-        now = time.monotonic()
-        rest = [self.expected_minutes(one.run.key) - (now - one.began) / 60 for one in self.running]
-        work = [self.expected_minutes(run.key) for run in self.waiting]
-        left = max([(sum(work) + sum(rest)) / self.slots, *rest])
-        parts = [f"{len(runs)} {state}" for runs, state in ((self.running, "running"), (self.failed, "failed")) if runs]
-        parts.append(f"about {_duration(left)} left" if self.minutes and left > 0 else "")
-        return ", ".join(filter(None, parts)) or "done"
+        left = [self.expected_minutes(run.key) for run in self.waiting]
+        left += [self.expected_minutes(one.run.key) - one.minutes for one in self.running]
+        time_left = f", about {_duration(sum(left) / self.slots)} left" if self.durations else ""
+        return f"{len(self.running)} running, {len(self.outcome.failed)} failed{time_left}"
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -307,9 +285,7 @@ def last_error(code: int, log: Path, start: int = 0) -> str:
 
 
 def _duration(minutes: float) -> str:
-    if minutes < 1.5:
-        return f"{60 * minutes:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 60 else f"{minutes // 60:.0f} h {minutes % 60:02.0f} min"
+    return str(timedelta(seconds=round(60 * minutes)))
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -11,13 +11,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from suture.comparison.plan import FAILED, PLAN, RunKey, flattened, labelling_name
+from suture.comparison.plan import FAILED, PLAN, RunKey, deciding_settings, labelling_name
 from suture.core.errors import UserError
 from suture.core.io import write_bytes
 from suture.core.schemas import FailuresRecord, PlanRecord, read_record
 from suture.evaluation.protocols import COMPLETION
 from suture.training import budget
-from suture.training.config import without_folders
 from suture.training.run_folder import Run
 
 GIB = 2**30
@@ -66,7 +65,7 @@ class RunResult:
     key: RunKey
     facts: dict[str, Any]
     scores: dict[tuple[str, str, str], dict[str, Any]]
-    """By set, scope (all, case, video, class) and name."""
+    """Keys are set, scope (all, case, video, class) and name."""
     settings: dict[str, Any]
     """Settings that decide the outcome, by dotted key."""
 
@@ -80,13 +79,7 @@ class RunResult:
     @property
     def labelled_share(self) -> float:
         """Labelled frames among all usable training frames."""
-        share: float = self.facts["labelled_frames"] / self.facts["training_frames"]
-        return share
-
-    @property
-    def stage_minutes(self) -> dict[str, float]:
-        parsed: dict[str, float] = json.loads(self.facts["stage_minutes"] or "{}")
-        return parsed
+        return float(self.facts["labelled_frames"] / self.facts["training_frames"])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for (which, scope, name), scores in self.scores.items():
@@ -142,32 +135,30 @@ def read_results(path: Path) -> Results:
 
 
 def _read_csv(path: Path) -> Results:
-    types = csv.ConvertOptions(column_types=SCHEMA, strings_can_be_null=True, null_values=[""])
+    options = csv.ConvertOptions(
+        column_types=SCHEMA, include_columns=SCHEMA.names, strings_can_be_null=True, null_values=[""]
+    )
     try:
-        table = csv.read_csv(path, convert_options=types)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(f"{path} cannot be read as results of a comparison ({error}).") from error
-    if absent := set(SCHEMA.names) - set(table.column_names):
-        raise UserError(f"{path} has no column {min(absent)}, expected the CSV that `suture compare` writes.")
-    runs: dict[RunKey, RunResult] = {}
+        rows = csv.read_csv(path, convert_options=options).to_pylist()
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise UserError(f"{path} is not a CSV that `suture compare` has written ({error}).") from error
+    keys, runs = dict[RunKey, None](), dict[RunKey, RunResult]()
     problems, roles, first = dict[RunKey, str](), dict[str, str](), dict[str, dict[str, Any]]()
-    for row in table.to_pylist():
+    for row in rows:
         key = RunKey(row["dataset"], row["labelling"], row["method"], row["point"] or "", row["seed"])
+        keys[key] = None
         for role in (row["role"] or "").split():
             roles[role] = row["base_method"] if role == "effects" else key.method
         if row["problem"]:
             problems[key] = row["problem"]
             continue
         run = runs.setdefault(key, RunResult(key, {}, {}, {}))
-        scores = {name: row[name] for name in ("frames", *SCORES, "low", "high") if row[name] is not None}
-        run.scores[row["set"], row["scope"], row["name"] or ""] = scores
+        run.scores[row["set"], row["scope"], row["name"] or ""] = _known(row)
         if row["scope"] == "all":
             run.facts.update({name: row[name] for name in _RUN_COLUMNS if name not in ("role", "problem", "settings")})
             base = first.setdefault(row["base_method"], run.settings)
             run.settings.update(base | json.loads(row["settings"]))
-    rows = zip(*(table[column].to_pylist() for column in RunKey._fields), strict=True)
-    keys = [RunKey(*row)._replace(point=row[3] or "") for row in dict.fromkeys(rows)]
-    return Results(path.stem, list(runs.values()), problems, keys, roles)
+    return Results(path.stem, list(runs.values()), problems, list(keys), roles)
 
 
 def merged(results: Results, earlier: Results) -> Results:
@@ -277,20 +268,9 @@ def _facts(run: Run) -> dict[str, Any]:
     }
 
 
-def deciding_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that decide a run's outcome, by dotted key: not where it runs, nor where its files are."""
-    ignored = ("format", "compute.", "data.cache")
-    flat = flattened(without_folders({key: _copied(value) for key, value in config.items()}))
-    return {key: value for key, value in flat.items() if not key.startswith(ignored)}
-
-
 def config_digest(config: Mapping[str, Any]) -> str:
     """Digest of the settings that decide a run's outcome."""
     return budget.digest(deciding_settings(config))
-
-
-def _copied(value: Any) -> Any:
-    return {key: _copied(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def _split(videos: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,8 +1,11 @@
 """Tables of a comparison: scores, classes, paired differences, intervals and cost."""
 
 import itertools
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +13,7 @@ from suture.comparison.board import Board, LabellingGroup, MethodRow
 from suture.comparison.results import RunResult, distinct
 from suture.core.text import listed
 from suture.data.scoring_rules import Protocol
-from suture.evaluation.protocols import COMPLETION, case_interval
+from suture.evaluation.protocols import case_interval
 from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
 from suture.web.table import Table, TableCell
 
@@ -37,17 +40,28 @@ class ScoreColumn:
         """Values of a row's seeds, in percent."""
         return [100 * value for value in row.values(self.which, self.key, self.scope, self.name).values()]
 
-    def difference(self, run: RunResult, other: RunResult) -> float | None:
-        """Difference between two runs, in percent points."""
-        ours, theirs = (one.score(self.which, self.scope, self.name, self.key) for one in (run, other))
-        return None if ours is None or theirs is None else 100 * (ours - theirs)
+    def text(self, row: MethodRow) -> str:
+        """Mean and deviation over seeds; of an interval, the mean of its ends."""
+        if self.key != "interval":
+            return _spread(self.values(row), 2)
+        low, high = (ScoreColumn(self.which, end).values(row) for end in ("low", "high"))
+        return f"[{np.mean(low):.2f}, {np.mean(high):.2f}]" if low else "–"
+
+    def differences(self, pairs: "Pairs") -> list[float]:
+        """Differences within pairs in which both runs have the score, in percent points."""
+        place = (self.which, self.scope, self.name, self.key)
+        both = [(run.score(*place), other.score(*place)) for run, other in pairs]
+        return [100 * (ours - theirs) for ours, theirs in both if ours is not None and theirs is not None]
+
+
+Pairs = Sequence[tuple[RunResult, RunResult]]
 
 
 def tables_of(board: Board) -> list[Table]:
     """Make every table of a dataset."""
     classes = [class_table(board, which) for which in board.sets]
-    tables = [score_table(board), paired_table(board), pooled_table(board), interval_table(board)]
-    return [table for table in (*tables, *classes, cost_table(board)) if table is not None]
+    tables = [score_table(board), paired_table(board), pooled_table(board), *classes, cost_table(board)]
+    return [table for table in tables if table is not None]
 
 
 def score_table(board: Board, only_primary: bool = False) -> Table:
@@ -64,9 +78,12 @@ def score_table(board: Board, only_primary: bool = False) -> Table:
         if by_sequence and which == "test":
             videos = distinct(video for run in board.runs for video in run.names("test", "video"))
             of_set += [ScoreColumn(which, board.primary, "video", video) for video in videos]
+        if which in _resampled(board) and not only_primary:
+            of_set.append(ScoreColumn(which, "interval"))
         columns += of_set
         heads.append((_head(which, board.primary if by_sequence and len(of_set) > 1 else ""), len(of_set)))
     overall = {"miou_frames": "per frame", board.primary: "Overall"} if by_sequence else TITLES
+    overall = {"interval": "over cases"} | overall
     return _table(
         board,
         "scores",
@@ -111,7 +128,7 @@ def paired_table(board: Board) -> Table | None:
                 title = f"{row.title} − {group.reference.title}"
                 cells = [TableCell(title, mark=_marks((row, group.reference))), TableCell(row.labelled)]
                 for which in board.sets:
-                    apart = _apart(group.reference, row, ScoreColumn(which, board.primary))
+                    apart = ScoreColumn(which, board.primary).differences(_pairs(row.runs, group.reference.runs))
                     texts = [", ".join(map(_signed, apart)) or "–", _spread(apart, 2, signed=True), _wins(apart)]
                     if which in resampled:
                         texts.append(_over_cases(group.reference, row, which, board.primary))
@@ -135,12 +152,16 @@ def pooled_table(board: Board) -> Table | None:
     """The proposed method against each other one, over all pairs of a labelling and a seed."""
     columns = [ScoreColumn(which, key) for which in board.sets for key in distinct((board.primary, "miou_frames"))]
     rows = []
-    for pairs in _pairs_with_proposed(board):
-        other, proposed = pairs[0]
-        cells = [TableCell(f"{proposed.title} − {other.title}", mark=_marks(itertools.chain(*pairs)))]
+    titles = distinct(row.title for row in board.rows)
+    ours = distinct(row.title for row in board.rows if row.method == board.proposed)
+    for our, other in itertools.product(ours, (title for title in titles if title not in ours)):
+        rows_of = {title: [row for row in board.rows if row.title == title] for title in (our, other)}
+        runs_of = {title: [run for row in of_title for run in row.runs] for title, of_title in rows_of.items()}
+        pairs = _pairs(runs_of[our], runs_of[other])
+        cells = [TableCell(f"{our} − {other}", mark=_marks(rows_of[other] + rows_of[our]))]
         for column in columns:
-            cells += _difference_cells([one for theirs, ours in pairs for one in _apart(theirs, ours, column)])
-        rows.append(cells)
+            cells += _difference_cells(column.differences(pairs))
+        rows += [cells] if pairs else []
     if not rows:
         return None
     return _table(
@@ -159,51 +180,24 @@ def against_table(board: Board, method: str, other: str) -> Table | None:
 
     If the other method has only runs with all labels, these meet each labelling.
     """
-    theirs = {(run.key.labelling, run.key.seed): run for run in board.runs if run.key.method == other}
-    pairs = [
-        (run, partner)
-        for run in board.runs
-        if run.key.method == method
-        and (partner := theirs.get((run.key.labelling, run.key.seed)) or theirs.get(("all", run.key.seed)))
-    ]
+    ours, theirs = ([run for run in board.runs if run.key.method == name] for name in (method, other))
+    pairs = _pairs(ours, theirs, with_all_labels=True)
     labellings = distinct(run.key.labelling for run, _ in pairs)
     labellings += ["together"] if len(labellings) > 1 else []
     groups = []
     for which in board.sets:
         rows = []
         for title, column in _all_scores(board, which):
-            apart = [(run.key.labelling, column.difference(run, partner)) for run, partner in pairs]
-            known = [(labelling, one) for labelling, one in apart if one is not None]
             cells = [TableCell(f"{SETS[which].name.capitalize()}, {title}")]
             for labelling in labellings:
-                cells += _difference_cells([one for of, one in known if labelling in (of, "together")])
-            rows += [cells] if known else []
+                of_labelling = [pair for pair in pairs if labelling in (pair[0].key.labelling, "together")]
+                cells += _difference_cells(column.differences(of_labelling))
+            rows += [cells] if column.differences(pairs) else []
         groups.append(rows)
     columns = ["Score", *(["difference", "wins"] * len(labellings))]
     heads = [("", 1), *((labelling, 2) for labelling in labellings)]
     title = f"{method} − {other}"
     return _table(board, f"against-{other}", title, columns, groups, [_T_INTERVAL_NOTE], heads) if pairs else None
-
-
-def interval_table(board: Board) -> Table | None:
-    """Intervals of the overall score over resampled cases; None if no set has enough cases."""
-    resampled = _resampled(board)
-    if not resampled:
-        return None
-    return _table(
-        board,
-        "intervals",
-        f"{TITLES[board.primary]} and its 95 % interval over cases",
-        ["Method", "Labelled", *(f"{_head(which)} ({board.cases(which)} cases)" for which in resampled)],
-        [
-            [_row_cells(row, *(_interval(row, which, board.primary) for which in resampled)) for row in group.rows]
-            for group in board.groups
-        ],
-        [
-            "Interval of a row's own score when the cases of the set are resampled 2000 times: mean over seeds of the "
-            "score and of the interval's ends. It covers other cases, not other trainings."
-        ],
-    )
 
 
 def cost_table(board: Board) -> Table:
@@ -309,7 +303,7 @@ def _score_rows(
     for row in group.rows:
         cells = _row_cells(row, *([row.unlabelled] if with_unlabelled else []))
         for column, winners in zip(columns, best, strict=True):
-            cells.append(TableCell(_spread(column.values(row), 2), bold=any(row is winner for winner in winners)))
+            cells.append(TableCell(column.text(row), bold=any(row is winner for winner in winners)))
         rows.append(cells)
     return rows
 
@@ -337,29 +331,23 @@ def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
     if chosen and "val" in board.sets:
         named = listed(chosen, MAX_NAMED_ROWS)
         notes.append(f"The weights of {named} were chosen by the validation videos: their validation scores flatter.")
-    if COMPLETION in board.sets and any(group.labelling == "all" for group in board.groups):
-        notes.append("With all labels there is no completion: no frame with a mask is left to score.")
+    if _resampled(board):
+        notes.append("Over cases: 95 % interval if cases are resampled; it covers other cases, not other trainings.")
     few = [f"{SETS[which].name} has {board.cases(which)}" for which in board.sets if which not in _resampled(board)]
     if few:
         notes.append(f"No interval over cases where a set has fewer than five of them ({', '.join(few)}).")
     return notes
 
 
-def _pairs_with_proposed(board: Board) -> Iterator[list[tuple[MethodRow, MethodRow]]]:
-    """Rows of each other method and of the proposed one, in every labelling that has both.
-
-    A swept method is compared at each point: with the same point of the other one, else with all that it has.
-    """
-    labellings = [{(row.method, row.point): row for row in group.rows} for group in board.groups]
-    places = distinct(place for rows in labellings for place in rows)
-    ours = [place for place in places if place[0] == board.proposed]
-    others = [place for place in places if place not in ours]
-    for our, other in itertools.product(ours, others):
-        same_point = (other[0], our[1])
-        if other == same_point or same_point not in others:
-            pairs = [(rows[other], rows[our]) for rows in labellings if {other, our} <= rows.keys()]
-            if pairs:
-                yield pairs
+def _pairs(ours: Iterable[RunResult], theirs: Iterable[RunResult], with_all_labels: bool = False) -> Pairs:
+    """Pair runs by labelling and seed, and with runs of all labels if asked for."""
+    partners = {(run.key.labelling, run.key.seed): run for run in theirs}
+    pairs = []
+    for run in ours:
+        partner = partners.get((run.key.labelling, run.key.seed))
+        partner = partner or (partners.get(("all", run.key.seed)) if with_all_labels else None)
+        pairs += [(run, partner)] if partner else []
+    return pairs
 
 
 def _all_scores(board: Board, which: str) -> Iterator[tuple[str, ScoreColumn]]:
@@ -373,17 +361,11 @@ def _all_scores(board: Board, which: str) -> Iterator[tuple[str, ScoreColumn]]:
         yield f"{TITLES['miou_frames']} of {name}", ScoreColumn(which, "miou_frames", "video", name)
 
 
-def _apart(reference: MethodRow, row: MethodRow, column: ScoreColumn) -> list[float]:
-    """Differences to the reference, seed by seed."""
-    theirs = {run.key.seed: run for run in reference.runs}
-    pairs = [(run, theirs[run.key.seed]) for run in row.runs if run.key.seed in theirs]
-    return [one for run, other in pairs if (one := column.difference(run, other)) is not None]
-
-
 def _over_cases(reference: MethodRow, row: MethodRow, which: str, key: str) -> str:
     """Mean over cases of the difference, and its interval."""
     cases = distinct(case for run in row.runs for case in run.names(which, "case"))
-    of_cases = [_apart(reference, row, ScoreColumn(which, key, "case", case)) for case in cases]
+    pairs = _pairs(row.runs, reference.runs)
+    of_cases = [ScoreColumn(which, key, "case", case).differences(pairs) for case in cases]
     means = [float(np.mean(values)) for values in of_cases if values]
     interval = case_interval(means, minimum=MINIMUM_CASES)
     if interval is None:
@@ -391,33 +373,23 @@ def _over_cases(reference: MethodRow, row: MethodRow, which: str, key: str) -> s
     return f"{_signed(float(np.mean(means)))} [{_signed(interval[0])}, {_signed(interval[1])}]"
 
 
-def _interval(row: MethodRow, which: str, primary: str) -> str:
-    """Score and interval: the mean over seeds of each."""
-    columns = zip(*(row.values(which, key).values() for key in (primary, "low", "high")), strict=False)
-    known = list(columns)
-    if not known:
-        return "–"
-    value, low, high = 100 * np.mean(known, axis=0)
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
-
-
 def _stage_minutes(row: MethodRow) -> str:
     """Mean over timed seeds; rounds of a stage (`round-1-a`, `round-2-a`, …) together."""
-    timed = [run.stage_minutes for run in row.runs if run.facts["minutes"] is not None]
-    minutes: dict[str, float] = {}
+    timed = [json.loads(text) for text in _facts(row, "stage_minutes")]
+    minutes: Counter[str] = Counter()
     for name, value in ((name, value) for stages in timed for name, value in stages.items()):
-        kind = name.partition("-")[0]
-        minutes[kind] = minutes.get(kind, 0.0) + value / len(timed)
+        minutes[name.partition("-")[0]] += value / len(timed)
     return ", ".join(f"{name} {value:.1f}" for name, value in minutes.items()) or "–"
 
 
-def _facts(row: MethodRow, name: str) -> list[float]:
+def _facts(row: MethodRow, name: str) -> list[Any]:
     return [run.facts[name] for run in row.runs if run.facts[name] is not None]
 
 
 def _meaning(columns: Iterable[ScoreColumn]) -> str:
     meanings = {score.key: score.meaning for score in SCORES}
-    return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in distinct(column.key for column in columns)) + "."
+    keys = distinct(column.key for column in columns if column.key in meanings)
+    return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in keys) + "."
 
 
 def _marks(rows: Iterable[MethodRow]) -> str:
