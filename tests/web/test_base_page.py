@@ -15,11 +15,9 @@ from suture.web.table import Table
 def test_page_of_wide_tables_fits_the_window(page: Page, tmp_path: Path, width: int, scheme: Any) -> None:
     columns = ["Method", *(f"column {number}" for number in range(30))]
     table = Table.of_text(columns, [["übung & co", *["12.34 ± 0.56"] * 30]], title="Scores (%)", label="übung-1")
-    sections = [("übung", [table], [])]
+    content = {"title": "A <b>", "remarks": ["r"], "tables": [table], "charts": []}
     file = tmp_path / "page.html"
-    file.write_text(
-        render_page("comparison.html", "suture.comparison", title="A <b>", remarks=["r"], sections=sections)
-    )
+    file.write_text(render_page("comparison.html", "suture.comparison", **content))
     page.set_viewport_size({"width": width, "height": 800})
     page.emulate_media(color_scheme=scheme)
     page.goto(file.as_uri())
