@@ -118,7 +118,7 @@ def _choose(
 
 
 def _taking_part(video: Video, indices: Iterable[int]) -> set[int]:
-    """The frames that take part: without excluded ones, and the next for each that `take_every` leaves out."""
+    """The frames that take part: not excluded, and the next for each left out by `take_every`."""
     usable = video.usable
     nearest = (bisect_left(usable, index) for index in indices if index not in video.excluded)
     return {usable[place] for place in nearest if place < len(usable)}
@@ -134,7 +134,7 @@ def _write(video: Video, indices: Sequence[int], folder: Path, done: Callable[[i
 
 @contextmanager
 def _filling(out: Path) -> Iterator[Path]:
-    """Yield a new folder beside `out`, which becomes `out` or whose files go into it when the block succeeds."""
+    """Yield a new folder whose files go into `out` when the block succeeds."""
     temporary = out.absolute().with_name(f".{out.absolute().name}.{uuid.uuid4().hex[:12]}")
     try:
         temporary.mkdir(parents=True)
@@ -158,7 +158,7 @@ def _for_all(
     bar: Progress,
     title: str,
 ) -> dict[str, Result]:
-    """Run a job on all videos in threads, which decoders let run side by side, with a bar over their frames."""
+    """Run a job on all videos in threads, with a bar over their frames."""
     stop = threading.Event()
     task = bar.add_task(title, total=sum(frames.values()))
 

@@ -1,4 +1,4 @@
-"""Guesses for the draft of a `dataset.yaml`: which videos are one operation, and which cases are for the test."""
+"""Guesses for the draft of a `dataset.yaml`: cases from videos, splits from cases."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]+)|(?<=[0-9])[ _.-]?([a-h])
 
 
 def guess_cases(videos: Sequence[VideoEntry], named: bool = False) -> dict[str, list[str]]:
-    """Group videos into operations by their folders and by names that look like pieces of one recording.
+    """Group videos into operations by folders and by names of pieces of one recording.
 
     A case that is too large costs little, one operation in train and test gives wrong numbers.
 
@@ -120,7 +120,7 @@ def _is_counted(numbers: set[int], with_first: bool) -> bool:
 
 
 def _divided_by_frames(videos: Sequence[VideoEntry], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Videos of one name in folders of several splits that share no frame: a split by frames divided them."""
+    """Videos of one name in several splits that share no frame: pieces of one video."""
     groups: dict[tuple[str, ...], list[VideoEntry]] = defaultdict(list)
     for video in videos:
         groups[paths[video.id]].append(video)

@@ -47,7 +47,7 @@ def check(
     progress: bool = True,
     on_quick: Callable[[CheckReport], None] | None = None,
 ) -> CheckReport:
-    """Summarise a dataset and find its problems; mistakes in single files are collected, never raised.
+    """Summarise a dataset and find its problems; mistakes in single files are collected.
 
     Args:
         dataset: A dataset, or its folder.
@@ -93,7 +93,7 @@ def require_classes_to_learn(dataset: Dataset, shown: Sequence[str], labelled: i
 
 
 def validate_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
-    """Validate masks that are only scored: the headers of all, the values of some that are spread over them."""
+    """Validate masks that are only scored: the headers of all, the values of some."""
     try:
         for video, index in _spread(frames):
             dataset.read_mask(dataset[video], index)
@@ -152,7 +152,7 @@ def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
 
 
 def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
-    """Read a few frames of each video, as many as can be read in a few seconds: labelled ones, where there are any."""
+    """Read some frames of each video within seconds, labelled ones where there are any."""
     deadline = time.monotonic() + _FIRST_LOOK_S
     facts: dict[str, dict[int, FrameFacts]] = {video.id: {} for video in dataset}
     candidates = {video.id: video.with_mask or video.usable for video in dataset}
@@ -168,7 +168,7 @@ def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
 
 
 def _find_views(dataset: Dataset, workers: int, progress: bool) -> dict[str, View]:
-    """The views that are not the whole frame; where the setting is `auto`, they are looked for in the frames."""
+    """The views that are not the whole frame, as stated or estimated from frames."""
     unknown = [video for video in dataset if video.view_setting == "auto" and video.usable]
     views = {video.id: video.view_setting for video in dataset if isinstance(video.view_setting, View)}
     workers = workers if len(unknown) * VIEW_FRAMES > _MIN_PARALLEL_FRAMES else 1

@@ -51,7 +51,7 @@ _HEAD = (
 
 
 def write_draft(root: Path, force: bool = False, workers: int | None = None) -> Path:
-    """Write the draft beside the data; an existing `dataset.yaml` is completed if `force`, else an error."""
+    """Write the draft beside the data; `force` completes an existing `dataset.yaml`."""
     path = root / FILE_NAME
     if path.exists() and not force:
         raise UserError(f"{path} is already there: use --force to draft what it does not contain yet.")
@@ -89,8 +89,10 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     sections = (
         [
             *_HEAD,
-            *old.section("name", lambda: [f"name: {_flow(root.resolve().name)}  # guess: the name of the folder"]),
-            *old.section("videos", lambda: [f"videos: {_flow(file.videos)}{_GUESS}"]),
+            *old.section(
+                "name", lambda: [f"name: {_inline_yaml(root.resolve().name)}  # guess: the name of the folder"]
+            ),
+            *old.section("videos", lambda: [f"videos: {_inline_yaml(file.videos)}{_GUESS}"]),
             *old.section("videos_by", lambda: _draft_videos_by(videos)),
             *old.section("masks", lambda: _draft_masks(file.masks, names[1:])),
         ],
@@ -169,14 +171,14 @@ def _require_unknown_layout(root: Path) -> None:
 
 
 def _mask_places(root: Path) -> list[Path]:
-    """Folders with a usual name for masks, or exports of annotation tools that lie beside the videos."""
+    """Folders with a usual name for masks, or exports that lie beside the videos."""
     folders, files = listing(root)
     places = [root / name for name in MASK_FOLDERS if name in folders]
     return places or [root / name for name in (*folders, *files) if is_export(root / name) and _opens(root / name)]
 
 
 def _opens(export: Path) -> bool:
-    """Test whether an export holds labels of several frames; LabelMe's files, of one each, are no candidates."""
+    """Test whether an export holds labels of several frames, unlike LabelMe's files."""
     try:
         opened = open_file(export)
     except UserError:
@@ -191,7 +193,7 @@ def _count_labelled(masks: Sequence[Masks], videos: VideoIndex) -> Counter[str]:
 
 
 def _plainest_first(beside: Mapping[str, Sequence[Path]]) -> list[str]:
-    """The patterns of masks beside frames: first those of few values, painted all over, and of ids, by a few masks."""
+    """The patterns of masks beside frames: first those with few values, then those of ids."""
 
     def untidiness(pattern: str) -> tuple[int, int, bool]:
         files = beside[pattern]
@@ -208,7 +210,7 @@ def _labelme_beside(videos: VideoIndex) -> list[str]:
 
 
 def _masks_among(videos: VideoIndex, root: Path) -> dict[str, str] | list[str] | None:
-    """The COCO file or the folder of masks in each video's folder, or all files if a folder holds several videos."""
+    """The COCO file or folder of masks in each video's folder, or a list of all files."""
     exports = {place: video.id for place, video in videos.json_among_frames.items() if _opens(place)}
     if videos.are_by_name and exports:
         return [os.path.relpath(place, root) for place in exports]
@@ -236,15 +238,18 @@ def _draft_masks(places: str | list[str] | dict[str, str] | None, others: Sequen
     if places is None:
         return ["# masks: masks  # question: no masks were found; where are they, or where will they be?"]
     if isinstance(places, dict):
-        return [f"masks:{_GUESS}", *(f"  {_flow(video)}: {_flow(place)}{_GUESS}" for video, place in places.items())]
-    return [f"masks: {_flow(places)}{_GUESS}{'; also found: ' if others else ''}{', '.join(others)}"]
+        return [
+            f"masks:{_GUESS}",
+            *(f"  {_inline_yaml(video)}: {_inline_yaml(place)}{_GUESS}" for video, place in places.items()),
+        ]
+    return [f"masks: {_inline_yaml(places)}{_GUESS}{'; also found: ' if others else ''}{', '.join(others)}"]
 
 
 def _draft_classes(masks: Sequence[Masks], old: _OldFile, file: DatasetFile, path: Path, workers: int) -> list[str]:
-    """The classes of the old file and those of whatever else is in the masks, and the meaning of unpainted pixels."""
+    """The classes of the old file, new ones of the masks, and the meaning of unpainted pixels."""
     entries = old.content.get("classes", [])
     marks = [_GUESS if ("classes", position) in old.guesses else "" for position in range(len(entries))]
-    kept = [f"  - {_flow(entry)}{mark}" for entry, mark in zip(entries, marks, strict=True)]
+    kept = [f"  - {_inline_yaml(entry)}{mark}" for entry, mark in zip(entries, marks, strict=True)]
     table = file.class_table(path, {}, images=()) if entries else None
     known = {*table.values, *file.targets} if table else set[Raw]()
     used = list(table.colors) if table else []
@@ -260,7 +265,7 @@ def _draft_classes(masks: Sequence[Masks], old: _OldFile, file: DatasetFile, pat
     elif masks:
         colors = distinct_colors(len(labels), used)
         new = ({"name": name, "color": list(color)} for name, color in zip(labels, colors, strict=True))
-        lines = [*kept, *(f"  - {_flow(entry)}  # guess: the colour to show it in" for entry in new)]
+        lines = [*kept, *(f"  - {_inline_yaml(entry)}  # guess: the colour to show it in" for entry in new)]
         unpainted = _question_of_unpainted("what nobody painted")
     else:
         lines, unpainted = kept, []
@@ -300,7 +305,7 @@ def _classes_of_values(
     for (name, value), color in zip(_name_values(new, known).items(), distinct_colors(len(new), used), strict=True):
         entry = _entry(name, value, color)
         share = f"{values.pixels[value] / total:.2%} of the pixels, in {number(values.masks[value], 'mask')}"
-        lines.append(f"  - {_flow(entry)}  # guess: the name; {share}")
+        lines.append(f"  - {_inline_yaml(entry)}  # guess: the name; {share}")
     if not empty:
         return lines, _question_of_unpainted("what nobody painted") if not values.read else []
     black = "black" if isinstance(empty[0], tuple) else "the value 0"
@@ -309,7 +314,7 @@ def _classes_of_values(
 
 
 def _name_values(values: Sequence[Value], known: Collection[Raw]) -> dict[str, Value]:
-    """Names for values: white alone on black is the foreground, 255 beside others is often to be left out."""
+    """Name values: white alone on black is the foreground, 255 beside others is ignored."""
     if list(values) in ([255], [(255, 255, 255)]) and {0, (0, 0, 0)}.issuperset(
         v for v in known if not isinstance(v, str)
     ):
@@ -342,7 +347,7 @@ def _draft_cases(cases: Mapping[str, list[str]]) -> list[str]:
     if not several:
         return ["# cases:  # guess: every video is a case of its own; list here those of one operation or patient"]
     lines = ["cases:  # guess: by names and folders; a video that is not listed is a case of its own"]
-    return lines + [f"  {_flow(case)}: {_flow(videos)}{_GUESS}" for case, videos in several.items()]
+    return lines + [f"  {_inline_yaml(case)}: {_inline_yaml(videos)}{_GUESS}" for case, videos in several.items()]
 
 
 def _draft_split(
@@ -362,8 +367,8 @@ def _draft_split(
     lines = [f"split:  # guess: {reason}"]
     chosen = {case for of_split in split.values() for case in of_split}
     if left := [case for case in cases if case not in chosen]:
-        lines.append(f"  # question: which split have these? {origin} divide or do not name them: {_flow(left)}")
-    return lines + [f"  {name}: {_flow(of_split)}{_GUESS}" for name, of_split in split.items() if of_split]
+        lines.append(f"  # question: which split have these? {origin} divide or do not name them: {_inline_yaml(left)}")
+    return lines + [f"  {name}: {_inline_yaml(of_split)}{_GUESS}" for name, of_split in split.items() if of_split]
 
 
 def _draft_view(videos: Sequence[VideoEntry], workers: int) -> list[str]:
@@ -371,7 +376,11 @@ def _draft_view(videos: Sequence[VideoEntry], workers: int) -> list[str]:
     views: dict[str, View | None] = {
         video.id: view for video, view in in_parallel(find_video_view, unknown, workers if len(unknown) > 8 else 1)
     }
-    lines = [f"  {_flow(video.id)}: {_flow(view.to_json())}{_GUESS}" for video in unknown if (view := views[video.id])]
+    lines = [
+        f"  {_inline_yaml(video.id)}: {_inline_yaml(view.to_json())}{_GUESS}"
+        for video in unknown
+        if (view := views[video.id])
+    ]
     if not lines:
         return ["view: none  # guess: no black border was found"]
     return ["view:  # guess: found in nine frames of each video; looked for anew in videos that are not listed", *lines]
@@ -383,7 +392,7 @@ def _exclude(root: Path) -> list[str]:
     return [f"# exclude: {EXCLUDE_FILE}  # frames to leave out (no signal, out of body): video,first,last,reason"]
 
 
-def _flow(value: Any) -> str:
+def _inline_yaml(value: Any) -> str:
     """YAML on one line, quoted where it needs to be."""
     return yaml.safe_dump(
         value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf")

@@ -1,4 +1,4 @@
-"""Facts about each frame and mask, from one reading of each: the ground on which `suture check` judges."""
+"""Facts about each frame and mask, from one reading of each, for `suture check`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -227,7 +227,7 @@ def is_combed(grey: np.ndarray, block: int = 16) -> bool:
 
 
 def find_video_view(video: Video) -> View | None:
-    """The view; None where it is the whole frame, or the frames do not decode, which is reported elsewhere."""
+    """The view; None where it is the whole frame or the frames do not decode."""
     try:
         return video.view if video.view != View(0, 0, *video.size) else None
     except Exception:  # whatever a decoder throws at a damaged file

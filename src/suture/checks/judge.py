@@ -1,4 +1,4 @@
-"""Judges of a dataset: each looks at one aspect of the evidence and yields the problems that it shows."""
+"""Judges of a dataset: each looks at one aspect of the evidence and yields problems."""
 
 import os
 from collections import Counter, defaultdict
@@ -93,7 +93,7 @@ class Evidence:
 
     @cached_property
     def few_bits(self) -> dict[str, int]:
-        """Videos of 16-bit images that are all read as black though they show something, with their largest value."""
+        """Videos of 16-bit images that are wrongly read as black, with their largest value."""
         largest = {}
         for video, frames in self.facts.items():
             tops = [-1 if frame.largest is None else frame.largest for frame in frames if frame.size]
@@ -287,7 +287,7 @@ def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_masks(evidence: Evidence) -> Iterator[Problem]:
-    """Masks that do not decode, do not lie on their frame, or hold unknown values; each has one cause only."""
+    """Masks that do not decode, do not lie on their frame, or hold unknown values."""
     yield from evidence.report("bad-mask", [mask.name for mask in evidence.masks if mask.error])
     differing = [
         f"{frame.mask.name} ({messages.on_frame(frame.mask.size, frame.size)})"
@@ -410,7 +410,7 @@ def judge_duplicates(evidence: Evidence) -> Iterator[Problem]:
 
 
 def _look_alikes(ones: Sequence[FrameFacts], others: Sequence[FrameFacts]) -> Iterator[tuple[FrameFacts, FrameFacts]]:
-    """For each of the others the frame that looks most like it, where only coding sets the two apart."""
+    """Pair each of the others with the frame most like it, if only coding sets them apart."""
     known, sought = (np.array([_coarse(frame) for frame in frames]).reshape(-1, 64) for frames in (ones, others))
     # In order of brightness, a block of frames needs to be compared only with those that are about as bright.
     order, queue = np.argsort(known.mean(axis=1)), np.argsort(sought.mean(axis=1))

@@ -20,7 +20,7 @@ _MIN_PARALLEL_MASKS = 64
 
 @dataclass(frozen=True)
 class MaskValues:
-    """Pixels and masks of each value; compressed masks (JPEG) are not read, since their values mean nothing."""
+    """Pixels and masks of each value; compressed masks (JPEG) are not read."""
 
     pixels: Counter[Value]
     masks: Counter[Value]

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[T, R | None]]:
-    """Yield each task with its result, in any order; None for a task that killed its process, as a damaged file can."""
+    """Yield each task with its result, in any order; None if the task killed its process."""
     if workers <= 1 or len(tasks) <= 1:
         yield from ((task, function(task)) for task in tasks)
         return

@@ -1,4 +1,4 @@
-"""Every kind of problem that `suture check` reports: how bad it is, what is wrong and how to fix it."""
+"""The kinds of problems that `suture check` reports: severity, description and fix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ def write_pictures(
     out: Path,
     progress: Callable[[int], None] = lambda videos: None,
 ) -> list[Path]:
-    """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video into a new folder; return their paths."""
+    """Write `VIDEO-view.png` and `VIDEO-shots.png` for every video; return their paths."""
     require_free_folder(out)
     written = []
     for video in dataset:

@@ -138,7 +138,7 @@ class ClassTable:
         return table
 
     def encode(self, raw: np.ndarray) -> np.ndarray:
-        """Turn a raw mask (H W ids, or H W 3 colours) into class ids, uint8; unknown values raise `UnknownValues`."""
+        """Turn a raw mask (H W ids, or H W 3 colours) into class ids, or raise `UnknownValues`."""
         if raw.ndim == 3:
             packed = pack(raw)
             ids = self._of_color[packed]
@@ -193,7 +193,7 @@ def unpack(value: int) -> Color:
 
 
 def renamed(before: Sequence[str], after: Sequence[str]) -> str:
-    """Describe how the classes of one table differ from those of an earlier one; empty if they do not.
+    """Describe how the classes of two tables differ; empty if they do not.
 
     >>> renamed(("background", "liver", "fat"), ("background", "spleen", "fat"))
     'liver is now spleen'
@@ -223,14 +223,14 @@ def alike_but_for_capitals(names: Iterable[str]) -> list[list[str]]:
 
 
 def default_colors(names: Sequence[str]) -> list[Color]:
-    """A colour for each class whose table gives none: black for the background, colour-blind-safe for the others."""
+    """A colour for each class: black for the background, colour-blind-safe for the others."""
     others = [name for name in names if name != "background"]
     color_of = dict(zip(others, distinct_colors(len(others), []), strict=True))
     return [color_of.get(name, (0, 0, 0)) for name in names]
 
 
 def distinct_colors(count: int, used: Sequence[Color]) -> list[Color]:
-    """Choose further colours: safe ones that are not almost one in use, then whatever is farthest from all others.
+    """Choose further colours: safe ones that are free, then those farthest from all others.
 
     >>> distinct_colors(2, [(230, 159, 0)])
     [(86, 180, 233), (0, 158, 115)]

@@ -78,7 +78,7 @@ class Mask(Protocol):
         """The classes that were annotated, or None for all: other pixels are then ignored."""
 
     def read(self, by_color: bool) -> np.ndarray:
-        """Read the raw values: H W 3 colours if `by_color`, else H W ids (`UNPAINTED` where there is no label)."""
+        """Read H W 3 colours if `by_color`, else H W ids (`UNPAINTED` where there is no label)."""
 
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
         """Read the raw values, and count the shapes that later ones of other classes cover wholly."""
@@ -178,7 +178,7 @@ class Video:
 
     @property
     def taken(self) -> Sequence[int]:
-        """Indices of the frames that `take_every` takes, and of all that have a mask; excluded ones are among them."""
+        """Indices of the frames that `take_every` takes or that have a mask, also excluded ones."""
         if self.take_every == 1:
             return range(len(self))
         return sorted({*range(0, len(self), self.take_every), *self.masks})
@@ -194,7 +194,7 @@ class Video:
         return [index for index in self.usable if index % self.take_every]
 
     def torn(self, indices: Sequence[int]) -> np.ndarray:
-        """Test whether other frames lie between each of these usable frames and the next, excluded or usable ones."""
+        """Test whether other frames lie between each of these usable frames and the next."""
         among, excluded = np.searchsorted(self.usable, indices), np.searchsorted(sorted(self.excluded), indices)
         return (np.diff(among) > 1) | (np.diff(excluded) > 0)
 
@@ -320,7 +320,7 @@ class Dataset:
             raise UserError(f"{place}: {messages.MISSING}.")
 
     def require_clear_masks(self) -> None:
-        """Raise if a mask is on no frame for sure, or an export has boxes only: labels would be lost or misplaced."""
+        """Raise if the frame of a mask is in doubt, or an export has boxes only."""
         for mask in self.doubtful_masks:
             raise UserError(f"The mask {mask}: {messages.DOUBTFUL}.")
         for video, numbers in self.late_masks.items():
@@ -331,7 +331,7 @@ class Dataset:
                 raise UserError(f"{boxes}; {messages.BOXES}.")
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
-        """The frame's class ids, uint8, H W, at native resolution; `IGNORE` outside the view or where not annotated."""
+        """Read a mask as class ids (uint8, H W); `IGNORE` outside the view or if not annotated."""
         mask = video.masks.get(index)
         if mask is None:
             raise UserError(f"Frame {index} of video {video.id} has no mask.")
@@ -350,7 +350,7 @@ class Dataset:
         return ids
 
     def validate_mask_header(self, video: Video, index: int) -> None:
-        """Raise if a mask cannot be scored on, by its header: a hundred times faster than to read its values."""
+        """Raise if a mask's header shows that it cannot be scored on; faster than reading it."""
         mask = video.masks[index]
         try:
             size = mask.size()
@@ -367,7 +367,7 @@ def _require_size_of_frame(mask: Mask, size: tuple[int, int], video: Video, inde
 
 
 def training_view(videos: Sequence[Video]) -> Any:
-    """The view that a model stores for new videos: the one stated for all training videos alike, or `auto`.
+    """The view that a model stores for new videos: that of all training videos, or `auto`.
 
     >>> training_view([Video("a", "a", [], view_setting="auto")])
     'auto'

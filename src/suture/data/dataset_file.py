@@ -48,7 +48,7 @@ def _color(value: Any) -> Color:
 
 
 def _values(value: Any) -> list[Raw]:
-    """One or several values as a list; only the other classes show if three bare numbers are a colour."""
+    """Validate one or several values, as a list."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
     for item in values:
         if not isinstance(item, str | list | tuple) and not _is_number(item, 65535):
@@ -156,7 +156,7 @@ class DatasetFile(Settings):
 
     @property
     def targets(self) -> dict[str, int]:
-        """The number of the class that each name counts as: those of classes, and of entries merged or ignored."""
+        """The number of the class that each name counts as, also merged and ignored ones."""
         number = {name: position for position, name in enumerate(self.class_names)}
         return number | {
             entry.name: IGNORE if entry.ignore else number[entry.merge or entry.name] for entry in self.classes
@@ -190,7 +190,7 @@ class DatasetFile(Settings):
         return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names))
 
     def classes_of_labels(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
-        """The class of each label that no class has as a value: by its name, else by the tool's colour or id."""
+        """The class of each label without one: by its name, else by the tool's colour or id."""
         name_of: dict[Raw, str] = {}
         for entry, values in zip(self.classes, self._values(path), strict=True):
             name_of |= dict.fromkeys(values or [entry.name], entry.name)
@@ -236,7 +236,7 @@ class DatasetFile(Settings):
             )
 
     def _values(self, path: Path) -> list[list[Raw]]:
-        """The values of each entry. Three numbers are a colour, unless an entry shows that numbers are ids here."""
+        """The values of each entry; three numbers are a colour unless other numbers are ids."""
         numbers = [[value for value in entry.value if isinstance(value, int)] for entry in self.classes]
         some_ids = any(
             ids and (len(ids) != 3 or len(entry.value) != 3 or max(ids) > 255)

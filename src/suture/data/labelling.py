@@ -1,4 +1,4 @@
-"""The labelling: the frames of the training videos that are labelled, never guessed from an empty mask."""
+"""The labelling: the frames of the training videos that are labelled."""
 
 import heapq
 import re
@@ -24,7 +24,7 @@ def frame_name(video: str, index: int) -> str:
 
 
 def video_of(name: str) -> str:
-    """The video of an extracted frame by its name, without folder; nothing where the name is another.
+    """The video of an extracted frame by its name, or an empty string.
 
     >>> video_of("case01__frame_000120.png"), video_of("polyp_7.png")
     ('case01', '')
@@ -124,7 +124,7 @@ def by_ratio(frames: Mapping[str, Sequence[int]], ratio: float) -> Labelling:
 def by_budget(
     shots: Mapping[str, Sequence[Sequence[int]]], budget: int, labelled: Labelling | None = None
 ) -> Labelling:
-    """Choose `budget` frames, evenly over the shots of each video, each shot given as its usable indices.
+    """Choose `budget` frames, evenly over the shots (usable indices) of each video.
 
     Every video gets a frame before any shot gets its own, every shot gets one before any gets two, and the rest goes
     in proportion to their lengths. Frames that are labelled already count as chosen, and are not given again. A budget

@@ -1,4 +1,4 @@
-"""Folders in natural order: each is entered once, also where links lead, and no file costs a `stat`."""
+"""Folders in natural order, each entered once, without a `stat` for each file."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 
 def composed(name: str) -> str:
-    """Normalise a name: macOS and its zips write ü as u and two dots, keyboards and other systems as one character.
+    """Normalise a name: macOS writes ü as two characters, other systems as one.
 
     >>> composed("Mu\\u0308ller") == "M\\u00fcller"
     True
@@ -45,7 +45,7 @@ def last_number(name: str) -> int | None:
 
 
 def before_number(name: str) -> str:
-    """The part of a frame's name before its number, which may be that of its video; else the whole name.
+    """The part of a frame's name before its number, or the whole name.
 
     Words like _left may follow the number, the word frame may stand before it.
 
@@ -180,7 +180,7 @@ def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, d
 
 
 def mask_suffixes(stem: str) -> Iterator[str]:
-    """Yield the endings of a name that mark a mask, behind what may be the name of a frame; the shortest first.
+    """Yield the endings of a name that mark a mask, the shortest first.
 
     >>> list(mask_suffixes("frame_80_color_mask")), list(mask_suffixes("80.GT")), list(mask_suffixes("80mask"))
     (['_mask', '_color_mask'], ['.GT'], [])

@@ -1,4 +1,4 @@
-"""Lists of the frames or videos of each split, as datasets bring them: `train.txt`, `val.txt`, `test.txt`."""
+"""Lists of the frames or videos of each split: `train.txt`, `val.txt`, `test.txt`."""
 
 import codecs
 import os
@@ -38,7 +38,7 @@ class SplitLists:
 
     @staticmethod
     def find(root: Path) -> "SplitLists":
-        """Find the lists of a folder, before anything is known of its videos; none if they tell no splits apart."""
+        """Find the lists of a folder; none if they tell no splits apart."""
         for folder in (root / name for name in _FOLDERS):
             files = _named_as_splits(folder)
             if splits_by_name({name: name for name in files}):

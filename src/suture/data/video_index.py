@@ -249,7 +249,7 @@ class VideoIndex:
         return {p: folders[p.parent] for p in self._json if p.parent in folders and p not in of_frames}
 
     def named(self, name: str) -> list[VideoEntry]:
-        """The videos that a name or a path may mean: one may be the end of the other, but they may not differ."""
+        """The videos that a name or a path may mean; one may be the end of the other."""
         name = composed(name)
         if name in self._whole or name in self._ends:
             return self._whole.get(name) or self._ends[name]
@@ -340,12 +340,12 @@ def _as_uploaded(name: str) -> str:
 
 
 def is_prediction(folder: Path, files: Iterable[str]) -> bool:
-    """Test whether a folder with these files holds predictions, complete or stopped, which are no videos."""
+    """Test whether a folder with these files holds predictions, complete or stopped."""
     return RECORD in files or (folder / JOURNAL).exists()
 
 
 def _find_entries(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[VideoEntry]:
-    """Every video file and every folder that holds images; JSON files on the way are appended to `json`."""
+    """Yield every video file and every folder of images; append JSON files to `json`."""
     if place.is_file():
         if suffix_of(place) not in VIDEO_SUFFIXES:
             raise UserError(f"{place} is not a video: expected a folder or {', '.join(sorted(VIDEO_SUFFIXES))}.")

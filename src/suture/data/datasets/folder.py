@@ -1,4 +1,4 @@
-"""The user's own data: video files or folders of frames, masks, and a `dataset.yaml` that describes them."""
+"""The user's own data: videos, masks, and a `dataset.yaml` that describes them."""
 
 import contextlib
 import itertools
@@ -271,7 +271,7 @@ def _copies_of_frames(place: Path, images: Mapping[str, str], labelme: Mapping[s
 
 
 def _without_suffix(images: dict[str, str], videos: VideoIndex, only: VideoEntry | None) -> dict[str, str]:
-    """Masks by the names of their frames, where all of them have the same suffix behind it: frame_80_mask, 81_mask."""
+    """Masks by the names of their frames, without a suffix that all have (frame_80_mask)."""
     suffixes = [end for end in mask_suffixes(next(iter(images))) if all(name.endswith(end) for name in images)]
     for suffix in ("", *suffixes) if suffixes else ():
         shorter = {name.removesuffix(suffix): file for name, file in images.items()}
@@ -289,7 +289,7 @@ def _named_after(export: Path, videos: VideoIndex) -> VideoEntry | None:
 
 
 def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[ClassTable, list[str]]:
-    """The class table, and the labels that have a class by their id alone, which in images may mean something else."""
+    """The class table, and the labels that have a class by their id alone."""
     if any(part.export.frames for part in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: list under classes what their values mean.")
     labels = {label: value for part in masks for label, value in part.export.labels.items()}
@@ -307,7 +307,7 @@ def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[Cla
 def _match(
     masks: list[Masks], videos: VideoIndex, table: ClassTable, annotated: Mapping[str, tuple[str, ...]]
 ) -> tuple[list[str], list[str]]:
-    """Give each frame its mask; return the masks without a frame, and those that may have another one."""
+    """Give each frame its mask; return the masks without a frame, and those in doubt."""
     unmatched: list[str] = []
     doubtful: list[str] = []
     for part in masks:
@@ -326,7 +326,7 @@ def _match(
 
 
 def _take_late(videos: VideoIndex, unmatched: list[str]) -> Iterator[tuple[str, str]]:
-    """Take away the masks past the end of a video file; where no other fits, they are only unmatched."""
+    """Take away the masks past the end of a video file; without others they are unmatched."""
     for video in videos.all:
         # A file that cannot be read is reported to whoever reads it; here it would hide everything else.
         with contextlib.suppress(UserError):
