@@ -28,6 +28,7 @@ def guess_cases(videos: Sequence[VideoEntry], named: bool = False) -> dict[str, 
     Returns:
         Case → the ids of its videos.
 
+    >>> from pathlib import Path
     >>> guess_cases([VideoEntry((name,), Path(), {}) for name in ("op1_1", "op1_2", "op2")])
     {'op1': ['op1_1', 'op1_2'], 'op2': ['op2']}
     """
