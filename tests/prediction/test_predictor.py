@@ -148,10 +148,10 @@ def test_what_is_no_model(tmp_path: Path, model: Path) -> None:
     for name, sentence in {
         "absent": "does not exist",
         "notes.txt": "is no model: expected a run folder",
-        "alone.safetensors": r"has no alone.json beside it",
+        "alone.safetensors": "alone.json is missing",
         "broken.onnx": "is no ONNX file of `suture export`",
-        "run": "has no finished model yet",
-        ".": "holds no model.json",
+        "run": "model.json is missing",
+        ".": "model.json is missing",
     }.items():
         with pytest.raises(UserError, match=sentence):
             Predictor(tmp_path / name)
