@@ -45,16 +45,20 @@ _MIN_PARALLEL_FRAMES = 2048
 
 
 class ShotSettings(Settings):
-    """Shot detector: its method, and when a distance of two frames is a cut."""
+    """Shot detector: its method, and the distance of two frames that is a cut."""
 
     method: Literal["blockwise", "histogram"] = "blockwise"
-    threshold: float = Field(0.25, ge=0, le=1, description="histogram: distances above it are cuts")
-    floor: float = Field(0.112, ge=0, description="blockwise: a smaller distance (0 to 0.2) is never a cut")
-    spread: float = Field(2.5, ge=0, description="blockwise: spreads above the local median at which cuts begin")
-    window: int = Field(16, ge=2, description="blockwise: transitions on each side for the local median")
-    longest_gap: float = Field(
-        100, gt=1, description="frames whose numbers lie further apart, in typical steps, are never one shot"
-    )
+    """`histogram` is the paper's detector: intensity histograms of consecutive frames against `threshold`."""
+    threshold: float = Field(0.25, ge=0, le=1)
+    """Histogram: distances above it, 0 to 1, are cuts."""
+    floor: float = Field(0.112, ge=0)
+    """Blockwise: a smaller distance, of 0 to 0.2, is never a cut."""
+    spread: float = Field(2.5, ge=0)
+    """Blockwise: cuts are this many spreads above the local median."""
+    window: int = Field(16, ge=2)
+    """Blockwise: transitions on each side for the local median."""
+    longest_gap: float = Field(100, gt=1)
+    """Frames whose numbers lie further apart, in typical steps, are never one shot."""
 
 
 @dataclass(frozen=True, eq=False)
