@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from suture.core.errors import UserError
-from suture.data.view import View, paint_view
+from suture.data.view import View, outline_view
 
 ROUND = {"rect": [0, 0, 60, 70], "circle": [30, 40, 30]}
 
 
 def test_painting_dims_the_outside_and_draws_the_outline() -> None:
     frame = np.full((240, 320, 3), 120, np.uint8)
-    drawn = paint_view(frame, View(52, 12, 216, 216, (160.0, 120.0, 108.0)))
+    drawn = outline_view(frame, View(52, 12, 216, 216, (160.0, 120.0, 108.0)))
     assert drawn.shape == frame.shape
     assert (drawn[120, 160] == 120).all()
     assert not (drawn[2, 2] == 120).all()

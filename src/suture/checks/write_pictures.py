@@ -11,7 +11,7 @@ from suture.data.dataset import Dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.draw_shots import draw_shots
 from suture.data.shots import find_shots
-from suture.data.view import paint_view
+from suture.data.view import outline_view
 
 
 def require_free_folder(out: Path) -> None:
@@ -32,7 +32,7 @@ def write_pictures(
     for video in dataset:
         if video.usable:
             middle = video.usable[len(video.usable) // 2]
-            drawn = paint_view(video.read(middle), video.view)
+            drawn = outline_view(video.read(middle), video.view)
             written.append(out / f"{video.id}-view.png")
             with replacing(written[-1]) as temporary:
                 cv2.imwrite(str(temporary), cv2.cvtColor(drawn, cv2.COLOR_RGB2BGR))

@@ -34,7 +34,6 @@ _SPLIT_WORD = re.compile(
     r"(?<![^\W\d_])(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?:set)?(?![^\W\d_])", re.IGNORECASE
 )
 """A word for a split that no other letter touches; the groups are in the order of `SPLITS`."""
-_NOTHING: Mapping[str, Path] = {}
 
 
 def splits_by_name(names: Mapping[str, str]) -> dict[str, Split]:
@@ -100,8 +99,6 @@ class Frame:
     image: Path | None = None
     """An image file; None means the frame at `index` of the video's file."""
     mask: Mask | None = None
-    companions: Mapping[str, Path] = field(default_factory=lambda: _NOTHING)
-    """Images that belong to this frame by name: the right eye, a depth map."""
 
 
 class Frames(Sequence[Frame], ABC):

@@ -35,7 +35,7 @@ from suture.data.view import View
 FORMAT = 1
 """Part of every file's name."""
 MAX_ENLARGEMENT = 1.5
-"""How much the smallest training crop may be enlarged before the store is too small for it."""
+"""Largest factor by which the smallest training crop is enlarged."""
 _CHUNK_FRAMES = 32
 """Frames per task: neighbours, so that a video file is decoded in one go."""
 

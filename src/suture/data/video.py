@@ -68,17 +68,12 @@ class VideoFile:
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the frames, after rotation."""
-        return self._format.size
+        return self._shape[0]
 
     @property
     def pixel_aspect(self) -> Fraction:
         """Width of a pixel divided by its height: 1 except in anamorphic video, as of PAL recorders."""
-        return self._format.pixel_aspect
-
-    @property
-    def interlaced(self) -> bool:
-        """True if one of the first frames is marked as two fields, taken at different times."""
-        return self._format.interlaced
+        return self._shape[1]
 
     @cached_property
     def times(self) -> np.ndarray:
@@ -119,25 +114,15 @@ class VideoFile:
         return _read_index(self.path)
 
     @cached_property
-    def _format(self) -> "_Format":
+    def _shape(self) -> tuple[tuple[int, int], Fraction]:
+        """Size and pixel aspect of the first frame that decodes."""
         with contextlib.closing(self._open()) as decoder:
-            frames = [frame for _, frame in itertools.islice(decoder.frames(), 4)]
             aspect = decoder.pixel_aspect
-        if not frames:
-            raise UserError(f"{self.path} holds no frame that decodes: it is damaged or of an unknown codec.")
-        size = frames[0].width, frames[0].height
-        if _quarter_turns(frames[0], decoder.tagged_rotation) % 2:
-            size, aspect = size[::-1], 1 / aspect
-        return _Format(size, aspect, any(frame.interlaced_frame for frame in frames))
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """Properties of the first decoded frames."""
-
-    size: tuple[int, int]
-    pixel_aspect: Fraction
-    interlaced: bool
+            for _, frame in decoder.frames():
+                if _quarter_turns(frame, decoder.tagged_rotation) % 2:
+                    return (frame.height, frame.width), 1 / aspect
+                return (frame.width, frame.height), aspect
+        raise UserError(f"{self.path} holds no frame that decodes: it is damaged or of an unknown codec.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class View:
         return image[self.y : self.y + self.height, self.x : self.x + self.width]
 
 
-def paint_view(frame: np.ndarray, view: View) -> np.ndarray:
+def outline_view(frame: np.ndarray, view: View) -> np.ndarray:
     """Paint a frame for people to judge its view: the outside dimmed, the outline in green."""
     height, width = frame.shape[:2]
     inside = view.mask(width, height)

@@ -21,12 +21,10 @@ LABELS: list[dict[str, Any]] = [
 ]
 
 
-def write_sequence(folder: Path, frames: int = 2, ids: bool = False, right: bool = True) -> None:
+def write_sequence(folder: Path, frames: int = 2, ids: bool = False) -> None:
     for number in range(frames):
         target = number % len(NAMES)
         write_image(folder / "left_frames" / f"frame{number:03d}.png", (9, 9, 9))
-        if right:
-            write_image(folder / "right_frames" / f"frame{number:03d}.png", (9, 9, 9))
         if ids:
             write_image(folder / "labels" / f"grayframe{number:03d}.png", target)
         else:
@@ -56,10 +54,6 @@ class TestEndoVis18(SourceTester):
         assert len(dataset.cases) == 19
         assert "15 training and 4 test sequences" in dataset.notes[0]
 
-    def test_right_eye_is_a_companion(self, root: Path) -> None:
-        frame = self.load(root)["seq_9"].frames[1]
-        assert frame.companions["right"].parts[-2:] == ("right_frames", "frame001.png")
-
 
 class TestMergedWithIds(SourceTester):
     """All sequences in one folder, masks turned to ids, no labels.json."""
@@ -69,7 +63,7 @@ class TestMergedWithIds(SourceTester):
     splits: ClassVar = {"train": {"seq_1", "seq_16"}, "test": {"test_seq_1"}}
 
     def make(self, root: Path) -> None:
-        write_sequence(root / "seq_1", frames=13, ids=True, right=False)
+        write_sequence(root / "seq_1", frames=13, ids=True)
         write_sequence(root / "seq_16", ids=True)
         write_sequence(root / "Test" / "seq_1", ids=True)
 
@@ -105,7 +99,6 @@ def test_repairs_win_per_file(tmp_path: Path) -> None:
     dataset = load_dataset(tmp_path)
     found = [int(dataset.read_mask(dataset["seq_3"], index)[0, 0]) for index in range(3)]
     assert found == [0, NAMES.index("clamps"), 2]
-    assert any("repairs" in note for note in dataset.notes)
 
 
 def test_masks_of_an_archive_of_their_own(tmp_path: Path) -> None:
@@ -130,7 +123,7 @@ def test_refuses_sequences_that_the_release_lacks(
     folders: list[str], frames: int, message: str, tmp_path: Path
 ) -> None:
     for folder in folders:
-        write_sequence(tmp_path / folder, frames=frames, right=False)
+        write_sequence(tmp_path / folder, frames=frames)
     with pytest.raises(UserError, match=message):
         load_dataset(tmp_path)
 

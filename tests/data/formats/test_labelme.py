@@ -1,7 +1,6 @@
 import base64
 import io
 import json
-import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -73,13 +72,6 @@ def test_circles(tmp_path: Path) -> None:
     assert ((ids == 2) != circle).sum() < 30  # of 1,257
 
 
-def test_later_shapes_lie_on_top(tmp_path: Path) -> None:
-    below = write(tmp_path / "a.json", content(shape("grasper"), shape("clip", WHOLE)))
-    above = write(tmp_path / "b.json", content(shape("clip", WHOLE), shape("grasper")))
-    assert set(np.unique(read(below))) == {2}
-    assert set(np.unique(read(above))) == {1, 2}
-
-
 BRUSHED = shape("clip", [[0, 0], [1, 1]], "mask")
 
 
@@ -118,25 +110,6 @@ def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Path, "read_bytes", lambda path: names.append(path.name) or read_bytes(path))
     load_dataset(root)
     assert sorted(names) == ["0001.json", "0002.json"]
-
-
-def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
-    path = write(tmp_path / "0001.json", content(shape("grasper")))
-    path.write_text(path.read_text()[:-30])
-    with pytest.raises(UserError, match=r"0001\.json is not valid JSON"):
-        open_export(path)
-
-
-@pytest.mark.parametrize("points", [[[0, 0], [1e9, 0], [5, 5]], [[0, 0], [float("nan"), 0], [5, 5]]])
-def test_shapes_that_cannot_be_drawn(tmp_path: Path, points: Any) -> None:
-    path = write(tmp_path / "0001.json", content(shape("grasper", points)))
-    with pytest.raises(UserError, match=r"0001\.json has a shape that cannot be drawn"):
-        read(path)
-
-
-def test_a_mask_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    mask = open_export(write(tmp_path / "1.json", content(shape("grasper")))).mask("1", {"grasper": 1}, None)
-    assert (pickle.loads(pickle.dumps(mask)).read(False) == mask.read(False)).all()
 
 
 @pytest.mark.parametrize(
@@ -297,16 +270,6 @@ def test_coco_with_a_category_called_shapes(tmp_path: Path) -> None:
     image = {"id": 1, "file_name": "0001.png", "width": 8, "height": 6}
     coco = {"images": [image], "categories": [{"id": 1, "name": "shapes"}], "annotations": [polygon]}
     assert open_export(write(tmp_path / "0001.json", coco)).labels == {"shapes": 1}
-
-
-def test_polygons_without_area_are_no_shapes(root: Path) -> None:
-    """A frame with nothing else would be labelled as background all over."""
-    write(root / "masks/a/0001.json", content(shape("grasper")))
-    write(root / "masks/a/0002.json", content(shape("grasper", SQUARE[:2]), shape("grasper", [])))
-    write_file(root, "masks")
-    dataset = load_dataset(root)
-    assert dataset["a"].with_mask == [0]
-    assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(2, 1)]
 
 
 def test_a_draft_of_boxes_alone_can_be_read(root: Path) -> None:

@@ -118,7 +118,7 @@ def load(root: Path) -> Dataset:
         _class_table(label_files),
         videos,
         protocol="endovis18",
-        notes=[*_summarise(root, videos, folders, label_files), *notes],
+        notes=[*_summarise(root, videos, label_files), *notes],
         unmatched_masks=unmatched,
     )
 
@@ -144,17 +144,15 @@ def _frames(name: str, parts: list[_SequenceFolder]) -> tuple[list[Frame], list[
     whole = [str(part.path) for part in parts if part.has_frames and not part.repairs]
     if len(whole) > 1:
         raise UserError(f"{name} is there twice, in {' and '.join(whole)}: keep replacements below a folder `repairs`.")
-    images, right, masks = (
-        {stem: path for part in parts for stem, path in part.files(kind).items()}
-        for kind in ("left_frames", "right_frames", "labels")
+    images, masks = (
+        {stem: path for part in parts for stem, path in part.files(kind).items()} for kind in ("left_frames", "labels")
     )
     frames = []
     for index, stem in enumerate(sorted(images, key=lambda stem: (last_number(stem) or 0, stem))):
         colors, ids = masks.pop(stem, None), masks.pop(f"gray{stem}", None)
         mask = MaskFile(colors) if colors else MaskFile(ids, ids=True) if ids else None
         number = last_number(stem)
-        companions = {"right": right[stem]} if stem in right else {}
-        frames.append(Frame(index, index if number is None else number, images[stem], mask, companions))
+        frames.append(Frame(index, index if number is None else number, images[stem], mask))
     return frames, [str(path) for path in masks.values()]
 
 
@@ -174,7 +172,7 @@ def _class_table(label_files: Iterable[Path]) -> ClassTable:
     return ClassTable(NAMES, tuple(COLORS.values()), values)
 
 
-def _summarise(root: Path, videos: list[Video], folders: list[_SequenceFolder], label_files: list[Path]) -> list[str]:
+def _summarise(root: Path, videos: list[Video], label_files: list[Path]) -> list[str]:
     train = [video for video in videos if video.split == "train"]
     masks = [frame.mask for video in videos for frame in video.frames if isinstance(frame.mask, MaskFile)]
     ids = sum(mask.ids for mask in masks)
@@ -186,8 +184,6 @@ def _summarise(root: Path, videos: list[Video], folders: list[_SequenceFolder], 
     ]
     if train and missing:
         notes.append(f"Training sequences that are not here: {', '.join(map(str, missing))}.")
-    if repairs := sum(folder.repairs for folder in folders):
-        notes.append(f"Files of {repairs} sequences are replaced by those below `repairs`.")
     return notes
 
 
