@@ -16,7 +16,7 @@ from suture.core.errors import UserError
 from suture.core.io import write_bytes
 from suture.core.schemas import FailuresRecord, PlanRecord, read_record
 from suture.evaluation.protocols import COMPLETION
-from suture.training import budget
+from suture.training import effort
 from suture.training.run_folder import Run
 
 GIB = 2**30
@@ -226,12 +226,12 @@ def _known(scores: Mapping[str, Any]) -> dict[str, Any]:
 def _facts(run: Run) -> dict[str, Any]:
     config, metrics, stages, starts = run.config_record, run.metrics, run.stage_records, run.starts
     trained = [done for done in stages.values() if done.get("steps") and "batch" in done]
-    images = sum(done["steps"] * budget.images_of_a_step(done) for done in trained)
+    images = sum(done["steps"] * effort.images_of_a_step(done) for done in trained)
     precisions = {start["precision"] for start in starts}
     scored_in = {content["precision"] for content in metrics.values() if content.get("precision")}
     evaluation, compute = config["evaluation"], config.get("compute", {})
     workers = compute.get("workers")
-    versions = [budget.digest([start[key] for key in ("suture", "python", "packages")]) for start in starts]
+    versions = [effort.digest([start[key] for key in ("suture", "python", "packages")]) for start in starts]
     return {
         "primary": next((content["primary"]["score"] for content in metrics.values()), "miou"),
         "dataset_name": run.dataset_name,
@@ -240,8 +240,8 @@ def _facts(run: Run) -> dict[str, Any]:
         "labelled_frames": len(run.data["labelled"]),
         "training_frames": run.training_frames,
         "per_sequence": any(content["per_sequence"] for content in metrics.values()),
-        "labels_alone": budget.labels_alone(run.method_name, stages),
-        "mixed_batches": budget.mixed_batches(run.method_name, stages),
+        "labels_alone": effort.labels_alone(stages),
+        "mixed_batches": effort.mixed_batches(stages),
         "chosen_by_validation": any(done.get("best") for done in stages.values()),
         "minutes": run.seconds / 60,
         "memory_gib": run.peak_memory / GIB if run.peak_memory else None,
@@ -249,17 +249,17 @@ def _facts(run: Run) -> dict[str, Any]:
         "stage_minutes": json.dumps({name: round(done["seconds"] / 60, 6) for name, done in stages.items()}),
         **{fact.removeprefix("data.").replace(" ", "_"): value for fact, value in run.effort.items()},
         "split": _split(run.data["videos"]),
-        "classes": budget.digest(run.classes),
+        "classes": effort.digest(run.classes),
         "protocol": ", ".join(sorted({content["protocol"] for content in metrics.values()})),
         "background_in_the_means": str(evaluation["include_background"]),
         "flip_at_evaluation": str(evaluation["flip"]),
         "scales_at_evaluation": ", ".join(f"{scale:g}" for scale in evaluation["scales"]),
         "precision": " and ".join(sorted(precisions)),
         "precision_at_evaluation": "as trained" if scored_in <= precisions else " and ".join(sorted(scored_in)),
-        "validation_on": budget.scored_on(metrics.get("val"), run.classes),
-        "test_on": budget.scored_on(metrics.get("test"), run.classes),
-        "labels": f"{len(run.data['labelled'])} ({budget.digest(run.data['labelled'])})",
-        "completion_on": budget.scored_on(metrics.get(COMPLETION), run.classes),
+        "validation_on": effort.scored_on(metrics.get("val"), run.classes),
+        "test_on": effort.scored_on(metrics.get("test"), run.classes),
+        "labels": f"{len(run.data['labelled'])} ({effort.digest(run.data['labelled'])})",
+        "completion_on": effort.scored_on(metrics.get(COMPLETION), run.classes),
         **{name: _over_starts(starts, name) for name in ("device", "threads", "commit", "runs_at_a_time")},
         "compile": str(compute.get("compile", "auto")).lower(),
         "workers": "auto" if workers is None else str(workers),
@@ -270,7 +270,7 @@ def _facts(run: Run) -> dict[str, Any]:
 
 def config_digest(config: Mapping[str, Any]) -> str:
     """Digest of the settings that decide a run's outcome."""
-    return budget.digest(deciding_settings(config))
+    return effort.digest(deciding_settings(config))
 
 
 def _split(videos: Mapping[str, Mapping[str, Any]]) -> str:
@@ -279,7 +279,7 @@ def _split(videos: Mapping[str, Mapping[str, Any]]) -> str:
     keys = ("split", "frames", "excluded", "take_every", "masked", "sha256")
     frames = {name: {key: video.get(key) for key in keys} for name, video in videos.items()}
     parts = ", ".join(f"{split} {counts[split]}" for split in ("train", "val", "test", "none") if counts[split])
-    return f"{parts} ({budget.digest(frames)})"
+    return f"{parts} ({effort.digest(frames)})"
 
 
 def _over_starts(starts: Sequence[Mapping[str, Any]], key: str) -> str | None:

@@ -10,7 +10,7 @@ from suture.evaluation.sample_size import sample_size_warnings
 from suture.evaluation.titles import SETS, TITLES
 from suture.reports.reported_run import ReportedRun
 from suture.reports.scores_section import overall
-from suture.training.budget import differing, scored_on
+from suture.training.effort import differing, scored_on
 
 MAX_NAMED_RUNS = 4
 """Runs that the title names."""

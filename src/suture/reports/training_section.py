@@ -7,7 +7,7 @@ from markupsafe import Markup
 from suture.reports.charts import Series, line_chart, run_label
 from suture.reports.report_context import ReportContext
 from suture.reports.summary_section import duration
-from suture.training.budget import images_of_a_step
+from suture.training.effort import images_of_a_step
 from suture.training.run_folder import RunStage
 from suture.web.table import Table
 

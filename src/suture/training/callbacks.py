@@ -23,7 +23,7 @@ from suture.core.progress import ProgressBar
 from suture.core.signals import ended_by, hearing
 from suture.core.text import time_left
 from suture.methods.stage import Stage
-from suture.training.budget import images_of_a_step
+from suture.training.effort import images_of_a_step
 from suture.training.loop import Callback, TrainingLoop
 from suture.training.run_folder import CURVE_COLUMNS, read_curve
 

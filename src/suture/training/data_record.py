@@ -82,28 +82,20 @@ def match_record(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprin
 
     lost = known.keys() - {video.id for video in dataset}
     videos: list[Video] = []
-    renamed, moved, joined = [], [], []
+    changes = []
     for video in dataset:
         name = next((name for name in same[video.id] if name in lost), video.id)
         lost.discard(name)
         split = _first(recorded[place(video)]) or video.split
-        if name == video.id:
-            videos.append(replace(video, split=split))
-        else:
-            videos.append(replace(video, id=name, case=known[name]["case"], split=split))
-            renamed.append(f"{video.id} ({name})")
-        # Not from train to val: `data.validation` has done that.
-        if video.split != split and ("test" in (video.split, split) or video.split == "val"):
-            moved.append(f"{video.case} is in {split}, {f'not in {video.split}' if video.split else 'today in none'}")
-        if (own := _first({known[name]["split"] for name in same[video.id]})) not in (None, split):
-            joined.append(f"{video.id} is in {split}, not in {own}")
-    changes = {
-        "Renamed since the training, and scored under the names that the run knows": renamed,
-        "The split has changed since the training, and the run is scored by its own": moved,
-        "Joined to other cases since the training, and scored where the run had those": joined,
-    }
-    notes = [f"{title}: {listed(list(dict.fromkeys(which)), NAMED)}." for title, which in changes.items() if which]
-    return replace(dataset, videos=videos, notes=[*dataset.notes, *notes])
+        renamed = {} if name == video.id else {"id": name, "case": known[name]["case"]}
+        videos.append(replace(video, split=split, **renamed))
+        # A move from train to val is the work of `data.validation`.
+        moved = video.split != split and ("test" in (video.split, split) or video.split == "val")
+        joined = _first({known[name]["split"] for name in same[video.id]}) not in (None, split)
+        if renamed or moved or joined:
+            changes.append(f"{video.id}{f' as {name}' if renamed else ''} in {split}")
+    note = f"The dataset has changed since the training, and is scored as it was then: {listed(changes, NAMED)}."
+    return replace(dataset, videos=videos, notes=[*dataset.notes, note] if changes else dataset.notes)
 
 
 def _same(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> dict[str, list[str]]:

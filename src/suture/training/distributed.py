@@ -3,11 +3,9 @@
 import atexit
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -16,31 +14,10 @@ from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from suture.core.errors import UserError
 from suture.training.config import ComputeSettings
-from suture.training.environment import runs_at_a_time
 
 T = TypeVar("T")
 MAX_WAIT = timedelta(hours=12)
 """How long a process waits for the others: the first one may be building the frame store."""
-
-
-def memory_limits(root: Path = Path("/")) -> list[int]:
-    """Memory limits (bytes) of this process by Linux control groups, as containers and batch systems set them.
-
-    Without a limit, version 2 has `max` and version 1 a number larger than any memory.
-    """
-    groups = root / "proc/self/cgroup"
-    limits = []
-    for line in groups.read_text().splitlines() if groups.exists() else []:
-        _, kinds, group = line.split(":", 2)
-        if kinds and "memory" not in kinds.split(","):
-            continue
-        top = root / "sys/fs/cgroup" / ("memory" if kinds else "")
-        name = "memory.limit_in_bytes" if kinds else "memory.max"
-        # Inside a container its own group may be the top one, under the name that it has outside.
-        for folder in (place := Path(group.lstrip("/")), *place.parents):
-            with suppress(OSError, ValueError):
-                limits.append(int((top / folder / name).read_text()))
-    return limits
 
 
 @dataclass(frozen=True)
@@ -70,18 +47,6 @@ class Processes:
     @property
     def first(self) -> bool:
         return self.rank == 0
-
-    @property
-    def memory(self) -> int:
-        """Memory (bytes) of the device, in use or not."""
-        if self.device.type == "cuda":
-            return int(torch.cuda.get_device_properties(self.device).total_memory)
-        return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *memory_limits()])
-
-    @property
-    def sharing(self) -> int:
-        """Number of processes that share this memory: runs of a comparison, and on the CPU all processes of a run."""
-        return (runs_at_a_time() or 1) * (1 if self.device.type == "cuda" else self.local_world)
 
     def wait(self) -> None:
         """Wait for all processes."""

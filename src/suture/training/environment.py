@@ -26,33 +26,21 @@ RUNS_AT_A_TIME = "SUTURE_RUNS_AT_A_TIME"
 """Environment variable with the number of runs that share a device; `suture compare` sets it."""
 
 
-def runs_at_a_time() -> int | None:
-    """Return how many runs share the device at most; None if unknown."""
-    value = os.environ.get(RUNS_AT_A_TIME)
-    return int(value) if value else None
-
-
 def environment(device: "torch.device", precision: str) -> dict[str, Any]:
     """Return one entry of `environment.json`: versions, commit, device and precision."""
     import torch
 
+    on_gpu = device.type == "cuda"
     return {
         "suture": suture.__version__,
         "commit": commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "device": torch.cuda.get_device_name(device) + (" with MPS" if _mps() else "")
-        if device.type == "cuda"
-        else f"{device.type} ({platform.machine()})",
-        "runs_at_a_time": runs_at_a_time(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else f"{device.type} ({platform.machine()})",
+        "runs_at_a_time": int(sharing) if (sharing := os.environ.get(RUNS_AT_A_TIME)) else None,
         "threads": torch.get_num_threads(),
         "precision": precision,
     }
-
-
-def _mps() -> bool:
-    """Test for NVIDIA's multi-process service, which lets processes compute at the same time."""
-    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
 
 
 def commit() -> str | None:

@@ -34,13 +34,11 @@ from suture.core.schemas import (
     read_record,
     taking_part,
 )
-from suture.core.text import number
-from suture.data.classes import renamed
 from suture.data.dataset import Dataset, training_view
 from suture.data.listing import holds_files
 from suture.models.model_files import DESCRIPTION, TRAINED_ON, WEIGHTS
-from suture.training.budget import effort
 from suture.training.config import Config, differences, parse_config, relocated
+from suture.training.effort import effort
 
 if TYPE_CHECKING:  # imports torch, which a folder's small files do without
     from suture.models.model import Model
@@ -397,31 +395,18 @@ class Run:
 
 
 def _data_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """List the differences between two contents of `data.json`; of labels only their number."""
-    then, now = ({one["name"]: one["color"] for one in data["classes"]} for data in (before, after))
-    names = renamed(list(then), list(now))
-    lines = [f"classes: {names}"] if names else differences({"classes": then}, {"classes": now})
-    lines += _label_changes(before["labelled"], after["labelled"])
-    if not names:
-        lines += changed_values(before, after["values"])
-    listed = {"classes": None, "labelled": None, "values": None}
-    return lines + differences({**before, **listed}, {**after, **listed})
+    """List the differences between two contents of `data.json`."""
+    then, now = (
+        {**data, "classes": {one["name"]: one["color"] for one in data["classes"]}, "values": None}
+        for data in (before, after)
+    )
+    return differences(then, now) + changed_values(before, after["values"])
 
 
 def changed_values(data: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
     """List the values of masks that have another class than in `data.json`; new and lost values do not count."""
     both = {value: name for value, name in data["values"].items() if value in now}
     return differences({"values": both}, {"values": {value: now[value] for value in both}})
-
-
-def _label_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    changed = {place for place in after.keys() & before.keys() if after[place] != before[place]}
-    kinds = (
-        (after.keys() - before.keys(), "more labelled frame", "more labelled frames"),
-        (before.keys() - after.keys(), "labelled frame fewer", "labelled frames fewer"),
-        (changed, "changed mask", "changed masks"),
-    )
-    return [f"{number(len(places), *nouns)}, such as {min(places)}" for places, *nouns in kinds if places]
 
 
 def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

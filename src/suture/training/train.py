@@ -5,7 +5,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from suture.data.datasets.folder import require_outside_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
 from suture.data.sampling.frames import carve_validation, find_unlearnt_classes
-from suture.evaluation.scoring import Frames, frames_to_score, protocol_of
+from suture.evaluation.scoring import frames_to_score, protocol_of
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
 from suture.training.callbacks import bar
@@ -39,9 +39,6 @@ from suture.training.explain_failures import explain_failures
 from suture.training.run_folder import Run, changed_values
 from suture.training.run_stages import logger_class, open_frames, run_stages, starting_segmenter
 from suture.training.session import AnyStage, Opened, Session
-
-MIN_BYTES_PER_PIXEL = 200
-"""Memory that even the smallest networks keep for each pixel in training; usual ones keep fifty times as much."""
 
 __all__ = ["Opened", "Run", "evaluate_run", "open_data", "open_data_of", "train"]
 
@@ -98,7 +95,6 @@ def validate(config: Config, stages: Sequence[AnyStage], run: Run, processes: Pr
             _validate_batch(config, stage, processes)
         else:
             validate_scales(stage.settings.scales, "method.pseudo.scales")
-    validate_memory(config, stages, processes.memory, processes.world, processes.sharing)
     run.require_free_folder()
     if not run.is_begun:
         require_outside_dataset(run.folder)
@@ -118,23 +114,6 @@ def _validate_batch(config: Config, stage: Stage, processes: Processes) -> None:
     alone = stage.settings.batch == parts and (processes.world == 1 or processes.device.type != "cuda")
     if alone and config.model.architecture.startswith("deeplab"):
         raise one_frame_alone(stage.key, config.model.architecture)
-
-
-def validate_memory(config: Config, stages: Sequence[AnyStage], memory: int, world: int = 1, sharing: int = 1) -> None:
-    """Raise `UserError` if a step cannot fit into memory (bytes), shared by some processes."""
-    height, width = config.data.height_width
-    for stage in stages:
-        if isinstance(stage, Stage):
-            frames = stage.settings.batch // (stage.settings.accumulate * world)
-            needed = frames * height * width * MIN_BYTES_PER_PIXEL
-            if needed * sharing > memory:
-                shared = f", shared by {sharing} processes" if sharing > 1 else ""
-                raise UserError(
-                    f"data.size is {height}×{width}: in the stage {stage.name}, {number(frames, 'frame')} of that size "
-                    f"at a time need more than {needed / 2**30:,.0f} GiB, and the memory here is "
-                    f"{memory / 2**30:,.0f} GiB{shared}: lower data.size or {stage.key}.batch, or raise "
-                    f"{stage.key}.accumulate."
-                )
 
 
 # Open
@@ -319,8 +298,6 @@ def score(session: Session, *, keep: bool = True) -> dict[str, Any]:
     """Score the session's segmenter on new videos and completion; write `metrics.json` unless `keep` is False."""
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
     sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
-    if keep:
-        processes.share(lambda: _require_all_frames(session.run, sets))
     session.segmenter.to(processes.device).eval()
     metrics = {
         name: session.score(session.segmenter, name, frames, f"evaluate {name}") for name, frames in sets.items()
@@ -363,20 +340,6 @@ def evaluate_run(
         if not keep:
             session.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")
         return score(session, keep=keep)
-
-
-def _require_all_frames(run: Run, sets: Mapping[str, Frames]) -> None:
-    """Raise `UserError` if frames that are already scored are gone, such as on a disk that is not mounted."""
-    before: dict[str, Any] = {}
-    with suppress(UserError):  # a damaged file may be replaced
-        before = run.metrics
-    for which, scores in before.items():
-        for video, summary in scores["videos"].items():
-            if (now := len(sets.get(which, {}).get(video, ()))) < summary["frames"]:
-                raise UserError(
-                    f"{run.folder / 'metrics.json'} has scores of {summary['frames']} frames of {video} ({which}), but "
-                    f"only {now} can be scored now: restore the data as they were, or move the file away."
-                )
 
 
 def _require_same_classes(session: Session, names: Sequence[str]) -> None:
