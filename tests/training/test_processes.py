@@ -26,8 +26,7 @@ from suture.methods.pseudo_labels import PseudoLabels
 from suture.models.encoder_weights import read_tensors
 from suture.training import distributed as processes
 from suture.training.config import ComputeSettings, Config
-from suture.training.distributed import Processes, memory_limits
-from suture.training.environment import RUNS_AT_A_TIME
+from suture.training.distributed import Processes
 from suture.training.run_folder import read_curve
 from suture.training.train import train
 
@@ -268,45 +267,3 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UserError, match="sees 2 GPUs: start one process per GPU"):
         processes._device(ComputeSettings(), 2)
-
-
-@pytest.mark.parametrize(
-    ("groups", "limits", "expected"),
-    [
-        ("0::/", {"memory.max": "1000"}, [1000]),
-        ("0::/", {"memory.max": "max"}, []),
-        ("0::/", {}, []),
-        ("0::/slurm/job_7/step_0", {"slurm/memory.max": "max", "slurm/job_7/memory.max": "2000"}, [2000]),
-        ("3:cpuset:/\n2:cpu,memory:/docker/1f\n0::/", {"memory/memory.limit_in_bytes": "3000"}, [3000]),
-        (
-            "4:memory:/a/b\n0::/",
-            {"memory/a/b/memory.limit_in_bytes": "500", "memory/memory.limit_in_bytes": "9223372036854771712"},
-            [500, 9223372036854771712],
-        ),
-    ],
-)
-def test_a_container_limits_the_memory(
-    groups: str, limits: dict[str, str], expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{one}": limits[one] for one in limits}}.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-    assert memory_limits(tmp_path) == expected
-    here = Processes.start(ComputeSettings(accelerator="cpu")).memory
-    monkeypatch.setattr(processes, "memory_limits", lambda: expected)
-    assert Processes.start(ComputeSettings(accelerator="cpu")).memory == min([here, *expected])
-
-
-@pytest.mark.parametrize(("device", "runs", "sharing"), [("cpu", None, 2), ("cpu", "3", 6), ("cuda", "3", 3)])
-def test_how_many_processes_share_the_memory(
-    device: str, runs: str | None, sharing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(RUNS_AT_A_TIME, raising=False)
-    if runs:
-        monkeypatch.setenv(RUNS_AT_A_TIME, runs)
-    assert Processes(0, 4, 0, 2, torch.device(device)).sharing == sharing
-
-
-def test_where_there_are_no_control_groups_the_memory_is_the_machines(tmp_path: Path) -> None:
-    assert memory_limits(tmp_path) == []
