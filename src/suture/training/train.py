@@ -69,7 +69,7 @@ def start_processes(config: Config) -> Processes:
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings(
         "ignore", message="`broadcast_buffers` is deprecated"
-    )  # its successor is in new torch alone
+    )  # new torch only
     warnings.filterwarnings("ignore", message="Grad strides do not match")  # nothing that a user could change
     processes = Processes.start(config.compute)
     if processes.device.type == "cuda":
