@@ -13,7 +13,6 @@ from suture.models.encoder_weights import hub_argument
 from suture.models.model_files import is_weights_file
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.training.config import Config, ModelSettings
-from suture.training.effort import stored_side
 
 
 def missing_paths(runs: Sequence[PlannedRun]) -> list[str]:
