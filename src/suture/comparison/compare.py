@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from suture.comparison.board import Board, boards
-from suture.comparison.charts import score_charts
 from suture.comparison.effects import effects_table
 from suture.comparison.plan import ComparisonPlan, PlannedRun, RunKey, read_plan, require_unchanged
 from suture.comparison.queue import Queue, QueueOutcome, is_finished, parse_devices
 from suture.comparison.results import MISSING, UNSCORED, Results, config_digest, merged, read_results
+from suture.comparison.score_charts import score_charts
 from suture.comparison.tables import against_table, score_table, tables_of
 from suture.core.errors import UserError
 from suture.core.io import write_bytes, write_text
