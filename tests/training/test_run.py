@@ -105,7 +105,7 @@ def test_another_logger_by_one_line(supervised: Callable[..., Config], tmp_path:
         ("compute.logger.kind=json.JSONDecoder", "which is no logger of Lightning"),
         ("model.encoder=resnet5O", "encoder: there is no 'resnet5O'; did you mean"),
         ("model.architecture=deeplab", "architecture: there is no 'deeplab'"),
-        ("model.weights=missing.pth", "missing.pth is not there"),
+        ("model.weights=missing.pth", "missing.pth cannot be read"),
         ("data.root=nowhere", "nowhere does not exist"),
         ("data.source=mine", "There is no source 'mine'"),
         ("data.validation=[case09]", "data.validation names 'case09'"),
@@ -251,26 +251,23 @@ def test_classes_that_no_labelled_frame_shows_are_named(
 
 
 @pytest.mark.parametrize(
-    ("validation", "keys", "asked"),
+    ("validation", "keys", "is_told"),
     [
-        ("[case02]", "{}", "4"),
-        ("[case02]", "{mode: bank, other_videos: all}", "all"),
-        ("[case02]", "{other_videos: 0}", None),
-        ("[case02]", "{apart: video}", None),
-        ("[]", "{}", None),
+        ("[case02]", "{}", True),
+        ("[case02]", "{mode: bank, other_videos: all}", True),
+        ("[case02]", "{other_videos: 0}", False),
+        ("[case02]", "{apart: video}", False),
+        ("[]", "{}", False),
     ],
 )
 def test_a_contrast_without_other_videos_is_told(
-    pgvcl: Callable[..., Config], tmp_path: Path, validation: str, keys: str, asked: str | None
+    pgvcl: Callable[..., Config], tmp_path: Path, validation: str, keys: str, is_told: bool
 ) -> None:
     """Without case02 two videos of one case are left, which are other videos only if `apart` says so."""
     text = io.StringIO()
     config = pgvcl(f"data.validation={validation}", f"method.contrast.keys={keys}")
     train(config, tmp_path / "run", Console(file=text, width=40))
-    told = "There is only one training case: the contrast has no keys of other videos, though "
-    told += f"method.contrast.keys.other_videos is {asked}. Its 2 videos are keys for each other with "
-    told += "--set method.contrast.keys.apart=video.\n"
-    assert text.getvalue().count("keys of other videos") == text.getvalue().count(told) == (asked is not None)
+    assert text.getvalue().count("--set method.contrast.keys.apart=video") == is_told
 
 
 def test_a_video_without_frames_is_no_other_video(dataset: Path, pgvcl: Callable[..., Config], tmp_path: Path) -> None:
