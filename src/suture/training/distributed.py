@@ -17,7 +17,7 @@ from suture.training.config import ComputeSettings
 
 T = TypeVar("T")
 MAX_WAIT = timedelta(hours=12)
-"""How long a process waits for the others: the first one may be building the frame store."""
+"""Longest wait for other processes, such as for the first one to build the frame store."""
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from importlib.resources import files
 
 
 def presets() -> list[str]:
-    """Their names."""
+    """List the names of all presets."""
     names = (path.name for path in files(__name__).iterdir())
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
 def preset_text(name: str) -> str:
-    """What the file of a preset says."""
+    """Read the file of a preset."""
     return (files(__name__) / f"{name}.yaml").read_text(encoding="utf-8")
