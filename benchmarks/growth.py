@@ -76,7 +76,7 @@ class Begun(Exception):
 
 def begin_run(root: Path, started: float) -> dict[str, Any]:
     """In a fresh process: `suture train` itself, up to its first batch of the contrast stage."""
-    from suture.cli.train import train
+    from suture.cli.train_command import train
     from suture.methods import pseudo_labels as pseudo
     from suture.training import run_stages
     from suture.training import train as run

@@ -18,7 +18,7 @@ FLOORS = [
     {"prediction"},
     {"deployment", "annotate", "reports"},
     {"comparison"},
-    {"studio", "cli"},
+    {"cli"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -75,6 +75,10 @@ def test_house_order(module: str) -> None:
     elsewhere = [name for name in IMPORTS[module] if _room(name) not in {"", room}]
     upwards = sorted(name for name in elsewhere if FLOOR_OF[_room(name)] >= FLOOR_OF[room])
     assert not upwards, f"{module} does not stand above {', '.join(upwards)}"
+
+
+def test_every_room_of_the_list_exists() -> None:
+    assert set(FLOOR_OF) == {_room(module) for module in FILES} - {""}
 
 
 def test_no_circles() -> None:

@@ -22,8 +22,8 @@ from suture.evaluation.scoring import protocol_of, scores
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.models.model import load_model
 from suture.reports.frame_choice import EVENLY
+from suture.reports.frame_scorer import FrameScorer
 from suture.reports.gallery import Gallery
-from suture.reports.judge import Judge
 from suture.reports.pseudo_section import (
     PseudoQuality,
     judge_pseudo_labels,
@@ -56,7 +56,7 @@ def judged(
     np.save(folder / "v.labels.npy", pseudo[None])
     np.save(folder / "v.confidence.npy", np.full_like(pseudo, 255)[None])
     rules = protocol_of(dataset, background)
-    judge = Judge(dataset, rules)
+    judge = FrameScorer(dataset, rules)
     scorer = judge.scorer()
     scorer.add("v", 1, pseudo, truth)
     quality = judge_pseudo_labels(STAGE, root / "run", judge, Labelling({"v": [0]}))

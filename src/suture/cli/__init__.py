@@ -9,15 +9,15 @@ from rich.text import Text
 
 from suture import __version__
 from suture.cli import terminal
-from suture.cli.check import check
-from suture.cli.compare import compare
-from suture.cli.evaluate import evaluate
-from suture.cli.export import export
-from suture.cli.predict import predict
-from suture.cli.report import report
-from suture.cli.select import select
-from suture.cli.synthetic import synthetic
-from suture.cli.train import train
+from suture.cli.check_command import check
+from suture.cli.compare_command import compare
+from suture.cli.evaluate_command import evaluate
+from suture.cli.export_command import export
+from suture.cli.predict_command import predict
+from suture.cli.report_command import report
+from suture.cli.select_command import select
+from suture.cli.synthetic_command import synthetic
+from suture.cli.train_command import train
 from suture.core.errors import UserError, describe_os_error, is_full
 from suture.core.signals import end, hearing
 from suture.core.threads import use_passive_openmp_wait

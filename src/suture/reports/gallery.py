@@ -17,7 +17,7 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.data.overlay import paint_mask
 from suture.reports.frame_choice import EVENLY, GROUPS, FrameKey
-from suture.reports.judge import Judge
+from suture.reports.frame_scorer import FrameScorer
 
 PHOTO_SIDE = 320
 """Longer side (pixels) of a photo in the page."""
@@ -40,7 +40,7 @@ class Panel:
     scores: Mapping[FrameKey, float] = field(default_factory=dict)
 
     @classmethod
-    def of_predictions(cls, title: str, masks: Masks, judge: Judge | None, truths: Masks) -> "Panel":
+    def of_predictions(cls, title: str, masks: Masks, judge: FrameScorer | None, truths: Masks) -> "Panel":
         """Make a panel of predictions, with the IoU of frames whose truth is known."""
         scores = {}
         for key in masks.keys() & truths.keys():

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from suture.data.dataset import Video
 from suture.evaluation.scoring import Frames
 from suture.reports.frame_choice import FrameKey, pick, sample
+from suture.reports.frame_scorer import FrameScorer
 from suture.reports.gallery import Gallery, Panel
-from suture.reports.judge import Judge
 from suture.reports.report_context import ReportContext
 
 MAX_JUDGED_FRAMES = 60
@@ -30,7 +30,7 @@ def prediction_pictures(context: ReportContext) -> Gallery | None:
 
 
 def frame_scores(
-    context: ReportContext, judge: Judge, videos: Mapping[str, Video], frames: Frames
+    context: ReportContext, judge: FrameScorer, videos: Mapping[str, Video], frames: Frames
 ) -> dict[FrameKey, list[float]]:
     """Return the IoU of frames in every finished run, without frames that have nothing that counts."""
     scores: dict[FrameKey, list[float]] = {}

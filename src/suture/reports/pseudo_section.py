@@ -19,8 +19,8 @@ from suture.evaluation.metrics import mean
 from suture.methods.pseudo_labels import PseudoLabels, load_pseudo_labels
 from suture.reports.charts import Series, line_chart
 from suture.reports.frame_choice import EVENLY, FrameKey, by_video, evenly, pick, sample
+from suture.reports.frame_scorer import FrameScorer
 from suture.reports.gallery import Gallery, Panel
-from suture.reports.judge import Judge
 from suture.reports.predictions_section import MAX_JUDGED_FRAMES, frame_scores
 from suture.reports.report_context import ReportContext
 from suture.reports.reported_run import ReportedRun
@@ -60,7 +60,7 @@ class PseudoQuality:
 
 
 def pseudo_qualities(context: ReportContext) -> dict[int, PseudoQuality]:
-    """Judge the pseudo labels of the runs that keep them, by the runs' numbers."""
+    """FrameScorer the pseudo labels of the runs that keep them, by the runs' numbers."""
     qualities = {}
     for place, run in enumerate(context.runs):
         if run.pseudo_stage is None or run.labelled_share == 1 or (judge := context.judge_for(run)) is None:
@@ -78,8 +78,8 @@ def pseudo_qualities(context: ReportContext) -> dict[int, PseudoQuality]:
     return qualities
 
 
-def judge_pseudo_labels(stage: PseudoLabels, folder: Path, judge: Judge, labelling: Labelling) -> PseudoQuality:
-    """Judge pseudo labels of a run folder: of frames with masks, or of any frames if none has one."""
+def judge_pseudo_labels(stage: PseudoLabels, folder: Path, judge: FrameScorer, labelling: Labelling) -> PseudoQuality:
+    """FrameScorer pseudo labels of a run folder: of frames with masks, or of any frames if none has one."""
     dataset = judge.dataset
     frames = TrainingFrames(dataset, labelling, pixels=None)
     load_pseudo_labels(stage.folder(folder), frames)

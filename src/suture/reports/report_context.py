@@ -18,8 +18,8 @@ from suture.data.datasets import load_dataset
 from suture.evaluation.scoring import protocol_of
 from suture.reports.finished_model import FinishedModel
 from suture.reports.frame_choice import FrameKey, by_video
+from suture.reports.frame_scorer import FrameScorer
 from suture.reports.gallery import Masks, Panel
-from suture.reports.judge import Judge
 from suture.reports.reported_run import ReportedRun
 from suture.training.train import open_data_of
 
@@ -101,21 +101,21 @@ class ReportContext:
         return []
 
     @property
-    def judge(self) -> Judge | None:
-        """Judge of the judged videos, by the rules of the first run's scores."""
+    def judge(self) -> FrameScorer | None:
+        """FrameScorer of the judged videos, by the rules of the first run's scores."""
         if not self.judged_videos:
             return None
         scores = self.first.metrics.get(str(self.judged_videos[0].split), {})
         return self.judge_for(self.first, scores.get("left_out", ()))
 
-    def judge_for(self, run: ReportedRun, left_out: Sequence[str] = ()) -> Judge | None:
+    def judge_for(self, run: ReportedRun, left_out: Sequence[str] = ()) -> FrameScorer | None:
         """Return the judge of a run's frames, without the classes that are left out; None without its data."""
         if (dataset := self.dataset_of(run)) is None:
             return None
-        return Judge(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
+        return FrameScorer(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
 
     def predicted_panels(
-        self, videos: Mapping[str, Video], keys: Iterable[FrameKey], judge: Judge | None, truths: Masks
+        self, videos: Mapping[str, Video], keys: Iterable[FrameKey], judge: FrameScorer | None, truths: Masks
     ) -> list[Panel]:
         """Predict frames by every finished run, with the IoU of those whose truth is known."""
         frames, panels = by_video(sorted(keys)), []

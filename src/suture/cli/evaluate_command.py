@@ -6,7 +6,7 @@ from typing import Annotated
 from suture.cli import terminal
 from suture.cli.options import COMMAND_LINE, Overrides, existing, require_unused
 from suture.cli.terminal import out, print_line, print_scores
-from suture.cli.train import NOTHING_SCORED
+from suture.cli.train_command import NOTHING_SCORED
 
 
 def evaluate(run: Annotated[Path, existing("a run folder")], set: Overrides = None) -> None:

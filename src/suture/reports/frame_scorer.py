@@ -1,4 +1,4 @@
-"""Judge: scores of single frames for the pictures of a report."""
+"""Scores of single frames for the pictures of a report."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from suture.evaluation.scoring import scores
 from suture.reports.frame_choice import FrameKey
 
 
-class Judge:
+class FrameScorer:
     """Scores frames of a dataset by a protocol, without its boundary scores."""
 
     def __init__(self, dataset: Dataset, protocol: Protocol) -> None:
