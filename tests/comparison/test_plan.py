@@ -173,6 +173,7 @@ def test_a_name_gives_the_key(point: str) -> None:
         ({"method": ["supervised"]}, r"there is no key 'method' \(did you mean methods\?\)"),
         ({"methods": {"a": {"method": "twice", "sed": [1]}}}, r"'methods.a.sed' \(did you mean seeds\?\)"),
         ({"datasets": {}}, "datasets is {}: "),
+        ({"methods": [["pgvcl"]]}, "methods is .*expected a mapping"),
         ({"methods": ["a/b"]}, "use letters, digits"),
         ({"methods": ["a__b"]}, "use letters, digits"),
         (

@@ -100,9 +100,6 @@ def test_another_logger_by_one_line(supervised: Callable[..., Config], tmp_path:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("compute.logger.kind=lightning.pytorch.loggers.NoLogger", "compute.logger.kind is 'lightning"),
-        ("compute.logger.kind=nothing", "compute.logger.kind is 'nothing'"),
-        ("compute.logger.kind=json.JSONDecoder", "which is no logger of Lightning"),
         ("model.encoder=resnet5O", "encoder: there is no 'resnet5O'; did you mean"),
         ("model.architecture=deeplab", "architecture: there is no 'deeplab'"),
         ("model.weights=missing.pth", "missing.pth cannot be read"),

@@ -92,7 +92,8 @@ class Comparison(Settings):
     @field_validator("methods", mode="before")
     @classmethod
     def _short_methods(cls, methods: Any) -> Any:
-        methods = dict.fromkeys(methods) if isinstance(methods, list) else methods
+        if isinstance(methods, list) and all(isinstance(name, str) for name in methods):
+            methods = dict.fromkeys(methods)
         if isinstance(methods, Mapping):
             return {name: {"method": name} if variant is None else variant for name, variant in methods.items()}
         return methods

@@ -93,8 +93,15 @@ class ModelSettings(Settings):
 class LoggerSettings(Settings):
     """A further Lightning logger: class, such as `lightning.pytorch.loggers.WandbLogger`, and arguments."""
 
-    kind: str
-    """Class of the logger, such as `lightning.pytorch.loggers.WandbLogger`."""
+    kind: Literal[
+        "lightning.pytorch.loggers.CometLogger",
+        "lightning.pytorch.loggers.CSVLogger",
+        "lightning.pytorch.loggers.MLFlowLogger",
+        "lightning.pytorch.loggers.NeptuneLogger",
+        "lightning.pytorch.loggers.TensorBoardLogger",
+        "lightning.pytorch.loggers.WandbLogger",
+    ]
+    """Class of the logger."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the logger's class."""
 

@@ -4,12 +4,12 @@ A stage is done when its `done.json` is there; an unfinished one goes on from it
 """
 
 import hashlib
-import importlib
 import time
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+import lightning.pytorch.loggers
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.checks.check import as_check_reports
@@ -263,19 +263,8 @@ def _loggers(settings: LoggerSettings | None, folder: Path) -> list[Logger]:
     loggers: list[Logger] = [TensorBoardLogger(folder, name="", version="tensorboard")]
     if settings is not None:
         try:
-            loggers.append(logger_class(settings)(**settings.arguments))
+            kind = getattr(lightning.pytorch.loggers, settings.kind.rpartition(".")[2])
+            loggers.append(kind(**settings.arguments))
         except Exception as error:
             raise UserError(f"compute.logger: {settings.kind} cannot be made ({error}).") from error
     return loggers
-
-
-def logger_class(settings: LoggerSettings) -> type[Logger]:
-    """Import the Lightning logger that a config names."""
-    module, _, name = settings.kind.rpartition(".")
-    try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"compute.logger.kind is {settings.kind!r}, which cannot be imported ({error}).") from error
-    if not (isinstance(kind, type) and issubclass(kind, Logger)):
-        raise UserError(f"compute.logger.kind is {settings.kind!r}, which is no logger of Lightning.")
-    return kind

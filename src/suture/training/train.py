@@ -37,7 +37,7 @@ from suture.training.distributed import Processes
 from suture.training.environment import environment
 from suture.training.explain_failures import explain_failures
 from suture.training.run_folder import Run, changed_values
-from suture.training.run_stages import logger_class, open_frames, run_stages, starting_segmenter
+from suture.training.run_stages import open_frames, run_stages, starting_segmenter
 from suture.training.session import AnyStage, Opened, Session
 
 __all__ = ["Opened", "Run", "evaluate_run", "open_data", "open_data_of", "train"]
@@ -88,8 +88,6 @@ def _locked(run: Run, processes: Processes) -> Iterator[None]:
 
 def validate(config: Config, stages: Sequence[AnyStage], run: Run, processes: Processes) -> None:
     """Raise `UserError` if the config cannot work, before the data are read or anything is written."""
-    if config.compute.logger is not None:
-        logger_class(config.compute.logger)
     validate_scales(config.evaluation.scales, "evaluation.scales")
     for stage in stages:
         if isinstance(stage, Stage):

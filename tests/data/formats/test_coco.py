@@ -126,6 +126,7 @@ def test_any_run_lengths_are_drawn_or_refused(counts: Any) -> None:
         {"size": [8, 6], "counts": [48]},
         {"size": [6, 8], "counts": [47]},
         {"size": [6, 8], "counts": [[48]]},
+        {"size": [6, 8], "counts": [2**62] * 4 + [48]},  # whose sum wraps to 48
     ],
 )
 def test_shapes_that_cannot_be_drawn_are_named(tmp_path: Path, segmentation: Any) -> None:

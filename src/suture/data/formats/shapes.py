@@ -156,7 +156,9 @@ def _draw_runs(segmentation: dict[str, Any], height: int, width: int) -> np.ndar
     """Draw run lengths; pycocotools would leave pixels uninitialised where they are too short."""
     counts = segmentation["counts"]
     runs = np.array(_unpack_runs(counts) if isinstance(counts, str) else counts, np.int64)
-    fills = runs.ndim == 1 and (runs >= 0).all() and runs.sum() == height * width
+    area = height * width
+    # Each run alone first, because the sum of huge ones wraps.
+    fills = runs.ndim == 1 and ((runs >= 0) & (runs <= area)).all() and runs.sum() == area
     if list(segmentation["size"]) != [height, width] or not fills:
         raise ValueError("run lengths of another image")
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
