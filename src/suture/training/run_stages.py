@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 import lightning.pytorch.loggers
+import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.checks.check import as_check_reports
