@@ -78,6 +78,17 @@ def test_a_mask_of_another_size_is_told_before_anything_is_scored(trained: tuple
     assert (run / "metrics.json").read_text() == before
 
 
+def test_scores_of_fewer_frames_do_not_replace_others(trained: tuple[Path, Path]) -> None:
+    run, data = trained
+    before = (run / "metrics.json").read_text()
+    video = Path(min(read_json(run / "metrics.json")["test"]["videos"])).name
+    masks = [path for path in data.rglob("*.png") if "masks" in path.parts]
+    next(path for path in masks if video in str(path.relative_to(data))).unlink()
+    with pytest.raises(UserError, match=r"holds scores of 1 frame of test that cannot be scored now"):
+        evaluated(run)
+    assert (run / "metrics.json").read_text() == before
+
+
 def test_validation_stays_where_the_run_had_it(
     dataset: Path, supervised: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from suture.data.datasets.folder import require_outside_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
 from suture.data.sampling.frames import carve_validation, find_unlearnt_classes
-from suture.evaluation.scoring import frames_to_score, protocol_of
+from suture.evaluation.scoring import Frames, frames_to_score, protocol_of
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
 from suture.training.callbacks import bar
@@ -297,6 +297,8 @@ def score(session: Session, *, keep: bool = True) -> dict[str, Any]:
     """Score the session's segmenter on new videos and completion; write `metrics.json` unless `keep` is False."""
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
     sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    if keep:
+        processes.share(lambda: _require_no_lost_scores(session.run, sets))
     session.segmenter.to(processes.device).eval()
     metrics = {
         name: session.score(session.segmenter, name, frames, f"evaluate {name}") for name, frames in sets.items()
@@ -304,6 +306,20 @@ def score(session: Session, *, keep: bool = True) -> dict[str, Any]:
     if keep and processes.first:
         write_json(session.run.folder / "metrics.json", metrics)
     return metrics
+
+
+def _require_no_lost_scores(run: Run, sets: Mapping[str, Frames]) -> None:
+    """Raise if scores of fewer frames would replace others, as when a disk is not mounted."""
+    before: dict[str, Any] = {}
+    with suppress(UserError):  # a damaged file holds nothing to lose
+        before = run.metrics
+    for name, scores in before.items():
+        lost = scores["overall"]["frames"] - sum(map(len, sets.get(name, {}).values()))
+        if lost > 0:
+            raise UserError(
+                f"{run.folder / 'metrics.json'} holds scores of {number(lost, 'frame')} of {name} that cannot be "
+                "scored now: put their videos and masks back, or move the file away to score the rest."
+            )
 
 
 def evaluate_run(
