@@ -112,7 +112,7 @@ def test_ctrl_c_keeps_the_steps_and_says_how_to_go_on(dataset: Path, tmp_path: P
     steps = torch.load(curve.with_name("last.ckpt"), weights_only=True)["global_step"]
     assert re.search(rf"^stage 1 of 4: pretrain [ ━╸]+ {steps}/100000 ", said, re.MULTILINE)  # the bar, as it was left
     assert said.splitlines()[-2:] == [
-        f"stage 1 of 4: pretrain is asked to end; kept are {steps} steps",
+        f"stage 1 of 4: pretrain was interrupted; {steps} steps are saved",
         f"Stopped; to go on: {shlex.join(words)}",
     ]
     assert steps == read_curve(curve)[-1]["step"]

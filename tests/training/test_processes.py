@@ -170,7 +170,7 @@ def test_a_signal_to_one_process_ends_all_after_the_same_step(
     kept = torch.load(folder / "stages/1-train/last.ckpt", weights_only=True)["global_step"]
     assert 2 <= kept < 60
     text = (tmp_path / "said").read_text()
-    assert text.count(f"stage 1 of 1: train is asked to end; kept are {kept} steps") == 1
+    assert text.count(f"stage 1 of 1: train was interrupted; {kept} steps are saved") == 1
     assert text.count("Stopped; to go on: start all processes again, by the same command") == 1
     train(config, folder, QUIET)  # in one process, from there
     assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 61))

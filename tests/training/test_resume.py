@@ -265,7 +265,7 @@ def test_a_signal_while_the_weights_of_a_stage_are_written_waits_for_them(
         save_model(*arguments)
 
     monkeypatch.setattr("suture.training.run_stages.save_model", signalled)
-    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 4 steps"
+    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train was interrupted; 4 steps are saved"
     assert (tmp_path / "stages/1-train/done.json").exists()
 
 
@@ -288,7 +288,7 @@ def test_a_loader_that_died_of_the_signal_is_no_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fail_after(number, "DataLoader worker (pid 7) is killed by signal: Terminated. ", monkeypatch)
-    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train is asked to end; kept are 0 steps"
+    assert said_by(supervised(), tmp_path, ends) == "stage 1 of 1: train was interrupted; 0 steps are saved"
 
 
 def test_a_second_ctrl_c_ends_at_once(
@@ -315,7 +315,7 @@ def said_by(config: Config, folder: Path, ends: type[BaseException]) -> str:
 
 @EITHER_SIGNAL
 @pytest.mark.parametrize("step", [2, 4])
-def test_who_is_asked_to_end_says_what_is_kept(
+def test_an_interrupted_training_prints_the_saved_steps(
     number: signal.Signals,
     step: int,
     ends: type[BaseException],
@@ -326,7 +326,7 @@ def test_who_is_asked_to_end_says_what_is_kept(
     """In the last step too, after which the weights are chosen as ever."""
     signalled(number, step)
     config = supervised("method.train.best_every=5")
-    assert said_by(config, tmp_path, ends) == f"stage 1 of 1: train is asked to end; kept are {step} steps"
+    assert said_by(config, tmp_path, ends) == f"stage 1 of 1: train was interrupted; {step} steps are saved"
     assert (tmp_path / "stages/1-train/best.json").exists() == (step == 4)
 
 
@@ -339,7 +339,7 @@ def test_kept_steps_are_not_printed_before_the_checkpoint_is_read(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(*place, twice)
-    assert said_by(supervised(), tmp_path, KeyboardInterrupt) == "stage 1 of 1: train is asked to end"
+    assert said_by(supervised(), tmp_path, KeyboardInterrupt) == "stage 1 of 1: train was interrupted"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -412,7 +412,7 @@ def test_a_signal_to_the_whole_group_of_processes(
         training.kill()
     assert steps_kept(folder) == step
     last, how = said.read_text().splitlines()[-2:]
-    assert last == f"stage 1 of 1: train is asked to end; kept are {step or 0} steps"
+    assert last == f"stage 1 of 1: train was interrupted; {step or 0} steps are saved"
     assert how == f"Stopped; to go on: {shlex.join(['suture', *words])}"
     assert said.read_text().count(heard) == (number == signal.SIGINT)
     assert "Traceback" not in said.read_text()

@@ -20,7 +20,7 @@ from rich.console import Console
 from suture.checks.check import check
 from suture.comparison.results import read_run
 from suture.core.errors import UserError
-from suture.data import messages as mends
+from suture.data import messages
 from suture.deployment.model_card import render_card
 from suture.models.encoder_weights import read_tensors
 from suture.training.callbacks import Curve, StageProgress
@@ -48,7 +48,7 @@ def test_progress_says_stage_k_of_n(
     config = supervised("evaluation.splits=[test]", f"data.root={tmp_path / 'mine'}")
     train(config, tmp_path / "run", Console(file=text, force_terminal=terminal, width=100, color_system=None))
     labelled = "9 labelled (25.0%, by data.labelling, of 36 with masks)"
-    videos = "3 training videos" if terminal else "3 training videos (told apart by the names of images)"
+    videos = "3 training videos" if terminal else "3 training videos (separated by the names of images)"
     assert f"{videos} of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
     assert text.getvalue().startswith("exclude.csv is not read")
     assert "1 label taken for a class because the id in COCO is that class's value in mask images: " in text.getvalue()
@@ -196,7 +196,7 @@ def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
     cv2.imwrite(str(small), cv2.imread(str(small), -1)[:32, :48])
     assert refused() == (
         f"{root}: 1 mask of another size than the frame (first: masks/{small.name} (48×32 on a frame of 64×64)); "
-        f"{mends.SIZE}."
+        f"{messages.SIZE}."
     )
     small.write_bytes(whole)
 
@@ -204,7 +204,7 @@ def test_masks_that_cannot_be_used_are_told_before_frames_are_stored(
     del said["unpainted"], said["classes"][0]
     (root / "dataset.yaml").write_text(yaml.safe_dump(said))
     assert "whose meaning is not stated (first: masks/case0" in (told := refused())
-    assert told.endswith(f"; {mends.UNPAINTED}.")
+    assert told.endswith(f"; {messages.UNPAINTED}.")
 
 
 @pytest.mark.parametrize("settings", [(), ("evaluation.splits=[test]",)])  # met where it is learnt from, or scored
@@ -228,7 +228,7 @@ def test_unpainted_masks_are_counted_as_check_counts_them(
             train_quietly(supervised(f"data.root={root}", *settings), tmp_path / "run")
         return str(caught.value)
 
-    assert refused() == f"{root}: {problem.what} (first: {problem.first}); {mends.UNPAINTED}."
+    assert refused() == f"{root}: {problem.what} (first: {problem.first}); {messages.UNPAINTED}."
     monkeypatch.setattr("suture.checks.check.MAX_SCORED_MASKS_READ", 2)
     read = f" masks were read; `suture check {root}` reads all of them."
     assert re.search(rf": [23] masks with unpainted .* For this, [23] of 58{re.escape(read)}$", refused())

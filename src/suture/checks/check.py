@@ -244,10 +244,10 @@ def _make_report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[s
 
 
 def _notes(dataset: Dataset) -> Iterator[str]:
-    """Settings of the dataset that the user should know of."""
+    """Settings of the dataset that are worth a note."""
     if dataset.videos_by == "name":
         names = [f"{video.id} ({number(len(video), 'frame')})" for video in dataset if video.file is None]
-        yield f"Videos are told apart by the names of images: {listed(names, _NAMED_VIDEOS)}."
+        yield f"Videos are separated by the names of images: {listed(names, _NAMED_VIDEOS)}."
     if thinned := [video for video in dataset if video.take_every > 1]:
         kept, frames = sum(len(video.usable) for video in thinned), sum(len(video) for video in thinned)
         every = thinned[0].take_every

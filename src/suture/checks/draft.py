@@ -60,7 +60,7 @@ def write_draft(root: Path, force: bool = False, workers: int | None = None) -> 
 
 
 def draft_dataset_file(root: Path, workers: int | None = None) -> str:
-    """Draft the text of a `dataset.yaml` for a folder; what cannot be guessed is asked in a comment.
+    """Draft the text of a `dataset.yaml` for a folder; a comment marks each value that cannot be guessed.
 
     The keys of an existing file stay as they are, with their marks.
     """

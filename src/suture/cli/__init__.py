@@ -19,7 +19,7 @@ from suture.cli.select_command import select
 from suture.cli.synthetic_command import synthetic
 from suture.cli.train_command import train
 from suture.core.errors import UserError, describe_os_error, is_full
-from suture.core.signals import end, hearing
+from suture.core.signals import end, handle_signal
 from suture.core.threads import use_passive_openmp_wait
 
 COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare)
@@ -55,7 +55,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; a user's mistake or a failed file access prints one message and exits with 2."""
-    with hearing(signal.SIGTERM, end):
+    with handle_signal(signal.SIGTERM, end):
         try:
             app()
         except (UserError, OSError) as error:

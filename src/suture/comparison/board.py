@@ -125,7 +125,7 @@ class Board:
 
     @property
     def primary(self) -> str:
-        """Mean IoU that the dataset's papers report: `miou` or `miou_frames`."""
+        """Mean IoU that publications on the dataset report: `miou` or `miou_frames`."""
         primary: str = self.runs[0].facts["primary"]
         return primary
 

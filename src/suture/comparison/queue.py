@@ -28,7 +28,7 @@ from suture.core.errors import UserError, describe_os_error
 from suture.core.io import write_json, write_text
 from suture.core.progress import ProgressBar
 from suture.core.schemas import FailuresRecord, read_record
-from suture.core.signals import end, hearing
+from suture.core.signals import end, handle_signal
 from suture.core.workers import cores
 from suture.evaluation.titles import SETS
 from suture.training.config import relocated
@@ -147,7 +147,7 @@ class Queue:
             self._print(f"{len(self.outcome.finished)} of {total} runs are finished already.")
         for name, error in self.outcome.failed.items():
             self._print(f"{name} is damaged: {error}")
-        with hearing(signal.SIGTERM, end), ProgressBar(self.console) as bar:
+        with handle_signal(signal.SIGTERM, end), ProgressBar(self.console) as bar:
             task = bar.add_task("runs", total=total)
             try:
                 while self.waiting or self.running:

@@ -340,7 +340,7 @@ def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
 
 
 def _pairs(ours: Iterable[RunResult], theirs: Iterable[RunResult], with_all_labels: bool = False) -> Pairs:
-    """Pair runs by labelling and seed, and with runs of all labels if asked for."""
+    """Pair runs by labelling and seed, and with runs of all labels if `with_all_labels`."""
     partners = {(run.key.labelling, run.key.seed): run for run in theirs}
     pairs = []
     for run in ours:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 @contextmanager
-def hearing(number: signal.Signals, handler: Callable[[int, object], None]) -> Iterator[None]:
+def handle_signal(number: signal.Signals, handler: Callable[[int, object], None]) -> Iterator[None]:
     """Handle a signal by `handler` within the block; do nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -31,7 +31,7 @@ Raw = int | Color | str
 """The raw value of a pixel: an id, a colour, or a label of the annotation tool."""
 _SAFE_COLORS: tuple[Color, ...] = (
     # Okabe and Ito's eight without black. Then each time the colour farthest in CIELAB from all before it, black and
-    # white, for whichever eye tells them apart worst (normal, protan, deutan or tritan).
+    # white, for the kind of colour vision that separates them worst (normal, protan, deutan or tritan).
     *((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167)),
     *((153, 51, 255), (102, 51, 0), (0, 255, 153), (153, 0, 102), (0, 51, 153), (255, 0, 102), (0, 0, 255)),
     *((204, 204, 204), (204, 102, 255), (102, 102, 51), (153, 204, 102), (255, 204, 255), (102, 0, 204)),
@@ -93,7 +93,7 @@ class ClassTable:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """The class of every raw value, as words.
+        """The class name of every raw value.
 
         >>> ClassTable(("tissue", "tool"), ((0, 0, 0), (0, 255, 0)), {1: 1, (9, 9, 9): IGNORE}, unpainted=0).meanings
         {'1': 'tool', '(9, 9, 9)': 'ignored', 'unpainted': 'tissue'}

@@ -42,7 +42,7 @@ def has_channels(path: Path) -> bool:
 def read_image(path: str | Path) -> np.ndarray:
     """Read an image file as RGB, uint8, H W 3: grey is repeated, alpha dropped, 16 bits reduced to 8."""
     path = Path(path)
-    image_size(path)  # refuses absurd sizes before anything is allocated
+    image_size(path)  # raises for absurd sizes before anything is allocated
     # Masks ignore an orientation tag, so the pixels are taken as they are stored.
     pixels = cv2.imread(os.fspath(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     if pixels is None or _is_cut_jpeg(path):

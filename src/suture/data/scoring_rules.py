@@ -1,4 +1,4 @@
-"""The rules by which each dataset's papers score it; `suture.evaluation.protocols` follows them."""
+"""Scoring rules of each dataset's publications; `suture.evaluation.protocols` implements them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -340,7 +340,7 @@ _idle_decoders = _IdleDecoders()
 def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream]:
     if not path.is_file():  # a pipe would be waited for without end
         raise UserError(f"{path} is not a file: expected a video.")
-    # A title in an unknown encoding is no reason to refuse a video; from PyAV 19 on it never is.
+    # A title in an unknown encoding must not stop the reading. PyAV 19 and later ignore it by default.
     lenient: dict[str, Any] = {"metadata_errors": "ignore"} if int(av.__version__.split(".")[0]) < 19 else {}
     try:
         container = av.open(f"file:{path}", **lenient)  # "file:", or FFmpeg takes 12:30.mp4 for a protocol

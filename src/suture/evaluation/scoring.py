@@ -8,7 +8,7 @@ import torch
 
 from suture.core.errors import UserError
 from suture.core.text import listed
-from suture.data import messages as mends
+from suture.data import messages
 from suture.data.dataset import Dataset, Video
 from suture.data.datasets import protocol_named
 from suture.data.labelling import Labelling
@@ -113,7 +113,7 @@ def score_frames(
         for index, prediction in predict_masks(segmenter, video, indices, size, **options):
             truth = dataset.read_mask(video, index)
             if truth.shape != prediction.shape:
-                raise UserError(mends.other_size(name, index, (truth.shape[1], truth.shape[0]), (width, height)))
+                raise UserError(messages.other_size(name, index, (truth.shape[1], truth.shape[0]), (width, height)))
             scorer.add(name, index, prediction, truth, inside)
             progress(1)
     return scorer

@@ -98,7 +98,7 @@ class CudaGraph:
         self._drop_gradients()
         torch.clear_autocast_cache()  # the graph would read an earlier cast that is never made again
         graph = torch.cuda.CUDAGraph()
-        # Thread-local: other threads allocate and pin memory meanwhile, which a global recording would refuse.
+        # Thread-local: a global recording would fail when other threads allocate or pin memory.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             outputs = run()
         torch.clear_autocast_cache()

@@ -9,7 +9,7 @@ from suture.core.io import suffix_of
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 """The two files of a finished model, in one folder."""
 TRAINED_ON = "trained_on"
-"""Metadata entry of a run's weights file: JSON with dataset, view and the rule that tells videos apart."""
+"""Metadata entry of a run's weights file: JSON with dataset, view and the rule `videos_by`."""
 WEIGHTS_SUFFIXES = (".safetensors", ".pth", ".pt", ".ckpt", ".bin")
 
 

@@ -101,7 +101,7 @@ def _same_mask_name(folder: Path, suffix: str) -> str:
 def _name_clips(clips: list[InputClip]) -> list[InputClip]:
     """Name each clip by the shortest end of its path that no other has, with `_` between the folders."""
     paths = [Path(os.path.abspath(clip.path)) for clip in clips]
-    # The suffix tells a.mp4 from a.avi; a folder has none, whatever follows a point in its name.
+    # The suffix separates a.mp4 from a.avi. A folder has no suffix, even with a point in its name.
     short = [path if len(clip.images) > 1 else path.with_suffix("") for clip, path in zip(clips, paths, strict=True)]
     # Names are compared without case: on some file systems A and a are the same.
     count = Counter(str(path).casefold() for path in short)
@@ -109,7 +109,7 @@ def _name_clips(clips: list[InputClip]) -> list[InputClip]:
         [*path.parts[1:-1], stem.name if count[str(stem).casefold()] == 1 else path.name.replace(".", "_")]
         for path, stem in zip(paths, short, strict=True)
     ]
-    twins = Counter(str(path).casefold() for path in paths)  # no folder tells A.mp4 from a.mp4
+    twins = Counter(str(path).casefold() for path in paths)  # A.mp4 and a.mp4 in one folder
     lengths = [1] * len(clips)
     while True:
         names = ["_".join(end[-length:]) for end, length in zip(ends, lengths, strict=True)]

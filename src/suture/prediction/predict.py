@@ -131,7 +131,7 @@ def _grouping_note(clips: Sequence[InputClip]) -> str:
 
 @contextmanager
 def _single_threaded(network: bool) -> Iterator[None]:
-    """Limit OpenCV, and if asked the network, to one core each: frames are worked on in parallel already."""
+    """Limit OpenCV, and with `network` also PyTorch, to one thread: frames already run in parallel."""
     before = cv2.getNumThreads(), torch.get_num_threads()
     cv2.setNumThreads(1)
     if network:

@@ -20,7 +20,7 @@ from rich.progress import TaskID
 from suture.core.errors import UserError
 from suture.core.io import replacing, write_bytes
 from suture.core.progress import ProgressBar
-from suture.core.signals import ended_by, hearing
+from suture.core.signals import ended_by, handle_signal
 from suture.core.text import time_left
 from suture.methods.stage import Stage
 from suture.training.effort import images_of_a_step
@@ -34,7 +34,7 @@ CHECKPOINT_DUE = 1
 
 
 class Checkpoint(Callback):
-    """Saves the whole state every few steps, after `MAX_CHECKPOINT_AGE_S`, and when a signal asks for the end.
+    """Saves the whole state every few steps, after `MAX_CHECKPOINT_AGE_S`, and when a signal ends the training.
 
     It also saves before every validation of `BestWeights`, which takes long and may fail.
 
@@ -55,7 +55,7 @@ class Checkpoint(Callback):
         self.kept: int | None = None
         """Step of the latest checkpoint; None before the first one was read."""
         self.signal: int | None = None
-        """Signal that asked for the end (SIGTERM, Ctrl-C)."""
+        """Received signal that ends the training (SIGTERM, Ctrl-C)."""
         self._saved_at = 0.0
         self._began = time.perf_counter()
         self._earlier = 0.0
@@ -103,7 +103,7 @@ class Checkpoint(Callback):
 
         # A Ctrl-C that is ignored, or handled by another program, stays so.
         own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        with hearing(signal.SIGTERM, handle), hearing(signal.SIGINT, handle) if own else nullcontext():
+        with handle_signal(signal.SIGTERM, handle), handle_signal(signal.SIGINT, handle) if own else nullcontext():
             yield
 
     def on_start(self, loop: TrainingLoop) -> None:

@@ -237,8 +237,8 @@ def _train(session: Session, context: StageContext, stage: Stage, folder: Path, 
 
 
 def _print_end(session: Session, title: str, kept: int | None) -> None:
-    steps = "" if kept is None else f"; kept are {kept} steps"
-    session.console.print(f"{title} is asked to end{steps}", highlight=False, soft_wrap=True)
+    steps = "" if kept is None else f"; {kept} steps are saved"
+    session.console.print(f"{title} was interrupted{steps}", highlight=False, soft_wrap=True)
 
 
 def _best_weights(session: Session, stage: Stage, folder: Path) -> BestWeights | None:

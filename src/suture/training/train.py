@@ -19,7 +19,7 @@ from suture.core.io import write_json
 from suture.core.schemas import labelled_frames
 from suture.core.settings import validate_scales
 from suture.core.text import NAMED, listed, number
-from suture.data import messages as mends
+from suture.data import messages
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
 from suture.data.datasets import load_dataset
@@ -245,7 +245,7 @@ def _describe_data(
 def _notes(dataset: Dataset) -> list[str]:
     """Notes about a dataset that is trained on, or scored."""
     by_id = dataset.labels_by_id
-    return [*dataset.notes, *([f"{mends.by_id(by_id)}; {mends.BY_ID}."] if by_id else [])]
+    return [*dataset.notes, *([f"{messages.by_id(by_id)}; {messages.BY_ID}."] if by_id else [])]
 
 
 def _print_overview(session: Session) -> None:
@@ -255,10 +255,10 @@ def _print_overview(session: Session) -> None:
     frames = sum(len(video.usable) for video in videos)
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
-    by_name = " (told apart by the names of images)" if dataset.videos_by == "name" else ""
+    by_name = " (separated by the names of images)" if dataset.videos_by == "name" else ""
     session.print(*_notes(dataset))
     if lost := dataset.unmatched_masks:
-        session.print(f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {mends.NAME}.")
+        session.print(f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {messages.NAME}.")
     session.print(
         f"{dataset.name}: {number(len(videos), 'training video')}{by_name} of {number(cases, 'case')}, {frames} "
         f"frames, {labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "

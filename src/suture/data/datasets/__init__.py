@@ -27,7 +27,7 @@ class Source:
     Args:
         matches: Recognises the dataset by its layout, cheaply.
         load: `load(root, **options) -> Dataset`; its keyword arguments are the source's options.
-        protocols: Scoring rules of the dataset's papers.
+        protocols: Scoring rules of publications on the dataset.
     """
 
     matches: Callable[[Path], bool]
