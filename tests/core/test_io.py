@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suture.core.errors import UserError
-from suture.core.io import LOCK, read_json, read_yaml, together_in, write_bytes, write_text
+from suture.core.io import LOCK, MAX_YAML_BYTES, read_json, read_yaml, together_in, write_bytes, write_text
 
 
 def test_a_mapping(tmp_path: Path) -> None:
@@ -36,6 +36,9 @@ def test_a_mapping(tmp_path: Path) -> None:
             "\n".join(f"{' ' * depth}a:" for depth in range(1000)),
             "line 51, column 51: lists or mappings are nested more than 50 deep",
         ),
+        ("a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 99}]\n" for n in range(1, 9)), "aliases repeat"),
+        (f"a: {'9' * 5000}", "holds a value that YAML cannot read"),
+        (f"a: 0x{'f' * 5000}", "a number of more than 64 bits"),
         ("data: &d\n  root: a\n  options: *d\n", r"line 3, column 12: \*d contains itself"),
     ],
 )
@@ -51,8 +54,33 @@ def test_anything_else_is_one_sentence(tmp_path: Path, text: str, message: str) 
 def test_a_json_file_that_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"a": 1, "b')
-    with pytest.raises(UserError, match=r"a\.json is not valid JSON at line 1, column 10 .*: it is damaged or cut off"):
+    with pytest.raises(UserError, match=r"a\.json is not valid JSON .*line 1 column 10.*: it is damaged or cut off"):
         read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 100_000 + b"]" * 100_000, "not valid JSON"),
+        (b"[" * 60 + b"]" * 60, "nested more than 50 deep"),
+        (b"[" + b"9" * 5000 + b"]", "4300 digits"),
+        (b"[1000000000000000000000000000000]", "more than 64 bits"),
+        (b'["\\ud800"]', "surrogates"),
+        (b'["\xff"]', "can't decode byte 0xff"),
+    ],
+)
+def test_json_that_no_program_writes_is_one_message(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        read_json(tmp_path / "a.json")
+    assert len(str(error.value)) < 400
+
+
+def test_only_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
+    with (tmp_path / "a.yaml").open("wb") as file:
+        file.truncate(MAX_YAML_BYTES + 1)
+    with pytest.raises(UserError, match="more than 8 MB"):
+        read_yaml(tmp_path / "a.yaml")
 
 
 def test_what_took_hours_is_on_the_disk_before_it_takes_the_place_of_the_old(

@@ -141,7 +141,7 @@ def test_video_file_and_mask(files: list[Path], tmp_path: Path) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         Fingerprints(tmp_path).files([tmp_path / "gone.png"])
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is not a regular file"):
         file_sha256(tmp_path)
 
 

@@ -90,7 +90,7 @@ def test_a_missing_file_a_pipe_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gone\.png does not exist"):
         read_image(tmp_path / "gone.png")
     for name in ("pipe.png", "folder.png"):
-        with pytest.raises(UserError, match=f"{name} is not an image"):
+        with pytest.raises(UserError, match=f"{name} is not a regular file"):
             read_image(tmp_path / name)
 
 

@@ -213,10 +213,10 @@ def test_impossible_values_are_refused_by_name() -> None:
     assert "'wild' is not one of" in refused(method={"train": {"augment": {"color": "wild"}}})
     assert "either steps or epochs" in refused(method={"train": {"steps": 3, "epochs": 3}})
     assert "batch 3 is not divisible" in refused(method={"train": {"batch": 3, "accumulate": 2}})
-    assert "methods.pgvcl.contrast: best_every needs a class" in refused(
+    assert "methods.pgvcl.contrast: best_every cannot be used here" in refused(
         methods={"pgvcl": {"contrast": {"best_every": 5}}}
     )
-    assert "best_every needs a class" in refused(methods={"pixpro": {"propagation": {"best_every": 5}}})
+    assert "best_every cannot be used here" in refused(methods={"pixpro": {"propagation": {"best_every": 5}}})
     assert "every and ratio are both given" in refused(data={"root": "x", "labelling": {"every": 3, "ratio": 0.2}})
     assert "compute.logger.kind is missing" in refused(compute={"logger": {}})
     assert "compute.logger.kind is 'json.JSONDecoder'" in refused(compute={"logger": {"kind": "json.JSONDecoder"}})

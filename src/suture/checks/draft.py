@@ -15,7 +15,7 @@ from suture.checks.frame_facts import find_video_view
 from suture.checks.mask_values import MaskValues, Value, read_mask_values
 from suture.checks.parallel import in_parallel
 from suture.core.errors import UserError
-from suture.core.io import SafeLoader, read_yaml, write_text
+from suture.core.io import SafeLoader, read_text, read_yaml, write_text
 from suture.core.text import listed, number
 from suture.core.workers import cores
 from suture.data.classes import Color, Raw, distinct_colors
@@ -126,7 +126,7 @@ class _OldFile:
         except UserError as error:
             raise UserError(f"{error} Correct it, or remove the file to draft it from nothing.") from error
         content = read_yaml(path)
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path)
         node = yaml.compose(text, SafeLoader)
         if node.flow_style:
             text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

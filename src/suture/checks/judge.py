@@ -13,6 +13,7 @@ import numpy as np
 from suture.checks.frame_facts import FrameFacts, MaskFacts
 from suture.checks.problems import OPEN_QUESTION, SEVERITIES, Problem, make_problem
 from suture.core.errors import UserError
+from suture.core.io import read_text
 from suture.core.text import NAMED, listed, number
 from suture.data import messages
 from suture.data.classes import Raw, alike_but_for_capitals
@@ -60,7 +61,7 @@ class Evidence:
     def text(self) -> str:
         """`dataset.yaml` with its comments, or an empty string."""
         path = self.dataset.root / FILE_NAME
-        return path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+        return read_text(path) if path.is_file() else ""
 
     @cached_property
     def guesses(self) -> set[Place]:

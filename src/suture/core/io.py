@@ -1,6 +1,7 @@
 """Atomic files, folder locks, and readers of JSON and YAML that name the place of a mistake."""
 
 import fcntl
+import itertools
 import json
 import os
 import platform
@@ -19,11 +20,17 @@ except ImportError:  # PyYAML without libyaml
     from yaml import SafeLoader  # type: ignore[assignment]
 
 from suture.core.errors import UserError
+from suture.core.text import short
 
 LOCK = ".lock"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}(\.[^.]*)?")
 MAX_NESTING = 50
-"""Deepest nesting of YAML that is read; Suture's own files nest six levels, and thousands would crash libyaml."""
+"""Deepest nesting of YAML and JSON; Suture's own files nest six levels, and thousands would crash libyaml."""
+MAX_TEXT_BYTES = 2**30
+MAX_YAML_BYTES = 2**23
+MAX_YAML_NODES = 2**20
+"""Values in a YAML file, with those that aliases repeat."""
+MAX_INTEGER = 2**64
 
 
 @contextmanager
@@ -192,21 +199,61 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
+def require_regular_file(path: Path) -> None:
+    """Raise if a path is a folder, or a pipe or device, which would be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a regular file: replace it by one, or correct the path.")
+
+
+def read_text(path: Path, expected: str = "a text file", max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark.
 
     Raises:
-        UserError: The file cannot be read or parsed; names line and column.
+        UserError: The file cannot be read, is too large or has another encoding; says what was `expected`.
+    """
+    require_regular_file(path)
+    try:
+        if path.stat().st_size > max_bytes:
+            raise OSError(f"more than {max_bytes // 2**20} MB")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): expected {expected} in UTF-8.") from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file as `parse_json` does."""
+    return parse_json(read_text(path, "a JSON file"), str(path))
+
+
+def parse_json(content: str | bytes, where: str) -> Any:
+    """Parse JSON; `where` is its place for messages.
+
+    Raises:
+        UserError: It is no JSON, or holds what no file of Suture does: deep nesting, huge numbers, half characters.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 JSON file.") from error
-    except json.JSONDecodeError as error:
+        value = json.loads(content)
+        _validate_values(value)
+        if (b"\\u" if isinstance(content, bytes) else "\\u") in content:  # half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise UserError(
-            f"{path} is not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}): it is damaged or "
-            "cut off; put back a whole copy, or make it again."
+            f"{where} is not valid JSON ({error}): it is damaged or cut off; put back a whole copy, or make it again."
         ) from error
+    return value
+
+
+def _validate_values(value: Any) -> None:
+    """Raise `ValueError` on deep nesting, and on numbers that no array holds."""
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        if any(type(one) is int and abs(one) >= MAX_INTEGER for one in level):
+            raise ValueError("a number of more than 64 bits")
+        parts = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        if not parts:
+            return
+        level = list(itertools.chain.from_iterable(parts))
+    raise ValueError(f"lists or mappings are nested more than {MAX_NESTING} deep")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -215,10 +262,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         UserError: The file cannot be read or parsed, or holds no mapping; names line and column.
     """
+    text = read_text(path, "a YAML file", MAX_YAML_BYTES)
     try:
-        value = parse_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}): check that it is a UTF-8 text file.") from error
+        value = parse_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -234,21 +280,29 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse YAML safely; a repeated key, deep nesting or a cycle of aliases is a `YAMLError`."""
+    """Parse YAML safely; a repeated key, deep nesting, or aliases in a cycle or to too much is a `YAMLError`."""
     open_anchors: list[str | None] = []  # of the lists and mappings around the event; None without an anchor
+    starts: list[int] = []
+    nodes, sizes = 0, dict[str | None, int]()  # with what aliases repeat
     for event in yaml.parse(text, SafeLoader):
         problem = ""
+        nodes += 1 + (sizes.get(event.anchor, 0) if isinstance(event, yaml.AliasEvent) else 0)
+        if nodes > MAX_YAML_NODES:
+            problem = f"more than {MAX_YAML_NODES:,} values, with those that aliases repeat"
         if isinstance(event, yaml.CollectionStartEvent):
             open_anchors.append(event.anchor)
+            starts.append(nodes)
             if len(open_anchors) > MAX_NESTING:  # before libyaml's composer overflows the stack
                 problem = f"lists or mappings are nested more than {MAX_NESTING} deep"
         elif isinstance(event, yaml.CollectionEndEvent):
-            open_anchors.pop()
+            sizes[open_anchors.pop()] = nodes - starts.pop()
         elif isinstance(event, yaml.AliasEvent) and event.anchor in open_anchors:
             problem = f"*{event.anchor} contains itself"
         if problem:
             raise yaml.composer.ComposerError(problem=problem, problem_mark=event.start_mark)
-    return yaml.load(text, _UniqueKeys)
+    value = yaml.load(text, _UniqueKeys)
+    _validate_values(value)
+    return value
 
 
 class _UniqueKeys(SafeLoader):
@@ -260,7 +314,7 @@ class _UniqueKeys(SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
                     raise yaml.constructor.ConstructorError(
-                        problem=f"the key {key.value!r} occurs twice", problem_mark=key.start_mark
+                        problem=f"the key {short(key.value)} occurs twice", problem_mark=key.start_mark
                     )
                 seen.add((key.tag, key.value))
         return super().construct_mapping(node, deep)
@@ -281,4 +335,4 @@ def check_format(path: Path, number: object, newest: int) -> None:
 
 
 def _one_line(error: yaml.YAMLError) -> str:
-    return " ".join(str(getattr(error, "problem", None) or error).split())
+    return " ".join(str(getattr(error, "problem", None) or error).split())[:200]

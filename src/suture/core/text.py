@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from reprlib import Repr
 from typing import Any
 
 _EXPECTED = {
@@ -43,6 +44,20 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
     """
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
+
+def short(value: object) -> str:
+    """Represent a value as `repr` does, without what is too long or too deep for a message.
+
+    >>> short([1, "a"]), len(short("a" * 5000)), short([[[[[]]]]])
+    ("[1, 'a']", 80, '[[[[...]]]]')
+    """
+    return _SHORT.repr(value)
+
+
+_SHORT = Repr()
+_SHORT.maxlevel = 4
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 10
 
 NAMED = 6
 """Names shown in a sentence before the rest is counted."""

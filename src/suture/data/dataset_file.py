@@ -22,9 +22,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from suture.core.errors import UserError
-from suture.core.io import SafeLoader, check_format, read_yaml
+from suture.core.io import MAX_INTEGER, SafeLoader, check_format, read_text, read_yaml
 from suture.core.settings import Settings
-from suture.core.text import NAMED, listed, reason
+from suture.core.text import NAMED, listed, reason, short
 from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
 from suture.data.dataset import FORMAT, Split, VideosBy
 from suture.data.listing import STAR
@@ -319,23 +319,25 @@ class Exclusion(NamedTuple):
 
 def read_exclusions(path: Path) -> list[Exclusion]:
     """Read a CSV file with the columns video, first, last and reason."""
+    lines = read_text(path, "a CSV file").splitlines()
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
         # Spreadsheets put semicolons between cells in countries with decimal commas.
         rows = list(csv.reader(lines, delimiter=";" if lines and lines[0].startswith("video;") else ","))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"exclude: {path} cannot be read ({error}): expected a CSV file in UTF-8.") from error
+    except csv.Error as error:
+        raise UserError(f"{path} is not a CSV file ({error}): expected the columns video, first, last.") from error
     if not rows or [name.strip() for name in rows[0][:3]] != ["video", "first", "last"]:
-        raise UserError(f"{path} has the columns {', '.join(*rows[:1])}, expected video, first, last, reason.")
+        raise UserError(f"{path} has the columns {', '.join(*rows[:1])[:80]}, expected video, first, last, reason.")
     exclusions = []
     for line, row in enumerate(rows[1:], start=2):
         try:
             video, first, last = row[0].strip(), int(row[1]), int(row[2])
-            if not 0 <= first <= last:
+            if not 0 <= first <= last < MAX_INTEGER:
                 raise ValueError
         except (IndexError, ValueError) as error:
             if row:
-                raise UserError(f"{path}, line {line}: found {','.join(row)!r}, expected video,first,last.") from error
+                raise UserError(
+                    f"{path}, line {line}: found {short(','.join(row))}, expected video,first,last."
+                ) from error
         else:
             exclusions.append(Exclusion(line, video, first, last))
     return exclusions
@@ -353,7 +355,7 @@ def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
     if error["type"] == "value_error" and not error["loc"]:
         return why  # it names the key itself, and all of a file is too much to repeat
     hint = "; names that look like numbers need quotes" if error["type"] == "string_type" else ""
-    return f"{where} is {error['input']!r}: {why[0].lower()}{why[1:]}{hint}"
+    return f"{where} is {short(error['input'])}: {why[0].lower()}{why[1:]}{hint}"
 
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

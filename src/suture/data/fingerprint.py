@@ -13,6 +13,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from suture.core.errors import UserError
+from suture.core.io import require_regular_file
 from suture.data.dataset import Mask, Video
 from suture.data.images import MaskFile
 
@@ -33,6 +34,7 @@ def cache_folder() -> Path:
 
 def file_sha256(path: Path | str) -> str:
     """Hash a file's bytes with SHA-256, in hexadecimal."""
+    require_regular_file(Path(path))
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from suture.core.errors import UserError
+from suture.core.io import require_regular_file
 
 MAX_PIXELS = 256 * 1024 * 1024
 """Images that claim more are damaged or hostile."""
@@ -105,6 +106,7 @@ class MaskFile:
         return image_size(self.path)
 
     def content(self) -> bytes:
+        require_regular_file(self.path)
         return self.path.read_bytes()
 
 
@@ -130,8 +132,8 @@ def raw_mask(image: Image.Image, by_color: bool, name: str) -> np.ndarray:
 def open_image(path: Path | BinaryIO, name: str) -> Image.Image:
     """Open an image without decoding it; `name` is for messages."""
     try:
-        if isinstance(path, Path) and path.exists() and not path.is_file():
-            raise OSError("not a file")  # a pipe would be waited for without end
+        if isinstance(path, Path):
+            require_regular_file(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(path)

@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from suture.core.errors import UserError
+from suture.core.io import read_text
 from suture.core.settings import Settings
-from suture.core.text import NAMED, listed, number
+from suture.core.text import NAMED, listed, number, short
 from suture.data.dataset import Dataset
 
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
@@ -88,7 +89,9 @@ def read_lines(text: str, where: str) -> Iterator[tuple[str, str, int]]:
         if match:
             yield f"{where}, line {at}", match["video"], int(match["index"])
         elif line:
-            raise UserError(f"{where}, line {at}: found {line!r}, expected VIDEO INDEX or VIDEO__frame_000120.png.")
+            raise UserError(
+                f"{where}, line {at}: found {short(line)}, expected VIDEO INDEX or VIDEO__frame_000120.png."
+            )
 
 
 def equidistant(lengths: Mapping[str, int], every: int) -> Labelling:
@@ -186,10 +189,7 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
 
     The end of a video's name is enough, as `suture predict` calls a video by the end of its path.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}): expected one VIDEO INDEX per line.") from error
+    text = read_text(path, "one VIDEO INDEX per line")
     frames: dict[str, list[int]] = {}
     for where, name, index in read_lines(text, str(path)):
         named = [video for video in dataset if video.id == name]

@@ -19,14 +19,18 @@ _HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
 _NUMBER_OF_FRAME = re.compile(r"[0-9]+(?:[ _.-][^0-9]*)?$")
 _ENDS_WITH_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
 _BETWEEN = " _-"
+MAX_FRAME_DIGITS = 18
+"""Digits of a frame's number that count, the last ones: recorders write dates before it."""
 STAR = "*"
 """The placeholder of the frame's name in a pattern of masks."""
 
 
-def natural(name: str) -> tuple[list[str | int], str]:
+def natural(name: str) -> tuple[list[str], str]:
     """A sorting key that counts numbers as numbers: frame2 comes before frame10."""
     parts = _DIGITS.split(name)
-    return [int(part) if position % 2 else part for position, part in enumerate(parts)], name
+    numbers = (part.lstrip("0") for part in parts[1::2])  # by length first, as int() takes 4,300 digits only
+    parts[1::2] = [f"{len(number):06}{number}" for number in numbers]
+    return parts, name
 
 
 def composed(name: str) -> str:
@@ -41,7 +45,7 @@ def composed(name: str) -> str:
 def last_number(name: str) -> int | None:
     """The last number in a name: a recorder's frame number in a frame's."""
     numbers = _DIGITS.findall(_HASHED.sub("", name))
-    return int(numbers[-1]) if numbers else None
+    return int(numbers[-1][-MAX_FRAME_DIGITS:]) if numbers else None
 
 
 def before_number(name: str) -> str:

@@ -26,7 +26,7 @@ from suture.data.listing import (
 )
 from suture.data.video import VIDEO_SUFFIXES, VideoFile
 
-_EXTRACTED = re.compile(r"(.+)__frame_([0-9]+)")
+_EXTRACTED = re.compile(r"(.+)__frame_([0-9]{1,18})")
 _UPLOADED = re.compile(r"(?:.*/)?[0-9a-f]{8}-(.+)")
 """Label Studio puts eight digits before the name of a file that is uploaded."""
 RECORD = "prediction.json"

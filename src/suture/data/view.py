@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 
 from suture.core.errors import UserError
+from suture.core.text import short
 
 MIN_CIRCLE_SHARE = 0.01
 """A circle that covers less of its rectangle is a mistake."""
@@ -29,7 +30,7 @@ class View:
         rect, circle = parts.get("rect"), parts.get("circle")
         if set(parts) - {"rect", "circle"} or not _numbers(rect, 4) or not (circle is None or _numbers(circle, 3)):
             expected = "auto, none, [x, y, w, h] or {rect: [x, y, w, h], circle: [cx, cy, r]}"
-            raise UserError(f"{where}: the view is {value!r}, expected {expected}.")
+            raise UserError(f"{where}: the view is {short(value)}, expected {expected}.")
         x, y, width, height = map(int, rect or ())
         view = View(x, y, width, height, circle and (float(circle[0]), float(circle[1]), float(circle[2])))
         if x < 0 or y < 0 or width < 1 or height < 1 or not view._shows_circle():

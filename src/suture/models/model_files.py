@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from suture.core.errors import UserError
-from suture.core.io import suffix_of
+from suture.core.io import require_regular_file, suffix_of
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 """The two files of a finished model, in one folder."""
@@ -20,6 +20,7 @@ def is_weights_file(weights: str | Path) -> bool:
 
 def fingerprint(path: Path) -> dict[str, str]:
     """Name and SHA-256 of a weights file."""
+    require_regular_file(path)
     try:
         with path.open("rb") as file:
             return {"name": path.name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

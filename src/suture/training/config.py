@@ -13,7 +13,7 @@ from suture.core.errors import UserError
 from suture.core.io import parse_yaml, read_yaml, suffix_of
 from suture.core.schemas import require_no_run
 from suture.core.settings import Settings
-from suture.core.text import reason
+from suture.core.text import reason, short
 from suture.data.dataset_file import FILE_NAME as DATASET_FILE
 from suture.data.dataset_file import nearest
 from suture.data.labelling import LabellingSettings
@@ -232,7 +232,7 @@ def set_value(settings: dict[str, Any], override: str, origin: str) -> None:
     """
     key, equals, value = override.partition("=")
     if not equals or not all(key.split(".")):
-        raise UserError(f"{origin}: found {override!r}, expected KEY=VALUE such as data.size=256.")
+        raise UserError(f"{origin}: found {short(override)}, expected KEY=VALUE such as data.size=256.")
     *sections, last = key.split(".")
     for section in sections:
         if settings.get(section) is None:
@@ -241,11 +241,11 @@ def set_value(settings: dict[str, Any], override: str, origin: str) -> None:
             settings[section] = {"name": settings[section]}
         settings = settings[section]
         if not isinstance(settings, dict):
-            raise UserError(f"{origin}: found {override!r}, but {section} is a value, not a section.")
+            raise UserError(f"{origin}: found {short(override)}, but {section} is a value, not a section.")
     try:
         parsed = parse_yaml(value)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
-        raise UserError(f"{origin}: found {override[:80]!r}, whose value is not valid YAML.") from error
+        raise UserError(f"{origin}: found {short(override)}, whose value is not valid YAML.") from error
     if key == "method" and isinstance(parsed, str) and isinstance(settings.get("method"), dict):
         settings["method"]["name"] = parsed  # keeps settings of the method that were given before
     else:
@@ -257,7 +257,7 @@ def validate_scoring_overrides(overrides: Sequence[str], origin: str) -> None:
     for override in overrides:
         if override.split(".")[0] not in ("compute", "evaluation"):
             raise UserError(
-                f"{origin}: found {override!r}, but only compute and evaluation can be changed on a finished run."
+                f"{origin}: found {short(override)}, but only compute and evaluation can be changed on a finished run."
             )
 
 
@@ -326,7 +326,7 @@ def _validated(model: type[M], settings: Mapping[str, Any], at: str, where: str)
             elif key in problems:  # a further alternative of the type
                 problem = f"{problems[key]}, or {reason(mistake).removeprefix('expected ')}"
             else:
-                given = "" if isinstance(mistake["input"], Mapping | BaseModel) else f" is {mistake['input']!r}"
+                given = "" if isinstance(mistake["input"], Mapping | BaseModel) else f" is {short(mistake['input'])}"
                 problem = f"{at}{key}{given}: {reason(mistake)}"
             problems[key] = problem
         raise UserError("\n".join(f"{where}: {problem}." for problem in problems.values())) from error
@@ -433,7 +433,7 @@ def _preset(name: str | None, where: str) -> dict[str, Any]:
         raise UserError(
             f"{where}: preset: there is no {name!r}{nearest(name, presets())}; the presets are {', '.join(presets())}."
         )
-    settings = yaml.safe_load(preset_text(name))
+    settings = parse_yaml(preset_text(name))
     return merge(_preset(settings.pop("preset", None), where), settings)
 
 
@@ -446,7 +446,7 @@ def _method_as_section(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _section(settings: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
     section = settings.get(key) or {}
     if not isinstance(section, Mapping):
-        raise UserError(f"{where}: {key} is {section!r}, expected settings by name.")
+        raise UserError(f"{where}: {key} is {short(section)}, expected settings by name.")
     return section
 
 

@@ -66,7 +66,7 @@ class TestCadis(SourceTester):
     def test_refuses_a_missing_list(self, root: Path, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="cannot be read"):
             load_dataset(root, leave_out=tmp_path / "nothing.csv")
-        with pytest.raises(UserError, match="leave_out: 5 cannot be read"):
+        with pytest.raises(UserError, match="5 cannot be read"):
             load_dataset(root, leave_out=5)
 
     def test_refuses_a_video_twice(self, root: Path) -> None:

@@ -206,6 +206,23 @@ def test_a_zip_that_leads_out_of_itself(tmp_path: Path, name: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
 
 
+def test_a_zip_of_zeros(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.json", "w") as file:
+        for _ in range(300):
+            file.write(bytes(2**20))
+    with pytest.raises(UserError, match=r"claims to hold 0\.3 GB"):
+        open_export(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("name", ["", "9" * 5000 + ".png"])
+def test_a_member_without_a_name_or_with_a_long_one(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("labelmap.txt", "")
+        archive.writestr(zipfile.ZipInfo(name), b"")
+    with pytest.raises(UserError, match="without a name" if not name else "has no masks"):
+        open_export(tmp_path / "a.zip")
+
+
 def test_a_zip_that_claims_a_hundred_gigabytes(tmp_path: Path) -> None:
     write_zip(tmp_path / "a.zip", *(f"SegmentationClass/{number}.png" for number in range(26)))
     content = bytearray((tmp_path / "a.zip").read_bytes())
@@ -214,7 +231,7 @@ def test_a_zip_that_claims_a_hundred_gigabytes(tmp_path: Path) -> None:
         content[place + 24 : place + 28] = (0xFFFFFFF0).to_bytes(4, "little")
         place += 4
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(UserError, match="claims to hold 104 GB"):
+    with pytest.raises(UserError, match=r"claims to hold 104\.0 GB"):
         open_export(tmp_path / "a.zip")
 
 

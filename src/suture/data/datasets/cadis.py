@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from suture.core.errors import UserError
-from suture.core.io import suffix_of
+from suture.core.io import read_text, suffix_of
+from suture.core.text import short
 from suture.data.classes import IGNORE, ClassTable, Raw, default_colors
 from suture.data.dataset import Dataset, Frame, Split, Video
 from suture.data.datasets import Source
@@ -141,14 +142,15 @@ def _exclude_listed(path: Path, videos: list[Video]) -> int:
 
 def _read_list(path: Path) -> dict[tuple[int, int], int]:
     """Read listed frames as (video, frame number) → line."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"leave_out: {path} cannot be read ({error}): expected a CSV or text file.") from error
+    lines = read_text(path, "a CSV or text file").splitlines()
     is_table = suffix_of(path) == ".csv"
-    row = r"\s*([0-9]+)\s*,\s*([0-9]+)\s*" if is_table else r".*Video([0-9]+)_frame([0-9]+)(?:\.[A-Za-z]+)?\s*"
+    row = (
+        r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*"
+        if is_table
+        else r".*Video([0-9]{1,9})_frame([0-9]{1,9})(?:\.[A-Za-z]+)?\s*"
+    )
     if is_table and (not lines or lines[0].replace(" ", "") != "video,frame"):
-        raise UserError(f"{path} begins with {lines[:1]}, expected the columns video,frame and no others.")
+        raise UserError(f"{path} begins with {short(lines[:1])}, expected the columns video,frame and no others.")
     frames: dict[tuple[int, int], int] = {}
     for line, text in enumerate(lines, start=1):
         if not text.strip() or (is_table and line == 1):
@@ -156,7 +158,7 @@ def _read_list(path: Path) -> dict[tuple[int, int], int]:
         match = re.fullmatch(row, text)
         if match is None:
             expected = "two numbers: video,frame" if is_table else "a name like Video1_frame000090.png"
-            raise UserError(f"{path}, line {line} is {text!r}, expected {expected}.")
+            raise UserError(f"{path}, line {line} is {short(text)}, expected {expected}.")
         frames[int(match[1]), int(match[2])] = line
     return frames
 

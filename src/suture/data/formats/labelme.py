@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictStr
 
 from suture.core.errors import UserError
-from suture.core.text import listed, number
+from suture.core.text import listed, number, short
 from suture.data.dataset import Boxes
 from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, read_json, validate_size
 from suture.data.images import open_image, raw_mask
@@ -86,9 +86,9 @@ def read_labelme(where: str, content: bytes) -> LabelMeFile:
                     raise ValueError("no label")
                 shapes.append((str(entry["label"]), segmentation))
         except (ValueError, TypeError, KeyError, IndexError, OverflowError, UserError) as error:
+            label = short(entry.get("label"))
             raise UserError(
-                f"{where} has a shape {entry.get('label')!r} that cannot be drawn ({error}): open the frame in LabelMe "
-                "and save it again."
+                f"{where} has a shape {label} that cannot be drawn ({error}): save the frame again in LabelMe."
             ) from error
     return LabelMeFile(where, DrawnImage(width, height, shapes), len(data["shapes"]) - len(shapes))
 

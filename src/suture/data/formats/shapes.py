@@ -12,6 +12,7 @@ from pycocotools import mask as coco
 from pydantic import BaseModel, ValidationError
 
 from suture.core.errors import UserError
+from suture.core.io import parse_json
 from suture.core.text import reason
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
 from suture.data.dataset import Boxes
@@ -25,16 +26,14 @@ _LINE_NUMBERS = 4
 
 def read_json(where: str, content: bytes, form: type[BaseModel], tool: str) -> Any:
     """Read a tool's JSON file and validate its form; `where` is its name for messages."""
+    data = parse_json(content, where)
     try:
-        data = json.loads(content)
         form.model_validate(data)
     except ValidationError as error:
         mistake = error.errors()[0]
         key = ".".join(map(str, mistake["loc"]))
         why = f"{key}{': ' if key else ''}{reason(mistake)}"
         raise UserError(f"{where} is not a {tool} file ({why}): export it again.") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not valid JSON ({error}): it is damaged; export it again.") from error
     return data
 
 
