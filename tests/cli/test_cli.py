@@ -98,20 +98,20 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("select nowhere", 2, "nowhere does not exist: expected a folder of videos"),
         ("train . -o there.onnx", 2, "The output there.onnx is a file, expected a folder: give another."),
         ("train nowhere", 2, "nowhere does not exist: expected a config file"),
-        ("train . --set methd.train.steps=5", 2, "the command line: there is no setting methd; did you mean method?"),
+        ("train . --set methd.train.steps=5", 2, "the command line: there is no setting methd (did you mean method?)."),
         ("train . --preset dmo", 2, "the command line: preset: there is no 'dmo' (did you mean demo?); the"),
         ("train . --preset demo --set model.weights=x.pth --set data.size=8", 2, "the command line: data.size is 8"),
         ("evaluate . --set seed=3", 2, "the command line: found 'seed=3', but only compute and evaluation can be"),
         ("evaluate nowhere", 2, "nowhere does not exist: expected a run folder"),
         ("report . -o .", 2, ". is a folder: give the report a file name, such as report.html"),
         ("report . --figures there.onnx", 2, "there.onnx is there and not an empty folder: give a new one"),
-        ("report . --videos nowhere", 2, "nowhere does not exist: expected videos to look at"),
+        ("report . --videos nowhere", 2, "nowhere does not exist: expected videos to show"),
         ("report . nowhere", 2, "nowhere does not exist: expected one run folder"),
         ("export nowhere", 2, "nowhere does not exist: expected the folder of a finished run"),
         ("export . --frame big", 2, "--frame is big"),
         ("export . -o x.pt", 2, "--output is x.pt, expected a name that ends in .onnx, or in .md for the card alone"),
         ("export . --dynamic --frame 64x64", 2, "--dynamic leaves the size of the frames open"),
-        ("export . --frame 64x64 --view 0,0,64,65", 2, "--view is 0,0,64,65, which reaches out of the frame"),
+        ("export . --frame 64x64 --view 0,0,64,65", 2, "--view is 0,0,64,65, expected a rectangle within the frames"),
         ("export . -o there.onnx", 2, "there.onnx is there already"),
         ("predict nowhere.onnx x.mp4", 2, "nowhere.onnx does not exist: expected a run folder"),
         ("predict . nowhere.mp4 -o out", 2, "The input nowhere.mp4 does not exist"),
@@ -187,10 +187,10 @@ def test_first_findings_are_told_of_many_frames_only(
     (root / "dataset.yaml").write_text("videos: videos\n")
     assert suture(monkeypatch, "check", str(root)) == 2
     said = capsys.readouterr()
-    assert (said.out + said.err).count("Masks are here") == 1
-    monkeypatch.setattr("suture.checks.check.MIN_FIRST_LOOK_FRAMES", 5)
+    assert (said.out + said.err).count("The folder holds masks") == 1
+    monkeypatch.setattr("suture.checks.check.MIN_QUICK_CHECK_FRAMES", 5)
     assert suture(monkeypatch, "check", str(root)) == 2
-    assert "A first look, at 6 of 6 frames" in capsys.readouterr().err
+    assert "Quick check of 6 of 6 frames" in capsys.readouterr().err
 
 
 def test_write_fails_where_something_is_wrong_with_the_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_selecting_says_what_was_not_read_and_that_there_are_no_more(
     assert suture(monkeypatch, "select", str(root), "--budget", "9", "-o", str(root.with_name("label"))) == 0
     said = capsys.readouterr()
     assert "exclude.csv is not read" in said.err
-    assert "Masks are here, but dataset.yaml does not say what their values mean" in said.err
+    assert "The folder holds masks, but dataset.yaml does not define their values" in said.err
     assert "6 frames of 2 videos" in said.out
     assert "; there are no more" in said.out
 

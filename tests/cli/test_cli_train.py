@@ -187,7 +187,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.strip() == (
-        "error: the command line: there is no setting method.train.step; did you mean method.train.steps?"
+        "error: the command line: there is no setting method.train.step (did you mean steps?)."
     )
 
 

@@ -184,7 +184,7 @@ def test_only_some_methods_are_trained_while_plan_and_tables_are_of_all(begun: P
     console = recorder(tmp_path)
     outcome = compare(begun, tmp_path, devices="cpu", minutes=0, only=["dmt"], console=console)
     assert (outcome.finished, outcome.left) == ([], names("dmt"))
-    assert "Left for want of time: 2 runs" in console.export_text()
+    assert "Not finished in time: 2 runs" in console.export_text()
     outcome = compare(begun, tmp_path, devices="cpu", only=["dmt"], console=console)
     assert (outcome.finished, outcome.failed, outcome.left) == (names("dmt"), {}, [])
     outcome = compare(begun, tmp_path, devices="cpu", minutes=0, only=["unimatch", "dmt"], console=console)

@@ -39,7 +39,7 @@ def test_expected_duration_is_that_of_the_most_similar_runs() -> None:
         (2, "stage 1 of 1\n\x1b[31merror:\x1b[0m data.size is 3: too small.\n", "data.size is 3: too small."),
         (1, "Traceback\n  File x\nRuntimeError: no\n\n", "RuntimeError: no"),
         (1, "", "exit code 1"),
-        (-9, "so far so good\n", "killed by SIGKILL, perhaps for want of memory"),
+        (-9, "so far so good\n", "killed by SIGKILL, perhaps out of memory"),
         (-15, "", "killed by SIGTERM"),
     ],
 )

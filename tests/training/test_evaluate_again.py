@@ -138,7 +138,7 @@ def test_new_cases_are_scored(trained: tuple[Path, Path]) -> None:
     assert metrics["completion"]["videos"].keys() == {"case01a", "case01b", "case02"}
     assert "Of the videos scored as new, case05 came into the splits after the training." in render_card(Run(run))
     said = cautions(read_runs([run]))
-    assert "run is also scored on case05: put into the splits after its training." in said
+    assert "run is also scored on case05: added to the splits after its training." in said
 
 
 def test_scores_of_a_case_that_was_learnt_from_are_named_as_such(trained: tuple[Path, Path]) -> None:
@@ -184,7 +184,7 @@ def test_names_that_went_to_other_videos_are_refused(trained: tuple[Path, Path])
     shutil.rmtree(data / "videos/case04")
     rename(data, "case02", "case04")
     say(data, split={"train": ["case01"], "val": ["case03"], "test": ["case04"]})
-    with pytest.raises(UserError, match=r"data: the video case04 is the one that the run knows as case02, and another"):
+    with pytest.raises(UserError, match=r"data: the video case04 was case02 in the run.s training, and another"):
         evaluated(run)
     assert (run / "metrics.json").read_text() == before
 

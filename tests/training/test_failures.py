@@ -66,7 +66,7 @@ def test_weights_that_are_no_numbers_under_a_loss_that_is_one(
         next(iter(stage.segmenter.head.parameters())).data.fill_(float("nan"))
 
     broken(step, spoil)
-    with pytest.raises(UserError, match=f"The weights of stage train are no numbers any more at step {step + 1}"):
+    with pytest.raises(UserError, match=f"The weights of stage train became NaN or infinite at step {step + 1}"):
         train_quietly(supervised(EVERY_STEP), tmp_path)
     assert saved_step(tmp_path) == step
     checkpoint = torch.load(tmp_path / "stages/1-train/last.ckpt", weights_only=True)
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_is_damaged_or_cut_off(
         train_quietly(supervised(EVERY_STEP), tmp_path)
     checkpoint = tmp_path / "stages/1-train/last.ckpt"
     checkpoint.write_bytes(damage(checkpoint.read_bytes()))
-    with pytest.raises(UserError, match=r"last\.ckpt is damaged or cut off, .* remove it to begin the stage again"):
+    with pytest.raises(UserError, match=r"last\.ckpt is damaged or cut off, .* remove it to start the stage again"):
         train_quietly(supervised(EVERY_STEP), tmp_path)
 
 

@@ -143,7 +143,7 @@ def test_two_processes_score_like_one(both: Any) -> None:
 def test_all_processes_end_where_the_first_one_refuses(both: Any) -> None:
     _, _, folder = both
     refusals = [json.loads((folder / f"rank-{rank}.json").read_text())["refused"] for rank in range(2)]
-    assert "was begun with another config (seed: 0 → 7)" in refusals[0]
+    assert "was started with another config (seed: 0 → 7)" in refusals[0]
     assert refusals[1] == "exit 2"
 
 

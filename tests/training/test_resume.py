@@ -443,7 +443,7 @@ def test_a_second_process_on_one_folder_is_refused_and_a_killed_one_is_no_hindra
         first.join()
     assert str(caught.value).startswith(f"{tmp_path / 'run'} is in use by process {first.pid} on ")
     assert len(str(caught.value).splitlines()) == 1
-    with pytest.raises(UserError, match="was begun with another config"):  # which is looked at under the lock
+    with pytest.raises(UserError, match="was started with another config"):  # which is looked at under the lock
         train_quietly(supervised(), tmp_path / "run")
 
 

@@ -165,7 +165,7 @@ def test_where_nothing_is_labelled_it_says_why_as_check_does(
     (problem,) = [one for one in check(masks, progress=False).problems if one.severity == "fatal"]
     assert str(caught.value) == f"{masks}: {problem.what} (first: {problem.first}); {problem.fix}."
     shutil.copytree(dataset, tmp_path / "mine", ignore=shutil.ignore_patterns("dataset.yaml"))
-    with pytest.raises(UserError, match=r"does not say what their values mean.* --write` drafts it"):
+    with pytest.raises(UserError, match=r"does not define their values.* --write` drafts it"):
         train_quietly(supervised(f"data.root={tmp_path / 'mine'}"), tmp_path / "run")
     shutil.rmtree(tmp_path / "mine/masks")
     with pytest.raises(UserError, match="No frame has a mask; `suture select` chooses frames"):

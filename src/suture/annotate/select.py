@@ -46,9 +46,9 @@ def select(
     Args:
         dataset: The videos; they need no masks.
         out: A new folder.
-        every: Take equidistant frames, and the middle of each shot that they miss.
+        every: Take every n-th frame, and the middle frame of each shot without one.
         ratio: Take this share of all frames, spread as by `budget`.
-        budget: Take this many frames, spread over the shots by their lengths, one of each shot where that is enough.
+        budget: Take this many frames, spread over the shots by their lengths, at least one per shot if possible.
         listed: Take the frames that a text file names, with a mask or without.
         force: Write into a folder that is not empty.
         progress: Show a progress bar.
@@ -61,7 +61,7 @@ def select(
     _validate_choice({"every": every, "ratio": ratio, "budget": budget, "list": listed})
     _validate_folder(dataset, out, force)
     if listed is None and all(len(video.with_mask) == len(video.usable) for video in dataset):
-        raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so there is none to label.")
+        raise UserError(f"{dataset.root}: every frame is excluded or has a mask, so no frame is left to label.")
     with ProgressBar(show=progress) as bar:
         if listed is not None:
             named = from_list(listed, dataset)
@@ -94,10 +94,10 @@ def _validate_choice(options: Mapping[str, Any]) -> None:
 
 def _validate_folder(dataset: Dataset, out: Path, force: bool) -> None:
     if out.resolve().is_relative_to(dataset.root.resolve()):
-        raise UserError(f"{out} lies in the dataset and would count as one of its videos: give a folder outside of it.")
+        raise UserError(f"{out} is inside the dataset and would count as a video: give a folder outside the dataset.")
     require_outside_dataset(out, pictures=True)
     if not force and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not empty: give another folder, or --force to write into it.")
+        raise UserError(f"{out} exists and is not empty: give another folder, or use --force to write into it.")
 
 
 def _choose(
@@ -118,7 +118,7 @@ def _choose(
 
 
 def _taking_part(video: Video, indices: Iterable[int]) -> set[int]:
-    """The frames that take part: not excluded, and the next for each left out by `take_every`."""
+    """Usable frames for these indices: excluded ones are dropped, ones skipped by `take_every` move to the next."""
     usable = video.usable
     nearest = (bisect_left(usable, index) for index in indices if index not in video.excluded)
     return {usable[place] for place in nearest if place < len(usable)}
@@ -142,7 +142,7 @@ def _filling(out: Path) -> Iterator[Path]:
         if not out.exists():
             os.replace(temporary, out)
         else:
-            # The list goes last: where it is, all that it names is there.
+            # The list goes last: if it exists, all its frames exist.
             for file in sorted(temporary.iterdir(), key=lambda file: file.name == LIST_NAME):
                 os.replace(file, out / file.name)
     except OSError as error:

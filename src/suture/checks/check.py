@@ -30,13 +30,13 @@ from suture.data.labelling import all_masks
 from suture.data.shots import shots_of_frames
 from suture.data.view import View
 
-MIN_FIRST_LOOK_FRAMES = 1000
-"""Frames up to which all are read so soon that a first look would only repeat the report."""
+MIN_QUICK_CHECK_FRAMES = 1000
+"""Number of frames up to which no quick check is made, because reading all of them is fast."""
 MAX_SCORED_MASKS_READ = 64
-"""Masks that are read before a training that only scores them: seconds, where all may take an hour."""
-_FIRST_LOOK_S = 3.0
+"""Masks read before training if they are only scored. This takes seconds; reading all may take an hour."""
+_QUICK_CHECK_S = 3.0
 _MIN_PARALLEL_FRAMES = 64
-"""Frames up to which starting processes costs more than it gains."""
+"""Number of frames up to which starting processes costs more time than it saves."""
 _NAMED_VIDEOS = 3
 
 
@@ -55,7 +55,7 @@ def check(
         workers: Processes that read, by default one per core. They import the calling script anew, so it needs its
             `if __name__ == "__main__"`.
         progress: Show a progress bar.
-        on_quick: Called with the report of a first look, within seconds.
+        on_quick: Called with the report of a quick check, within seconds.
 
     >>> check("../shared/data/vocalfolds", progress=False).fatal  # doctest: +SKIP
     False
@@ -111,7 +111,7 @@ def as_check_reports(dataset: Dataset, error: WrongMask) -> UserError:
     for video, index in sorted(some):
         mask = mask_facts(dataset[video].masks[index], dataset.classes, None)
         facts[video].append(FrameFacts(video, index, size=dataset[video].size_of(index), mask=mask))
-    problems = (problem for look in JUDGES_OF_MASKS for problem in look(Evidence(dataset, facts, False)))
+    problems = (problem for examine in JUDGES_OF_MASKS for problem in examine(Evidence(dataset, facts, False)))
     fatal = next((problem for problem in problems if problem.severity == "fatal"), None)
     described = _as_error(dataset, fatal) if fatal else error
     if len(some) == len(masks):
@@ -153,7 +153,7 @@ def _without_broken(dataset: Dataset) -> tuple[Dataset, dict[str, str]]:
 
 def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
     """Read some frames of each video within seconds, labelled ones where there are any."""
-    deadline = time.monotonic() + _FIRST_LOOK_S
+    deadline = time.monotonic() + _QUICK_CHECK_S
     facts: dict[str, dict[int, FrameFacts]] = {video.id: {} for video in dataset}
     candidates = {video.id: video.with_mask or video.usable for video in dataset}
     wanted = [(video, part) for part in (0.0, 0.5, 1.0, 0.25, 0.75) for video in dataset if candidates[video.id]]

@@ -98,12 +98,12 @@ class CheckReport:
         return asdict(self) | {"fatal": self.fatal, "seconds": round(self.seconds, 2)}
 
     def print(self, console: Console) -> None:
-        """Print an overview, the table of classes and the problems; of a first look the problems only."""
+        """Print an overview, the table of classes and the problems; of a quick check the problems only."""
         overview = list(_overview(self.summary))
         if not self.complete:
             console.print(overview[0], highlight=False)
             frames = number(self.summary.frames, "frame")
-            console.print(Text(f"A first look, at {self.read:,} of {frames}; all of them follow.", "dim"))
+            console.print(Text(f"Quick check of {self.read:,} of {frames}; the check of all frames follows.", "dim"))
             for problem in self.problems:
                 console.print(Text.assemble((problem.severity, _STYLES[problem.severity]), f"  {problem.what}"))
             return
@@ -186,5 +186,5 @@ def _verdict(problems: Sequence[Problem]) -> Text:
     if counts["fatal"]:
         return Text(f"{number(counts['fatal'], 'fatal problem')}: fix before training.", "bold red")
     if counts["warning"]:
-        return Text(f"Nothing fatal; {number(counts['warning'], 'warning')} to look at.", "yellow")
-    return Text("Nothing that must be fixed." if problems else "No problems found.", "green")
+        return Text(f"No fatal problem; {number(counts['warning'], 'warning')} to review.", "yellow")
+    return Text("No fatal problem." if problems else "No problems found.", "green")

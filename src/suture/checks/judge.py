@@ -1,4 +1,4 @@
-"""Judges of a dataset: each looks at one aspect of the evidence and yields problems."""
+"""Judges of a dataset: each examines one aspect of the evidence and yields problems."""
 
 import os
 from collections import Counter, defaultdict
@@ -26,13 +26,13 @@ from suture.data.listing import holds_files
 from suture.data.view import View
 
 STILL = 0.25
-"""Mean change below which a frame repeats the one before; the noise of a running camera is several times that."""
+"""Mean change below which a frame repeats the one before; camera noise is several times larger."""
 MIN_FROZEN_FRAMES = 5
 MIN_COMBED_FRAMES = 3
 MIN_SMOOTHED_SHARE = 0.1
-"""Share of in-between pixels at the edges of a mask that was resized smoothly; of one drawn by hand it is near 0."""
+"""Share of in-between pixels at edges, above which a mask was resized smoothly; hand-drawn masks are near 0."""
 MIN_CONTRAST = 4.0
-"""Contrast below which a thumbnail shows nothing that could be recognised elsewhere."""
+"""Contrast below which a thumbnail is too uniform to recognise."""
 MAX_ALIKE = 4.0
 """Difference of two thumbnails, in grey levels, up to which video coding explains it."""
 _BLOCK_FRAMES = 256
@@ -78,7 +78,7 @@ class Evidence:
 
     @cached_property
     def ids_from_one(self) -> int | None:
-        """The only unknown id, where it follows the class table's last one and no mask has id 0."""
+        """The only unknown id, if it is one above the class table's last id and no mask has id 0."""
         ids = [value for value in self.dataset.classes.values if isinstance(value, int)]
         if 0 not in ids or any(mask.has_zero for mask in self.masks):
             return None
@@ -87,7 +87,7 @@ class Evidence:
 
     @cached_property
     def mask_like(self) -> list[str]:
-        """Videos made of images that hold a few values each, in flat areas, as masks do."""
+        """Videos whose images look like masks: a few values each, in flat areas."""
         levels = {video: [frame.painted for frame in frames if frame.size] for video, frames in self.facts.items()}
         images = (video.id for video in self.dataset if video.file is None)
         return [video for video in images if levels[video] and all(levels[video]) and max(levels[video]) > 1]
@@ -98,7 +98,7 @@ class Evidence:
         largest = {}
         for video, frames in self.facts.items():
             tops = [-1 if frame.largest is None else frame.largest for frame in frames if frame.size]
-            if min(tops, default=-1) >= 0 and low_depth_divisor(max(tops)):  # single frames may be black indeed
+            if min(tops, default=-1) >= 0 and low_depth_divisor(max(tops)):  # single frames may really be black
                 largest[video] = max(tops)
         return largest
 
@@ -123,12 +123,12 @@ Judge = Callable[[Evidence], Iterator[Problem]]
 def judge(evidence: Evidence) -> list[Problem]:
     """Collect all problems, the worst first."""
     judges = JUDGES + (JUDGES_OF_ALL_FRAMES if evidence.complete else ())
-    problems = [problem for look in judges for problem in look(evidence)]
+    problems = [problem for examine in judges for problem in examine(evidence)]
     return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
 def judge_cases(evidence: Evidence) -> Iterator[Problem]:
-    """Cases in two splits, and cases and videos that only a guess made."""
+    """Cases in two splits, and guessed cases and videos."""
     dataset = evidence.dataset
     divided = [
         f"{case} ({', '.join(f'{video.id} in {video.split}' for video in dataset.cases[case] if video.split)})"
@@ -147,15 +147,15 @@ def judge_cases(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_splits(evidence: Evidence) -> Iterator[Problem]:
-    """Videos whose split is not that of their names, and cases that lists divide.
+    """Videos whose split contradicts their names, and cases that are divided by lists.
 
-    A list counts before the name of the case, and that before the video's own.
+    A list takes precedence over the name of the case, and the name of the case over the name of the video.
     """
     dataset = evidence.dataset
     expected = splits_by_name({video.id: f"{video.case} {video.id}" for video in dataset})
     expected |= {video: next(iter(counts)) for video, counts in dataset.listed.items() if len(counts) == 1}
     turned = {("test", "train"), ("train", "test"), ("test", "val")}
-    if "test" in expected.values():  # else val is often taken as the test
+    if "test" in expected.values():  # otherwise val often serves as the test split
         turned.add(("val", "test"))
     places = [f"{v.id} in {v.split}" for v in dataset if (expected.get(v.id), v.split) in turned]
     yield from evidence.report("misnamed-split", places)
@@ -173,7 +173,7 @@ def judge_splits(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_dataset_file(evidence: Evidence) -> Iterator[Problem]:
-    """Names of videos that are not there, and a protocol that does not fit."""
+    """Named videos that do not exist, and a protocol that does not fit the classes."""
     dataset = evidence.dataset
     yield from evidence.report("missing-video", dataset.missing_videos)
     try:
@@ -225,7 +225,7 @@ def judge_frames(evidence: Evidence) -> Iterator[Problem]:
 
 
 def _of_videos(evidence: Evidence, code: str, places: Mapping[str, str]) -> Iterator[Problem]:
-    """Problems of videos: of those in no split, which a training never reads, only warnings."""
+    """Problems of videos. For videos in no split they are warnings, because training never reads those."""
     used = {video for video in places if evidence.dataset[video].split is not None}
     yield from evidence.report(code, [place for video, place in places.items() if video in used])
     others = [place for video, place in places.items() if video not in used]
@@ -251,7 +251,7 @@ def judge_labels(evidence: Evidence) -> Iterator[Problem]:
 
 
 def unread_masks(evidence: Evidence) -> Iterator[Problem]:
-    """Folders of masks of which nothing is read; an empty one waits for them."""
+    """Mask folders of which nothing is read. An empty folder is no problem."""
     dataset = evidence.dataset
     read = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if read or not dataset.root.is_dir():
@@ -275,7 +275,7 @@ def judge_unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
-    """Annotations that leave nothing in a mask, and labels that have a class by their id alone."""
+    """Annotations without an effect on a mask, and labels whose class follows from their id alone."""
     dataset = evidence.dataset
     for code, boxes in (
         ("boxes-only", [one for one in dataset.boxes if not one.shapes]),
@@ -288,7 +288,7 @@ def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_masks(evidence: Evidence) -> Iterator[Problem]:
-    """Masks that do not decode, do not lie on their frame, or hold unknown values."""
+    """Masks that do not decode, differ in size from their frame, or hold unknown values."""
     yield from evidence.report("bad-mask", [mask.name for mask in evidence.masks if mask.error])
     differing = [
         f"{frame.mask.name} ({messages.on_frame(frame.mask.size, frame.size)})"
@@ -310,7 +310,7 @@ def judge_masks(evidence: Evidence) -> Iterator[Problem]:
 
 
 def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
-    """The reason for what is wrong with a mask's values; other causes would only follow from it."""
+    """Root cause of wrong values in a mask; None without wrong values."""
     if mask.error:
         return None
     if is_jpeg(mask.name) or (mask.distinct > 12 and mask.near > 0.6):
@@ -327,7 +327,7 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
 
 
 def is_jpeg(name: str) -> bool:
-    """Test whether a mask is compressed, so that its values are those of no class."""
+    """Test whether a mask is a JPEG, whose compression changes the class values."""
     return name.lower().endswith((".jpg", ".jpeg"))
 
 
@@ -367,26 +367,26 @@ def judge_classes(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_classes_alike(evidence: Evidence) -> Iterator[Problem]:
-    """Classes that were probably meant as one."""
+    """Classes that are probably one class with two spellings."""
     for names in alike_but_for_capitals(evidence.dataset.classes.names):
         yield from _named("class-alike", names)
 
 
 def nothing_to_learn(shown: Sequence[str]) -> Problem | None:
-    """The problem of training labels that show fewer than two classes, if they do."""
+    """Problem of training labels that show fewer than two classes; None if they show more."""
     if len(shown) > 1:
         return None
     return make_problem("one-class" if shown else "all-ignored", count=1, detail="".join(shown))
 
 
 def _named(code: str, names: Sequence[str]) -> Iterator[Problem]:
-    """A problem of classes or labels, which have no place to look at."""
+    """A problem of classes or labels, which has no place in a file."""
     if names:
         yield make_problem(code, count=len(names), detail=listed(names, NAMED))
 
 
 def judge_duplicates(evidence: Evidence) -> Iterator[Problem]:
-    """Frames that lie in two splits, so that training frames are tested on."""
+    """Frames that are in two splits, so that the test set holds training frames."""
     dataset = evidence.dataset
     of_split: dict[str, list[FrameFacts]] = defaultdict(list)
     for frame in evidence.frames:
@@ -411,9 +411,9 @@ def judge_duplicates(evidence: Evidence) -> Iterator[Problem]:
 
 
 def _look_alikes(ones: Sequence[FrameFacts], others: Sequence[FrameFacts]) -> Iterator[tuple[FrameFacts, FrameFacts]]:
-    """Pair each of the others with the frame most like it, if only coding sets them apart."""
+    """Pair each of the others with its most similar frame, if video coding explains their difference."""
     known, sought = (np.array([_coarse(frame) for frame in frames]).reshape(-1, 64) for frames in (ones, others))
-    # In order of brightness, a block of frames needs to be compared only with those that are about as bright.
+    # Sorted by brightness, a block of frames is compared only with frames of similar brightness.
     order, queue = np.argsort(known.mean(axis=1)), np.argsort(sought.mean(axis=1))
     brightness = known[order].mean(axis=1)
     for begin in range(0, len(queue), _BLOCK_FRAMES):
@@ -465,12 +465,12 @@ def _repeats(frame: FrameFacts, before: FrameFacts | None) -> bool:
         return False
     if frame.change is not None:
         return frame.change < STILL
-    # The two were read by different processes: the thumbnails must do.
+    # Different processes read the two frames, so only their thumbnails can be compared.
     return before.thumb is not None and bool(np.abs(frame.thumb.astype(int) - before.thumb).mean() < STILL)
 
 
 def _by_position(video: Video, facts: Sequence[FrameFacts]) -> dict[int, FrameFacts]:
-    """The frames by position; those are neighbours between which only frames lie that take no part."""
+    """Frames by position. Frames with only unused frames between them are neighbours."""
     indices = [frame.index for frame in facts]
     steps = np.where(video.torn(indices), np.diff(indices), 1)
     return dict(zip(np.cumsum([0, *steps]).tolist(), facts, strict=False))

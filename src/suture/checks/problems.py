@@ -89,7 +89,7 @@ KINDS: dict[str, Kind] = {
         "fatal", "", "Masks that dataset.yaml names, but no frame is labelled in them", "label frames and export again"
     ),
     "no-dataset-file": Kind(
-        "fatal", "", "Masks are here, but dataset.yaml does not say what their values mean", _WRITE
+        "fatal", "", "The folder holds masks, but dataset.yaml does not define their values", _WRITE
     ),
     "no-masks-in-train": Kind("fatal", "", "No frame of the split train has a mask", "move labelled videos into train"),
     "no-masks-in-test": Kind("note", "", "No frame of the split test has a mask", "move labelled cases into test"),

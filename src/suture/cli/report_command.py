@@ -23,8 +23,8 @@ def report(
     videos: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Videos without truth to look at: a file or folder; may be given several times.",
-            callback=require_existing("videos to look at, a file or folder"),
+            help="Videos without ground truth to show: a file or folder; may be given several times.",
+            callback=require_existing("videos to show, a file or folder"),
         ),
     ] = None,
     figures: Annotated[

@@ -33,7 +33,7 @@ def train(
         def require_unused_run(config: Config) -> None:
             require_unused(run or default_folder(config))
 
-        config = load_config(target, preset, set or [], origin=COMMAND_LINE, look=require_unused_run)
+        config = load_config(target, preset, set or [], origin=COMMAND_LINE, validate_early=require_unused_run)
         from suture.reports.scores_section import scores_table
         from suture.training.train import train as train_run
 

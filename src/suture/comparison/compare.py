@@ -84,7 +84,7 @@ def compare(
             show_tables(out, out, console)
     if outcome.left:
         left = number(len(outcome.left), "run")
-        _print(console, f"Left for want of time: {left}; start the same command again to go on.")
+        _print(console, f"Not finished in time: {left}; start the same command again to continue.")
     return outcome
 
 

@@ -82,7 +82,7 @@ class QueueOutcome:
     failed: dict[str, str]
     """Error message of each failed run."""
     left: list[str]
-    """Runs not started or stopped for want of time."""
+    """Runs not started, or stopped, for lack of time."""
 
 
 @dataclass
@@ -180,7 +180,7 @@ class Queue:
             try:
                 self.running.append(self._start(run, self.free[0]))
                 self.free.pop(0)
-            except OSError as error:  # as if a folder has the name of the log
+            except OSError as error:  # such as a folder with the name of the log
                 self._fail(run.name, describe_os_error(error))
 
     def _start(self, run: PlannedRun, device: Device) -> _Process:
@@ -275,7 +275,7 @@ def last_error(code: int, log: Path, start: int = 0) -> str:
     """Return the `error:` line of a failed process, or the last line of its traceback."""
     if code < 0:
         name = signal.Signals(-code).name
-        return f"killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+        return f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
     with log.open("rb") as file:
         file.seek(start)
         text = file.read().decode("utf-8", errors="replace")
@@ -292,6 +292,6 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _end_with_parent() -> None:
-    """Ask Linux to kill this process with its parent: a killed comparison must not hold its devices and locks."""
+    """Kill this process with its parent (Linux): after a kill, nothing must hold devices and locks."""
     if _LIBC is not None:
         _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -32,7 +32,7 @@ def pool_for(doing: str, workers: int, *work: Any) -> Iterator[ProcessPoolExecut
     """Pool of forked processes.
 
     Args:
-        doing: The work in words, for the message when a process dies.
+        doing: Name of the work, for the message when a process dies.
         workers: Number of processes.
         work: Passed to each process once; read there by `given()`.
     """
@@ -91,7 +91,7 @@ def _end_later(number: int, frame: object) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """End this process when its parent was killed; it would hold the parent's locks for ever."""
+    """End this process when its parent was killed; otherwise it would hold the parent's locks forever."""
     while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)

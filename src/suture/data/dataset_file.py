@@ -262,7 +262,7 @@ def parse(model: type[T], content: Any, path: Path) -> T:
 
 
 def find_guesses(text: str) -> set[Place]:
-    """The places of a file that are still marked as a guess.
+    """Find the keys of a file that are still marked as a guess.
 
     A key with lines below it is a guess as long as one of these is.
 
@@ -276,7 +276,7 @@ def find_guesses(text: str) -> set[Place]:
     lines = text.splitlines()
     places: set[Place] = set()
 
-    def look(place: Place, end: yaml.Mark) -> None:
+    def add_guess(place: Place, end: yaml.Mark) -> None:
         if end.line < len(lines) and _GUESS.match(lines[end.line][end.column :]):
             places.add(place)
 
@@ -285,16 +285,16 @@ def find_guesses(text: str) -> set[Place]:
             before = len(places)
             for position, entry in enumerate(value.value):
                 name, node = entry if isinstance(entry, tuple) else (None, entry)
-                look((key.value, name.value if name else position), node.end_mark)
+                add_guess((key.value, name.value if name else position), node.end_mark)
             if len(places) > before:
-                look((key.value,), key.end_mark)
+                add_guess((key.value,), key.end_mark)
         else:
-            look((key.value,), value.end_mark)
+            add_guess((key.value,), value.end_mark)
     return places
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest known names that a name is the beginning or the end of, or comes near to.
+    """Suggest known names that start or end with a name, or are similar to it.
 
     >>> nearest("video_1", ["video_1_left", "video_1_right", "video_10_left"]), nearest("tisue", ["tissue", "vessel"])
     (' (did you mean video_1_left or video_1_right?)', ' (did you mean tissue?)')

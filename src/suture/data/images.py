@@ -15,7 +15,7 @@ from suture.core.errors import UserError
 from suture.core.io import require_regular_file
 
 MAX_PIXELS = 256 * 1024 * 1024
-"""Images that claim more are damaged or hostile."""
+"""Pixel limit: larger images are damaged or hostile."""
 MAX_LOW_DEPTH_VALUE = 2**13
 """A 16-bit image whose values lie below this holds a camera's 10 or 12 bits, unscaled."""
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"})
@@ -71,8 +71,8 @@ def _is_cut_jpeg(path: Path) -> bool:
     content = path.read_bytes()
     if not content.startswith(b"\xff\xd8") or content.endswith(_JPEG_END):
         return False
-    # Some recorders write more after the end, and a thumbnail in the header has an end of its own. So the end is
-    # searched segment by segment: each has its length, except for the pixels, which hold no marker.
+    # Some recorders write more after the end, and a thumbnail in the header has its own end marker. So
+    # the end is searched segment by segment. Each states its length, except for the pixels, which hold no marker.
     place = 2
     while marker := _JPEG_MARKER.search(content, place):
         if marker[0] == _JPEG_END:

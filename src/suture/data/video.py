@@ -1,4 +1,4 @@
-"""Video files read by frame number: frame 1234 is the same picture however it is reached."""
+"""Video files read by frame number: sequential and random access return the same frame."""
 
 import contextlib
 import itertools
@@ -338,7 +338,7 @@ _idle_decoders = _IdleDecoders()
 
 
 def _open(path: Path) -> tuple[av.container.InputContainer, av.video.VideoStream]:
-    if not path.is_file():  # a pipe would be waited for without end
+    if not path.is_file():  # reading a pipe could block forever
         raise UserError(f"{path} is not a file: expected a video.")
     # A title in an unknown encoding must not stop the reading. PyAV 19 and later ignore it by default.
     lenient: dict[str, Any] = {"metadata_errors": "ignore"} if int(av.__version__.split(".")[0]) < 19 else {}

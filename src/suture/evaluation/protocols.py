@@ -177,8 +177,8 @@ def case_interval(
 ) -> tuple[float, float] | None:
     """Percentile bootstrap interval of a statistic of cases; None with fewer than `minimum` of them.
 
-    Frames of one case are alike, so whole cases are drawn: single frames would look far too certain. A case is a
-    number, or whatever `statistic` takes a list of.
+    Frames of one case are alike, so whole cases are drawn. With single frames, the interval would be far too narrow. A
+    case is a number, or any type that `statistic` accepts in a list.
 
     >>> case_interval([0.5, 0.6, 0.7, 0.8])
     >>> low, high = case_interval([0.5, 0.6, 0.7, 0.8, 0.9])

@@ -1,8 +1,8 @@
 """DMT: dynamic mutual training (Feng et al., Pattern Recognition 2022).
 
-Two models, A and B, start differently and so make different errors. In every round each learns pseudo labels of the
-other, as that was one round before: first the most confident ones, in the last round all. A pseudo label counts less
-the less the learning model agrees with it. A is the final model.
+Two models, A and B, start differently and so make different errors. In every round, each learns the pseudo labels that
+the other made one round before: first the most confident ones, in the last round all. A pseudo label has a lower weight
+if the learning model disagrees with it. A is the final model.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""CUDA graphs: a call of thousands of short kernels is recorded once, then replayed as one launch."""
+"""CUDA graphs: record a call of thousands of short kernels once, then replay it as one launch."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,9 +23,9 @@ class Recording(NamedTuple):
 class CudaGraph:
     """Records a function as a CUDA graph for each shape of its inputs, and replays it.
 
-    Launching the kernels of a small batch one by one from Python takes longer than computing them. The numbers are
-    those of the eager call. The function may use tensors on the device only, must not wait for their values, and may
-    read no Python number that changes from call to call. Tensors that it reads besides its inputs must stay alive.
+    Launching the kernels of a small batch one by one from Python takes longer than computing them. The results are
+    equal to those of the eager call. The function may use only tensors on the device, must not wait for their values,
+    and must not read Python numbers that change between calls. Other tensors that it reads must stay alive.
 
     Args:
         module: For training: the module that holds all state of the step. The backward pass of the first output is
@@ -96,7 +96,7 @@ class CudaGraph:
         torch.cuda.set_rng_state(generator)
 
         self._drop_gradients()
-        torch.clear_autocast_cache()  # the graph would read an earlier cast that is never made again
+        torch.clear_autocast_cache()  # otherwise the graph reads a cached cast that is never updated
         graph = torch.cuda.CUDAGraph()
         # Thread-local: a global recording would fail when other threads allocate or pin memory.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):

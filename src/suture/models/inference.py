@@ -37,7 +37,7 @@ def predict_probabilities(
     Args:
         network: Maps images (B, 3, h, w) in 0..1 to logits (B, C, h, w).
         frames: The view of frames, (B, H, W, 3), RGB, uint8, on the network's device.
-        size: Height and width at which the network looks at them.
+        size: Height and width of the network's input.
         flip: Average with the mirrored frames.
         scales: Average over these sizes of the frames.
         window: Slide windows of `size` over frames that are larger, instead of shrinking them.
@@ -72,7 +72,7 @@ def _average_probabilities(
 
 
 def input_size(frame: Sequence[int], size: Size, window: bool = False) -> Size:
-    """Size at which a network looks at frames: its own, or with windows at least that of the frame."""
+    """Input size of a network: its own, or with windows at least the size of the frame."""
     return (max(size[0], frame[0]), max(size[1], frame[1])) if window else size
 
 
@@ -187,7 +187,7 @@ def interpolate_class_ids(
 
 def _resized_class_ids(scores: np.ndarray, size: Size) -> np.ndarray:
     """Compare class after class with OpenCV, several times as fast on a CPU as all classes at once."""
-    # Between four pixels a class lies between its least and its largest score there: most can be left out.
+    # Between four pixels, a class's score is between its lowest and highest score there: most classes drop out.
     square = np.ones((2, 2), np.uint8)
     floor = np.max([cv2.erode(one, square) for one in scores], axis=0)
     first, *others = [number for number, one in enumerate(scores) if (cv2.dilate(one, square) >= floor).any()]

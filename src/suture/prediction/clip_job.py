@@ -33,7 +33,7 @@ from suture.prediction.writer import PredictedBatch, ThreadedWriter, Writer, Wri
 FORMAT = 1
 """Format of `prediction.json`."""
 PREPARE_THREADS = 2
-"""Batches prepared at once for a device: to copy the frames of one may take as long as to predict them."""
+"""Batches prepared in parallel for a device; copying the frames of a batch may take as long as predicting them."""
 MIN_FRAMES_FOR_PROCESSES = 300
 """Shorter clips are written by threads: processes would take longer to start."""
 Row = dict[str, Any]
@@ -48,7 +48,7 @@ class ClipResult(NamedTuple):
     """Frames that were done by an earlier start."""
     problems: list[str]
     view: str
-    """The view, described."""
+    """Description of the view."""
 
 
 class ClipJob:
@@ -57,7 +57,7 @@ class ClipJob:
     Args:
         predictor: The model.
         clip: Frames.
-        folder: Where its results go.
+        folder: Folder of its results.
         settings: Files to write.
         batch: Frames per batch.
     """
@@ -93,12 +93,12 @@ class ClipJob:
 
     @property
     def made_of(self) -> dict[str, Any]:
-        """All that decides the results: they are continued, or left as they are, only if it is the same."""
+        """Everything that determines the results. Existing results are kept or continued only if it is unchanged."""
         return {**self.made_by, "input": self.clip.identity}
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """The part of it that is the same for all clips of a command."""
+        """The part of `made_of` that is the same for all clips of a command."""
         predictor = self.predictor
         return {
             "format": FORMAT,
@@ -134,7 +134,7 @@ class ClipJob:
         cropped = self.view == "auto" and self.predictor.network.crops
         view = self.clip.find_view(ClipView(None, origin="cropped by the model") if cropped else self.view)
         if self.clip.file is not None and (problem := view.problem(*self.clip.file.size)):
-            raise UserError(f"{self.clip.path}: {problem}.")  # before all of it is decoded in vain
+            raise UserError(f"{self.clip.path}: {problem}.")  # before the whole file is decoded
         writer = self.writer
         with (
             closing(self.journal),
@@ -151,7 +151,7 @@ class ClipJob:
                         rows[index] = self._row(frame)
                         waiting.append(rows[index])
                     progress(1)
-                if self.journal.is_open:  # begun with the first frame that can be used
+                if self.journal.is_open:  # opened with the first usable frame
                     self.journal.add(waiting)
                     waiting = []
         ordered = [rows[index] for index in sorted(rows)]
@@ -217,7 +217,7 @@ class ClipJob:
         length = 0 if smoother else self.batch
 
         def with_memory() -> Iterator[tuple[list[ClipFrame], SharedBatch | None]]:
-            # In order: a batch that waited for the memory of later ones would wait for ever.
+            # In order: a batch must not wait for the memory of later batches, or it waits forever.
             for frames in groups:
                 usable = frames[0].pixels is not None
                 if usable and not self.journal.is_open:  # before anything else is written into the folder
@@ -264,7 +264,7 @@ class ClipJob:
         if self.clip.file is not None and (missing := self.clip.file.missing):
             problems.append(
                 f"{self.clip.path.name} stops after {len(rows):,} frames, about {missing:,} before its end: the file "
-                "is cut off; what is there was predicted."
+                "is cut off; all existing frames were predicted."
             )
         return problems
 

@@ -34,7 +34,7 @@ class Journal:
                 return
 
     def begin(self, made_of: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Start a file with the rows that are known already."""
+        """Start a file with the rows of earlier starts."""
         with replacing(self.path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in [made_of, *rows]), encoding="utf-8")
         self._file = self.path.open("a", encoding="utf-8")
@@ -47,7 +47,7 @@ class Journal:
 
     @property
     def is_open(self) -> bool:
-        """True once it was begun."""
+        """True after `begin`."""
         return self._file is not None
 
     def close(self) -> None:

@@ -263,7 +263,7 @@ class Predictor:
         return network.module.class_ids(scenes)
 
     def _probabilities(self, scenes: Tensor, smoother: Smoother | None = None) -> Tensor:
-        """Class probabilities (B, C, h, w) of scenes, at the size that the network looks at."""
+        """Class probabilities (B, C, h, w) of scenes, at the network's input size."""
         scenes = scenes.to(self.device)
         probabilities = predict_probabilities(
             self.network.module,
@@ -295,7 +295,7 @@ class Predictor:
         )
 
     def _cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Make a tensor once for frames of one kind. The first ones are kept for ever: CUDA graphs read them."""
+        """Make a tensor once for frames of one kind. The first ones are kept forever: CUDA graphs read them."""
         if key in self._cache:
             kept: T = self._cache[key]
             return kept

@@ -28,13 +28,13 @@ def primary_scores(runs: Sequence[ReportedRun], scored: Sequence[str]) -> list[d
 
 
 def cautions(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return what a reader must know before trusting or comparing the scores."""
+    """Return cautions about the reliability and comparability of the scores."""
     first = runs[0]
     sentences = sample_size_warnings([run.metrics for run in runs])
     if sum(bool(run.metrics) for run in runs) > 1:
         sentences.append(
-            "Every run is one training with one seed: a difference between runs may be chance. To tell which method is "
-            "better takes three seeds or more of each (suture compare)."
+            "Every run is one training with one seed, so differences between runs may be chance. Compare methods with "
+            "three or more seeds of each (suture compare)."
         )
     sentences += terminal_cautions(runs)
     for run in runs:
@@ -43,7 +43,7 @@ def cautions(runs: Sequence[ReportedRun]) -> list[str]:
         if _test_videos(run, first) != _test_videos(first, run):
             sentences.append(f"{run.title} was tested on other videos than {first.title}.")
         if since := videos_since(run.data, run.metrics):
-            sentences.append(f"{run.title} is also scored on {listed(since)}: put into the splits after its training.")
+            sentences.append(f"{run.title} is also scored on {listed(since)}: added to the splits after its training.")
         known = first.data["videos"]
         names = [name for name, one in run.data["videos"].items() if known.get(name, one)["sha256"] != one["sha256"]]
         if names:
@@ -57,7 +57,7 @@ def cautions(runs: Sequence[ReportedRun]) -> list[str]:
         if cases := sorted(tested & trained):
             sentences.append(
                 f"{run.title}: trained and tested on videos of {', '.join(cases)}, "
-                "so the scores say nothing about new patients."
+                "so the scores do not show how it works on new patients."
             )
     return sentences
 
@@ -66,9 +66,9 @@ def terminal_cautions(runs: Sequence[ReportedRun]) -> list[str]:
     """Return the cautions that the terminal prints too: unfinished runs, and scores on other frames or masks."""
     first = runs[0]
     waiting = [run.title for run in runs if not run.is_trained]
-    sentences = [f"Not finished: {listed(waiting)}. What is not done yet is left out."] if waiting else []
+    sentences = [f"Not finished: {listed(waiting)}. Unfinished parts are left out."] if waiting else []
     for run in runs[1:]:
-        # These sets differ anyway, and another sentence says so.
+        # These sets differ anyway; `cautions` reports it.
         expected = {
             COMPLETION: run.data["labelled"] != first.data["labelled"],
             "test": _test_videos(run, first) != _test_videos(first, run),
@@ -81,7 +81,7 @@ def terminal_cautions(runs: Sequence[ReportedRun]) -> list[str]:
         if unequal := differing(ours, theirs):
             sentences.append(
                 f"{run.title} is not scored on the same masks as {first.title}: {listed(unequal)}. "
-                "`suture evaluate RUN` scores a run again, on the masks of today."
+                "`suture evaluate RUN` scores a run again, on the current masks."
             )
     return sentences
 
@@ -90,10 +90,10 @@ def unmeasured(scored: Sequence[str]) -> list[str]:
     """Return which kinds of scores are missing."""
     sentences = []
     if not set(scored) - {COMPLETION}:
-        sentences.append("No new video with masks was scored, so how good the masks of new videos are is not known.")
+        sentences.append("No new video with masks was scored, so the quality on new videos is unknown.")
     elif "test" not in scored:
         sentences.append(
-            "No test video was scored. Settings that were chosen on validation videos make scores on them too good."
+            "No test video was scored. Scores on validation videos are optimistic if settings were chosen on them."
         )
     if COMPLETION not in scored:
         sentences.append("Completion was not measured: it is off, or labelled videos have no other frame with a mask.")
@@ -115,7 +115,7 @@ def _facts(run: ReportedRun) -> dict[str, str]:
     config, environment, weights = run.config, run.environment, run.data["weights"]
     train = run.videos("train")
     height, width = config.data.height_width
-    # A stage's folder may have been removed from a finished run, as it is large.
+    # The large folder of a stage may have been removed from a finished run.
     times: list[Any] = [
         folder.record["seconds"] if folder.record else None
         for _, folder in run.method_stages

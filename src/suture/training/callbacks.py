@@ -28,7 +28,7 @@ from suture.training.loop import Callback, TrainingLoop
 from suture.training.run_folder import CURVE_COLUMNS, read_curve
 
 MAX_CHECKPOINT_AGE_S = 60.0
-"""Longest time (s) between two checkpoints, however slow the steps are."""
+"""Longest time (s) between two checkpoints, even with slow steps."""
 CHECKPOINT_DUE = 1
 """Sent by a process whose checkpoint is too old, in place of a signal's number; smaller than every handled signal."""
 
@@ -66,11 +66,11 @@ class Checkpoint(Callback):
         return self._earlier + time.perf_counter() - self._began
 
     def load(self, loop: TrainingLoop) -> None:
-        """Go on from the file."""
+        """Resume from the file."""
         if not is_whole(self.path):
             raise UserError(
-                f"{self.path} is damaged or cut off, so that no training can go on from it: put back a whole copy, or "
-                "remove it to begin the stage again."
+                f"{self.path} is damaged or cut off, so training cannot resume from it: restore an intact copy, or "
+                "remove it to start the stage again."
             )
         state = torch.load(self.path, map_location="cpu", weights_only=True)
         loop.load_state_dict(state)
@@ -101,7 +101,7 @@ class Checkpoint(Callback):
                 with suppress(OSError):  # not through the console, which may be in the middle of a line
                     os.write(2, b"\nEnds after this step; Ctrl-C again ends at once.\n")
 
-        # A Ctrl-C that is ignored, or handled by another program, stays so.
+        # Keep a handler of another program, and keep Ctrl-C ignored if it is.
         own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         with handle_signal(signal.SIGTERM, handle), handle_signal(signal.SIGINT, handle) if own else nullcontext():
             yield
@@ -143,13 +143,13 @@ def require_finite(stage: Stage, checkpoint: Path, weights: bool = False) -> Non
     if not math.isfinite(loss):
         problem = f"The loss of stage {stage.name} became {loss}"
     elif weights and not _is_finite(stage):
-        problem = f"The weights of stage {stage.name} are no numbers any more"
+        problem = f"The weights of stage {stage.name} became NaN or infinite"
     else:
         return
     kept = f"the last good checkpoint is {checkpoint}" if checkpoint.exists() else "there was no checkpoint yet"
     raise UserError(
         f"{problem} at step {stage.global_step}; {kept}. In another run folder, lower {stage.key}.optimizer.lr or "
-        "set its clip; if compute.precision is 16, go on here with bf16 or 32."
+        "set its clip; if compute.precision is 16, resume here with bf16 or 32."
     )
 
 

@@ -175,7 +175,7 @@ def load_config(
     overrides: Sequence[str] = (),
     *,
     origin: str = "the settings given",
-    look: Callable[[Config], object] | None = None,
+    validate_early: Callable[[Config], object] | None = None,
 ) -> Config:
     """Make a complete config from a file or a dataset, a preset and overrides.
 
@@ -184,7 +184,7 @@ def load_config(
         preset: Name of a preset, instead of the one in the file.
         overrides: Settings as `KEY=VALUE`, which take precedence.
         origin: Source of the overrides, for messages.
-        look: Called with the config before the method's settings are read, which imports torch.
+        validate_early: Called with the config before the method's settings are read, which imports torch.
 
     Raises:
         UserError: A setting is unknown or has a wrong value; all such mistakes are listed.
@@ -214,7 +214,7 @@ def load_config(
     if not settings.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
     below = _without(_preset(preset, where_preset), overrides)
-    return parse_config(merge(below, _method_as_section(settings)), where, look)
+    return parse_config(merge(below, _method_as_section(settings)), where, validate_early)
 
 
 def is_config_file(path: Path) -> bool:
@@ -277,13 +277,15 @@ def _subsection(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any
     return settings
 
 
-def parse_config(settings: Mapping[str, Any], where: str, look: Callable[[Config], object] | None = None) -> Config:
+def parse_config(
+    settings: Mapping[str, Any], where: str, validate_early: Callable[[Config], object] | None = None
+) -> Config:
     """Validate settings and complete them with the defaults.
 
     Args:
         settings: Nested settings. `methods` may have settings of several methods; those of the chosen one are used.
         where: File or source of the settings, for messages.
-        look: Called with the config before the method's settings are read, which imports torch.
+        validate_early: Called with the config before the method's settings are read, which imports torch.
     """
     settings = _method_as_section(settings)
     method, several = _section(settings, "method", where), _section(settings, "methods", where)
@@ -291,8 +293,8 @@ def parse_config(settings: Mapping[str, Any], where: str, look: Callable[[Config
     defaults = {key: Config.model_fields[key].default.model_dump() for key in ("model", "compute", "evaluation")}
     rest = {key: value for key, value in settings.items() if key != "methods"} | {"method": {"name": name}}
     config = _validated(Config, merge(defaults, rest), "", where)
-    if look is not None:
-        look(config)
+    if validate_early is not None:
+        validate_early(config)
     for other in several:
         _method_settings(other, _section(several, other, where), f"methods.{other}", where)
     own = {key: value for key, value in method.items() if key != "name"}

@@ -114,8 +114,8 @@ def _same(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> d
         if names and video.id not in names:
             if video.id in known:
                 raise UserError(
-                    f"{dataset.root}: the video {video.id} is the one that the run knows as {names[0]}, and another "
-                    f"was {video.id} in its training: give the videos back the names that they had then."
+                    f"{dataset.root}: the video {video.id} was {names[0]} in the run's training, and another "
+                    f"video was {video.id}: give the videos the names that they had then."
                 )
             same[video.id] = names
     return same

@@ -206,12 +206,12 @@ class Run:
 
     @property
     def stages(self) -> list[RunStage]:
-        """Stages that have begun, in order."""
+        """Stages that have started, in order."""
         folders = [path.name.partition("-") for path in self.folder.glob("stages/*-*/")]
         return [RunStage(self, *stage) for stage in sorted((int(number), name) for number, _, name in folders)]
 
     def stage(self, number: int, name: str) -> RunStage:
-        """Return a stage by its place in the method, which counts from 1; it need not have begun."""
+        """Return a stage by its place in the method, which counts from 1; it need not have started."""
         return RunStage(self, number, name)
 
     @property
@@ -238,7 +238,7 @@ class Run:
 
     @property
     def is_begun(self) -> bool:
-        """True once a stage has begun: config and data may not change any more."""
+        """True once a stage has started: config and data must not change any more."""
         return any(self.folder.glob("stages/*/*"))
 
     @property
@@ -364,15 +364,15 @@ class Run:
             )
 
     def require_unchanged(self, config: Config, data: Mapping[str, Any]) -> None:
-        """Raise `UserError` if config or data differ from those of a run that has begun."""
+        """Raise `UserError` if config or data differ from those of a run that has started."""
         self.require_same_config(config)
         if not self.has_data:
             return
         free = {"protocol"} if self._scoring_may_change(config) else set[str]()
         if changes := _data_changes(_without(self.data, free), _without(data, free)):
             raise UserError(
-                f"{self.folder} was begun with other data ({_shorten(changes)}): "
-                "restore the data to go on, or give another folder."
+                f"{self.folder} was started with other data ({_shorten(changes)}): "
+                "restore the data to resume, or give another folder."
             )
 
     def require_same_config(self, config: Config) -> None:
@@ -384,8 +384,8 @@ class Run:
             if changes := differences(_without(before, free), _without(after, free)):
                 go_on = shlex.join(["suture", "train", str(self.folder / "config.yaml"), "-o", str(self.folder)])
                 raise UserError(
-                    f"{self.folder} was begun with another config ({_shorten(changes)}): "
-                    f"to go on as it was begun, {go_on}; for the changed settings, give another folder with -o."
+                    f"{self.folder} was started with another config ({_shorten(changes)}): "
+                    f"to resume it unchanged, run {go_on}; for the changed settings, give another folder with -o."
                 )
 
     def _scoring_may_change(self, config: Config) -> bool:

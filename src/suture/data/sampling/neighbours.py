@@ -15,11 +15,11 @@ class LabelledNeighbours:
         self.places = frames.places
         self.shots = shots
         self._labelled = defaultdict[int, list[int]](list)
-        for number in frames.labelled.tolist():  # rising, and so are the indices within a video
+        for number in frames.labelled.tolist():  # in ascending order, as are the indices within a video
             self._labelled[shots[number]].append(number)
 
     def of(self, number: int, count: int) -> list[tuple[int, float]]:
-        """Return `count` of the last labelled frame before this one and the first after it, the nearer one first.
+        """Return the `count` nearest of the labelled frames directly before and after this one, the nearer one first.
 
         Each comes with its distance in frames. A missing one is replaced by the frame itself, infinitely far away.
         """

@@ -1,8 +1,8 @@
-"""The writer beside a GPU: processes that share memory with this one.
+"""Writer for prediction on a GPU: processes that share memory with this one.
 
-Python runs one thread of a process at a time. Beside a GPU several hundred frames per second are decoded, copied,
-compressed, compared and encoded in many short steps: several processes wait less for each other's locks. Frames and
-masks lie in memory that all processes and the GPU reach; messages hold a few words per batch.
+Python runs one thread of a process at a time. With a GPU, several hundred frames per second are decoded, copied,
+compressed, compared and encoded in many short steps. Several processes wait less for locks than threads. Frames and
+masks are in memory that all processes and the GPU share. Messages hold only a few numbers per batch.
 """
 
 import math
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # imports torch, which the processes do without
 MAX_BATCHES = 16
 """Batches between decoder and files: some are copied, some on the GPU, most are being written."""
 MIN_BATCHES = 8
-"""Batches for which there is always memory. Less than four could wait for each other."""
+"""Batches that always get memory. With fewer than four, threads could wait for each other."""
 MAX_PINNED_BYTES = 2 * 2**30
 """Pinned memory above which there are no more than `MIN_BATCHES`."""
 MAX_IMAGE_PROCESSES = 3
@@ -67,7 +67,7 @@ class SharedBatch:
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def clear(self) -> None:
-        """Forget the content."""
+        """Mark the memory as empty."""
         for buffer in self._buffers:
             buffer.span = None
 
@@ -140,7 +140,7 @@ class WriterProcess:
         return UserError(f"A process that writes results ended with code {code}, maybe out of memory: start again.")
 
     def close(self) -> None:
-        """Ask it to end."""
+        """Close the connection, which ends the process."""
         self._socket.close()
 
     def wait(self) -> None:
