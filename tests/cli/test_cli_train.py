@@ -186,9 +186,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert ended.value.code == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.strip() == (
-        "error: the command line: there is no setting method.train.step (did you mean steps?)."
-    )
+    assert said.err.strip() == ("error: the command line: there is no setting method.train.step (did you mean steps?).")
 
 
 @pytest.mark.parametrize(
