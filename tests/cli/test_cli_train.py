@@ -273,7 +273,7 @@ def test_the_help_names_every_preset() -> None:
 
 def test_the_help_names_every_method() -> None:
     told = CliRunner().invoke(app, ["train", "-h"]).output
-    assert set(methods()) <= set(re.findall(r"\w+", told.partition("The method is ")[2].partition(".")[0]))
+    assert set(methods()) <= set(re.findall(r"\w+", told.partition("Methods, for")[2]))
 
 
 def test_a_config_of_a_few_lines(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ from suture.methods.supervised import OhemSettings
 SUPERVISED = {"batch": 4, "optimizer": QUICK, "augment": EASY}
 SEMI = SUPERVISED | {"steps": 45, "unlabelled_batch": 2}
 STEPS_20 = SUPERVISED | {"steps": 20}
+ONE_STAGE = {"train": SUPERVISED | {"steps": 45}}
 OVERFIT: dict[str, dict[str, Any]] = {
-    "supervised": {"train": SUPERVISED | {"steps": 45}},
     "twice": {"pretrain": SUPERVISED | {"steps": 25}, "finetune": STEPS_20},
     "pgvcl": {
         "pretrain": STEPS_20,
@@ -50,7 +50,7 @@ def test_overfits_a_few_frames(name: str, tiny_context: Build, fit: Any) -> None
     context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture=architecture)
     before = train_accuracy(context.segmenter, context)
     weights = {START: deepcopy(context.segmenter.state_dict())}
-    for stage in find_method(name)(find_method(name).Settings(**OVERFIT[name])).stages():
+    for stage in find_method(name)(find_method(name).Settings(**OVERFIT.get(name, ONE_STAGE))).stages():
         if stage.start_from:
             context.segmenter.load_state_dict(weights[stage.start_from])
         if isinstance(stage, PseudoLabels):

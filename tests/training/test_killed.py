@@ -13,18 +13,13 @@ from suture.training.config import Config
 from suture.training.run_folder import Run
 
 STAGES = {
-    "supervised": ("train",),
     "twice": ("pretrain", "finetune"),
     "selftraining": ("pretrain", "train"),
     "pgvcl": ("pretrain", "contrast", "finetune"),
     "pixpro": ("pretrain", "propagation", "finetune"),
-    "uamt": ("train",),
     "dmt": ("pretrain", "round"),
-    "unimatch": ("train",),
-    "strong": ("train",),
-    "stitch": ("train",),
 }
-"""Where each method has the lengths of its stages."""
+"""Sections with a length, of methods in several stages."""
 LIGHT = {
     "pgvcl": ("method.contrast.hidden=16", "method.contrast.channels=8"),
     "pixpro": ("method.propagation.hidden=16", "method.propagation.channels=8"),
@@ -48,7 +43,9 @@ def test_killed_in_every_stage(
     method: str, small: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
 ) -> None:
     """With one checkpoint, or the labels of one video, and a second one half-written."""
-    lengths = (f"method.{stage}.{length}" for stage in STAGES[method] for length in ("steps=3", "batch=4"))
+    lengths = (
+        f"method.{stage}.{length}" for stage in STAGES.get(method, ("train",)) for length in ("steps=3", "batch=4")
+    )
     config = small(f"method={method}", *lengths, *LIGHT.get(method, ()), OFTEN)
     whole, folder = tmp_path / "whole", tmp_path / "killed"
     train_quietly(config, whole)

@@ -21,6 +21,7 @@ from suture.cli.train_command import train
 from suture.core.errors import UserError, describe_os_error, is_full
 from suture.core.signals import end, handle_signal
 from suture.core.threads import use_passive_openmp_wait
+from suture.methods import METHODS
 
 COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare)
 """All commands, in the order of the help."""
@@ -34,7 +35,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in COMMANDS:
-    app.command()(command)
+    methods = f"Methods, for --set method=NAME: {', '.join(METHODS)}." if command is train else None
+    app.command(epilog=methods)(command)
 
 
 def _print_version(value: bool) -> None:

@@ -66,7 +66,7 @@ Overrides = Annotated[
         help="Override a setting (see the configuration reference); may be given several times.",
     ),
 ]
-Source = Annotated[str, typer.Option(help="Reader of the dataset: auto, folder, endovis18, cadis or vocalfolds.")]
+Source = Annotated[str, typer.Option(help="Reader of the dataset; auto recognises it by its layout.")]
 SourceOptions = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the source.")]
 Dataset = Annotated[Path, existing("a folder of videos or frames, a video file, or a dataset")]
 Preset = Annotated[

@@ -21,10 +21,9 @@ def train(
     preset: Preset = None,
     set: Overrides = None,
 ) -> None:
-    """Train a method on a dataset. The same command again continues an interrupted run.
+    """Train a method on a dataset: stitch, unless --set method=NAME names another.
 
-    The method is stitch, unless --set method=NAME names another:
-    supervised, twice, strong, pgvcl, pixpro, selftraining, dmt, uamt or unimatch.
+    The same command again continues an interrupted run.
     """
     with terminal.waiting():
         from suture.training.config import Config, load_config

@@ -38,7 +38,7 @@ class DataSettings(Settings):
     root: Path
     """Folder of the dataset. Needed, unless the command names it."""
     source: str = "auto"
-    """Reader of the folder: `auto`, `folder`, `endovis18`, `cadis` or `vocalfolds`."""
+    """Reader of the dataset, such as `cadis`; `auto` recognises it by its layout."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the source, such as `task: 2` of CaDIS."""
     size: int | tuple[int, int] = 256

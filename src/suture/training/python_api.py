@@ -17,7 +17,7 @@ from suture.training.run_folder import Run, default_folder
 def load_dataset(path: str | Path, source: str = "auto", **options: Any) -> Dataset:
     """Read a dataset: a folder of videos or frames with its `dataset.yaml`, a video file, or a known dataset.
 
-    - `source`: `auto` finds out what it is; or folder, endovis18, cadis, vocalfolds.
+    - `source`: reader of the dataset, such as `cadis`; `auto` recognises it by its layout.
     - `options`: of the source, such as `task=2` for CaDIS.
 
     >>> dataset = load_dataset("videos")  # doctest: +SKIP
