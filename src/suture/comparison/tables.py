@@ -18,8 +18,8 @@ from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
 from suture.web.table import Table, TableCell
 
 MINIMUM_CASES = Protocol.minimum_cases
-ENOUGH_SEEDS = 3
-"""With fewer seeds a difference may be chance."""
+MIN_SEEDS = 3
+"""Number of seeds below which a note warns that a difference may be chance."""
 MAX_NAMED_ROWS = 5
 _T_INTERVAL_NOTE = (
     "Mean of the differences in percent points over pairs of a labelling and a seed, and its 95 % interval "
@@ -41,7 +41,7 @@ class ScoreColumn:
         return [100 * value for value in row.values(self.which, self.key, self.scope, self.name).values()]
 
     def text(self, row: MethodRow) -> str:
-        """Mean and deviation over seeds; of an interval, the mean of its ends."""
+        """Mean and deviation over seeds; for an interval, the means of its ends."""
         if self.key != "interval":
             return _spread(self.values(row), 2)
         low, high = (ScoreColumn(self.which, end).values(row) for end in ("low", "high"))
@@ -67,8 +67,8 @@ def tables_of(board: Board) -> list[Table]:
 def score_table(board: Board, only_primary: bool = False) -> Table:
     """Mean ± deviation over seeds of every method, the best of each labelling in bold.
 
-    Columns are those of the paper's Table I if the protocol shows every sequence, else of Table II, with completion
-    beside both. Table I has the mean over frames as well: a rare class sways the score of a whole set.
+    Columns follow Table I of the PGV-CL paper if the protocol shows every sequence, else Table II. Both add completion.
+    Table I also has the mean over frames, because a rare class strongly affects the score of a whole set.
     """
     by_sequence = board.per_sequence and not only_primary
     columns, heads = list[ScoreColumn](), [("", 1), ("", 1 if only_primary else 2)]
@@ -277,9 +277,9 @@ def _resampled(board: Board) -> list[str]:
 def best_rows(group: LabellingGroup, column: ScoreColumn) -> list[MethodRow]:
     """Comparable rows with the highest mean as printed.
 
-    Rows of fewer than `ENOUGH_SEEDS` take part only if no row has so many: one lucky seed does not win.
+    Rows of fewer than `MIN_SEEDS` take part only if no row has so many: one lucky seed does not win.
     """
-    enough = min(ENOUGH_SEEDS, max(len(column.values(row)) for row in group.rows))
+    enough = min(MIN_SEEDS, max(len(column.values(row)) for row in group.rows))
     values = [(row, column.values(row)) for row in group.comparable]
     means = [(row, round(float(np.mean(of_row)), 2)) for row, of_row in values if of_row and len(of_row) >= enough]
     distinct_means = {mean for _, mean in means}
@@ -312,7 +312,7 @@ def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
     seeds = sorted({len(row.runs) for row in board.rows})
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
-    if seeds[0] < ENOUGH_SEEDS:
+    if seeds[0] < MIN_SEEDS:
         spread += " With fewer than three seeds, a difference may be chance."
     notes = [f"{spread} Bold: the best of a labelling among comparable rows."]
     notes.append(_meaning(columns))

@@ -14,7 +14,7 @@ from suture.evaluation.titles import SETS, TITLES
 from suture.training.run_folder import Run
 
 WEAK_IOU = 0.5
-"""Classes below this IoU are named among the limits."""
+"""IoU below which a class is listed under the limits."""
 
 
 def card_path(model: Path) -> Path:
@@ -33,7 +33,7 @@ def render_card(run: Run) -> str:
     """
     config, model, data = run.config_record, run.model_record, run.data
     metrics = {which: run.metrics[which] for which in SETS if which in run.metrics}
-    # Consistency means something beside that of the true masks only, which the report shows.
+    # Consistency is only meaningful next to that of the true masks, which the report shows.
     titles = {key: title for key, title in TITLES.items() if key != "consistency"}
     height, width = model["size"]
     return _template().render(

@@ -17,16 +17,16 @@ from suture.reports.scores_section import percent
 from suture.web.table import Table
 
 MAX_PREDICTED_FRAMES = 900
-"""Frames that each run predicts, over all videos."""
+"""Maximum number of frames that each run predicts, over all videos."""
 MIN_PREDICTED_FRAMES = 40
-"""Frames of each video at least."""
+"""Minimum number of predicted frames per video."""
 MAX_SHOT_FRAMES = 3000
-"""Longest video in which shots are detected, as every frame has to be read."""
+"""Longest video (frames) for which shots are detected, because that reads every frame."""
 SUGGESTED_FRAMES = 8
 EVENLY_SHOWN_FRAMES = 6
 CURVES = {
     "confidence": "confidence: the probability of the predicted class, mean over the view",
-    "entropy": "entropy of the class probabilities: 100 is as unsure as can be",
+    "entropy": "entropy of the class probabilities: 100 is completely unsure",
     "consistency": "consistency: mean IoU of neighbouring frames' predictions",
 }
 

@@ -1,6 +1,6 @@
-"""Run the stages of a run: what each is given, how it is trained, what it leaves behind.
+"""Run the stages of a run: their input, training and output files.
 
-A stage is done when its `done.json` is there; an unfinished one goes on from its `last.ckpt`.
+A stage is done when its `done.json` exists. An unfinished stage resumes from its `last.ckpt`.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ def make_context(session: Session) -> StageContext:
         autocast=processes.autocast(config.compute),
         workers=workers,
         compile=None if config.compute.compile == "auto" else config.compute.compile,
-        # The factor that scales fp16 gradients changes from step to step.
+        # fp16 cannot be captured: its gradient scale changes between steps.
         capture=processes.device.type == "cuda"
         and processes.world == 1
         and processes.precision(config.compute) != "16",
@@ -132,7 +132,7 @@ def run_stages(session: Session) -> None:
         path = weights[origin]
         if not path.is_file():
             raise UserError(
-                f"{path} is gone, though its stage is done: put it back, or remove done.json beside it to train the "
+                f"{path} does not exist, but its stage is done: restore it, or remove done.json beside it to train the "
                 "stage again."
             )
         context.segmenter.load_state_dict(load_model(path, context.segmenter.describe()).state_dict())

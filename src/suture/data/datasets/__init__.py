@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suture.core.errors import UserError
+from suture.data import messages
 from suture.data.dataset import Dataset
 from suture.data.dataset_file import FILE_NAME, nearest
 from suture.data.scoring_rules import Protocol
@@ -51,8 +52,8 @@ def protocol_named(name: str) -> Protocol:
     known = protocols()
     if name not in known:
         raise UserError(
-            f"The protocol in dataset.yaml is {name!r}, expected one of {', '.join(known)}{nearest(name, known)}: name "
-            "one of them, or remove the line for the default one."
+            f"The protocol in dataset.yaml is {name!r}, expected one of {', '.join(known)}{nearest(name, known)}: "
+            f"{messages.PROTOCOL}."
         )
     return known[name]
 

@@ -27,7 +27,7 @@ def generator(*key: int | str) -> np.random.Generator:
 
 
 class Epochs:
-    """Endless passes over frames, each in an order of its own, addressed by the sample's number."""
+    """Endless passes over frames, each in a new random order, indexed by sample number."""
 
     def __init__(self, frames: Sequence[int] | np.ndarray, *key: int | str) -> None:
         self.frames = np.asarray(frames)
@@ -92,7 +92,7 @@ class TrainingFrames:
         self.pseudo: Mapping[int, np.ndarray] = {}
         """Pseudo labels by frame number, at any resolution of the same scene."""
         self.confidence: Mapping[int, np.ndarray] = {}
-        """Confidence of the pseudo labels, 0…255; frames without are sure."""
+        """Confidence of the pseudo labels, 0…255; frames without an entry count as certain."""
         if not len(self.labelled):
             raise UserError(f"{dataset.root}: no training frame is labelled: label some, or change data.labelling.")
 
@@ -139,7 +139,7 @@ class TrainingFrames:
         return {v: everything if i.all() else np.where(i, 0, IGNORE).astype(np.uint8) for v, i in inside.items()}
 
     def collate(self, numbers: Iterable[int], draws: Sequence[ViewDraw], confidence: bool = False) -> Patches:
-        """Cut the drawn boxes out of the frames and their labels, and out of the labels' confidence if wanted."""
+        """Cut the drawn boxes out of the frames and their labels, and out of the confidence maps."""
         numbers = list(numbers)
         sure = [self.confidence.get(n) for n in numbers] if confidence else None
         return collate(draws, [self.image(n) for n in numbers], [self.labels(n) for n in numbers], sure)

@@ -26,8 +26,8 @@ class SyntheticClass(NamedTuple):
     color: tuple[int, int, int]
 
 
-# Six colours are Okabe and Ito's. All stay apart for colour-blind eyes, in overlays too, and from the report's pink for
-# errors; a test holds the distances.
+# Six colours are from Okabe and Ito. All are distinct for colour-blind readers, also in overlays, and differ from the
+# report's pink for errors. A test checks the distances.
 CLASSES = (
     SyntheticClass("background-tissue", 0, (187, 187, 187)),
     SyntheticClass("liver", 1, (213, 94, 0)),
@@ -70,7 +70,7 @@ EventKind = Literal["smoke", "blood", "light", "defocus", "sweep"]
 
 @dataclass(frozen=True)
 class Event:
-    """An event in frames `first` to `last` that changes the picture but is no cut."""
+    """An event in frames `first` to `last` that changes the picture without a cut."""
 
     kind: EventKind
     first: int
