@@ -146,9 +146,9 @@ def test_scores_of_a_case_that_was_learnt_from_are_named_as_such(trained: tuple[
     run, _ = trained
     file = run / "metrics.json"
     file.write_text(file.read_text().replace("case04", "case02"))
-    assert "- Tested on cases that it has learnt from (case02): the scores say" in render_card(Run(run))
+    assert "- Tested on cases that it has learnt from (case02): the scores do not show" in render_card(Run(run))
     assert any(
-        "trained and tested on videos of case02, so the scores say nothing" in one for one in cautions(read_runs([run]))
+        "trained and tested on videos of case02, so the scores do not show" in one for one in cautions(read_runs([run]))
     )
 
 

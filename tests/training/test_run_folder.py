@@ -364,7 +364,7 @@ def test_new_labels_that_the_labelling_takes_are_other_data(
     train_quietly(config, tmp_path / "run")
     for mask in masks:
         (tmp_path / mask.name).rename(mask)
-    with pytest.raises(UserError, match=r"begun with other data \(labelled\.case02/0: null → \w{8}…; .*\): restore"):
+    with pytest.raises(UserError, match=r"started with other data \(labelled\.case02/0: null → \w{8}…; .*\): restore"):
         train_quietly(config, tmp_path / "run")
 
 

@@ -10,7 +10,7 @@ from suture.data.listing import natural
 from suture.data.video_index import VideoEntry
 
 MIN_CASES_FOR_VAL = 5
-"""Labelled cases from which on some are for validation: with fewer, the training needs them more."""
+"""Minimum number of labelled cases for a validation split; with fewer, all are needed for training."""
 _PART = re.compile(r"(.+?)[ _.-]*part[ _.-]*[0-9]+", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]+)|(?<=[0-9])[ _.-]?([a-h]))")
 """A name that holds a number, with another one or a letter behind it: case07_2, case07b, video01_00080."""
@@ -19,11 +19,12 @@ _NUMBERED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]+)|(?<=[0-9])[ _.-]?([a-h])
 def guess_cases(videos: Sequence[VideoEntry], named: bool = False) -> dict[str, list[str]]:
     """Group videos into operations by folders and by names of pieces of one recording.
 
-    A case that is too large costs little, one operation in train and test gives wrong numbers.
+    When unsure, videos are joined: a case that is too large costs little, but one operation in train and test gives
+    wrong scores.
 
     Args:
         videos: All videos of the dataset.
-        named: The user has stated that the images of a folder are of several videos: the folder does not join them.
+        named: The user has stated that a folder holds images of several videos, so the folder does not join them.
 
     Returns:
         Case → the ids of its videos.
@@ -35,7 +36,7 @@ def guess_cases(videos: Sequence[VideoEntry], named: bool = False) -> dict[str, 
     in_folder = Counter(video.folder for video in videos if video.file is None)
     apart = {video.id for video in videos if named and video.file is None and in_folder[video.folder] > 1}
     paths = _without_shared({video.id: video.parts[-1:] if video.id in apart else video.parts for video in videos})
-    # seq_1 of a folder train and seq_1 of a folder test are two operations; the videos of a train1 may be of one.
+    # seq_1 in a folder train and seq_1 in a folder test are two operations; videos in train1 may be of one operation.
     folders = {
         video: paths[video][0]
         for video in splits_of_names(videos)
@@ -48,7 +49,7 @@ def guess_cases(videos: Sequence[VideoEntry], named: bool = False) -> dict[str, 
     for video, path in paths.items():
         case = path[0] if len(path) > 1 else stems.get(path[0], path[0])
         cases[f"{folders[video]}_{case}" if video in folders and video not in divided else case].append(video)
-    # A case must not bear the name of a video that is not its own.
+    # A case must not have the name of another case's video.
     return {(case if len(of_case) > 1 else of_case[0]): of_case for case, of_case in cases.items()}
 
 

@@ -1,4 +1,4 @@
-"""The user's own data: videos, masks, and a `dataset.yaml` that describes them."""
+"""Dataset source `folder`: videos and masks described by a `dataset.yaml`."""
 
 import contextlib
 import itertools
@@ -32,8 +32,8 @@ _NAMED = 3
 def load(root: Path) -> Dataset:
     """Read the videos below the root, and find the frame of each mask by its name.
 
-    A mask has the name of its frame; or it is called `VIDEO__frame_000120.png` for frame 120 of a video, counted from
-    0 in decoding order; or `frame_000120.png` in a folder or an export that is named after a video file.
+    A mask has one of these names: the name of its frame; `VIDEO__frame_000120.png` for frame 120 of a video, counted
+    from 0 in decoding order; or `frame_000120.png` in a folder or an export that is named after a video file.
     """
     path = root / FILE_NAME
     file, skip = DatasetFile(), set[Path]()
