@@ -60,7 +60,7 @@ def test_an_unscored_run(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "run/metrics.json").unlink()
     card = render_card(Run(tmp_path / "run"))
     assert "the run was not evaluated" in card
-    assert "how it does on new ones is not known" in card
+    assert "its quality on new videos is unknown" in card
 
 
 def test_limits_tell_weak_unseen_and_unscored_classes_apart(changed: Callable[..., str]) -> None:
