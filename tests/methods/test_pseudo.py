@@ -12,6 +12,7 @@ import torch
 from stage_tester import Build
 from torch import Tensor, nn
 
+from suture.core.errors import UserError
 from suture.data.classes import IGNORE
 from suture.methods.pseudo_labels import PseudoLabels, PseudoSettings
 from suture.methods.stage import StageContext
@@ -133,6 +134,16 @@ def test_goes_on_after_a_kill_with_the_video_it_was_at(context: StageContext) ->
     assert context.segmenter.seen == [6, 7, 9, 11, 12, 14]
     stage.load(context)
     assert all((context.frames.pseudo[number] == number % 3).all() for number in UNLABELLED)
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda whole: whole[:200], lambda whole: whole[:100] + whole[400:]])
+def test_damaged_labels_are_named(context: StageContext, damage: Callable[[bytes], bytes]) -> None:
+    stage = PseudoLabels("pseudo", PseudoSettings())
+    stage.run(context)
+    file = sorted(stage.folder(context.folder).glob("*.labels.npy"))[0]
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(UserError, match=r"labels\.npy is .*remove it"):
+        stage.load(context)
 
 
 def test_a_full_disk_is_an_error_and_no_crash(context: StageContext) -> None:

@@ -34,6 +34,12 @@ def changed(finished: Path, tmp_path: Path) -> Callable[..., str]:
     return render
 
 
+def test_names_are_no_markup(changed: Callable[..., str]) -> None:
+    card = changed(data=lambda data: data.update(dataset="<script>"))
+    assert r"on \<script> at" in card
+    assert " <script>" not in card
+
+
 def test_it_states_classes_data_training_and_scores(finished: Path) -> None:
     run, card = Run(finished), render_card(Run(finished))
     for heading in ("Classes", "Data", "Training", "Scores", "Limits", "Made with"):
@@ -111,7 +117,7 @@ def test_weights_with_their_origin_and_licence(changed: Callable[..., str]) -> N
 
 def test_a_name_stays_in_its_cell(changed: Callable[..., str]) -> None:
     first = {"name": "a|b", "color": [1, 2, 255]}
-    assert "| 0 | a&#124;b | #0102ff |" in changed(model=lambda model: model["classes"].__setitem__(0, first))
+    assert "| 0 | a\\|b | #0102ff |" in changed(model=lambda model: model["classes"].__setitem__(0, first))
 
 
 def test_an_unfinished_run_has_no_card(finished: Path, tmp_path: Path) -> None:

@@ -178,6 +178,15 @@ def test_a_file_knows_how_videos_were_told_apart(tmp_path: Path) -> None:
     assert Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks", run=run)).network.videos_by == "name"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"classes": []}, {"classes": [{"name": "a", "color": [1, 2]}]}, {"size": "x"}, {"multiple": 0}, {"run": [1]}],
+)
+def test_notes_of_a_wrong_shape_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"model\.onnx is not as Suture wrote it"):
+        Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks", **changes))
+
+
 def test_a_file_of_somebody_else(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no ONNX file of `suture export`"):
         Predictor(write_onnx(tmp_path / "other.onnx", (40, 48), "masks", format=None))

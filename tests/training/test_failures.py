@@ -1,6 +1,7 @@
 """What can go wrong in a long training ends it clearly, with the last good checkpoint kept."""
 
 import errno
+import io
 import re
 import resource
 import shutil
@@ -105,8 +106,26 @@ def test_a_file_that_cannot_grow_any_more(
     train_quietly(supervised(EVERY_STEP), tmp_path)
 
 
+def foreign(content: dict[str, Any]) -> Callable[[bytes], bytes]:
+    """A whole file of `torch.save` with other content."""
+
+    def replace(_: bytes) -> bytes:
+        file = io.BytesIO()
+        torch.save(content, file)
+        return file.getvalue()
+
+    return replace
+
+
 @pytest.mark.parametrize(
-    "damage", [lambda _: b"", lambda whole: whole[:1000], lambda whole: whole.replace(b"global_step", b"global_st3p")]
+    "damage",
+    [
+        foreign({"a": torch.ones(2)}),
+        foreign({"seconds": [], "global_step": "x"}),
+        lambda _: b"",
+        lambda whole: whole[:1000],
+        lambda whole: whole.replace(b"global_step", b"global_st3p"),
+    ],
 )
 def test_a_checkpoint_that_is_damaged_or_cut_off(
     damage: Callable[[bytes], bytes],
@@ -120,7 +139,7 @@ def test_a_checkpoint_that_is_damaged_or_cut_off(
         train_quietly(supervised(EVERY_STEP), tmp_path)
     checkpoint = tmp_path / "stages/1-train/last.ckpt"
     checkpoint.write_bytes(damage(checkpoint.read_bytes()))
-    with pytest.raises(UserError, match=r"last\.ckpt is damaged or cut off, .* remove it to start the stage again"):
+    with pytest.raises(UserError, match=r"last\.ckpt is damaged or cut off, .*, or remove it to start the stage again"):
         train_quietly(supervised(EVERY_STEP), tmp_path)
 
 

@@ -145,6 +145,16 @@ def test_a_curve_without_the_last_column_or_the_last_row_is_read(tmp_path: Path)
     assert read_curve(tmp_path / "new.csv") == [first, first | {"step": 20, "loss": 2.25, "taught": 0.5}]
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"step,loss\n1,\xff\n", "can't decode byte 0xff"), (b"step,loss\n1,2\n", "has no column images_per_second")],
+)
+def test_a_damaged_curve_is_one_message(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_curve(tmp_path / "metrics.csv")
+
+
 @pytest.fixture
 def begun(
     supervised: Callable[..., Config], dataset: Path, tmp_path: Path, train_quietly: Callable[..., Any]

@@ -13,7 +13,7 @@ from pyarrow import csv
 
 from suture.comparison.plan import FAILED, PLAN, RunKey, deciding_settings, labelling_name
 from suture.core.errors import UserError
-from suture.core.io import write_bytes
+from suture.core.io import parse_json, write_bytes
 from suture.core.schemas import FailuresRecord, PlanRecord, read_record
 from suture.evaluation.protocols import COMPLETION
 from suture.training import effort
@@ -157,7 +157,7 @@ def _read_csv(path: Path) -> Results:
         if row["scope"] == "all":
             run.facts.update({name: row[name] for name in _RUN_COLUMNS if name not in ("role", "problem", "settings")})
             base = first.setdefault(row["base_method"], run.settings)
-            run.settings.update(base | json.loads(row["settings"]))
+            run.settings.update(base | parse_json(row["settings"], str(path)))
     return Results(path.stem, list(runs.values()), problems, list(keys), roles)
 
 

@@ -1,7 +1,6 @@
 """Tables of a comparison: scores, classes, paired differences, intervals and cost."""
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy as np
 
 from suture.comparison.board import Board, LabellingGroup, MethodRow
 from suture.comparison.results import RunResult, distinct
+from suture.core.io import parse_json
 from suture.core.text import listed
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.protocols import case_interval
@@ -375,7 +375,7 @@ def _over_cases(reference: MethodRow, row: MethodRow, which: str, key: str) -> s
 
 def _stage_minutes(row: MethodRow) -> str:
     """Mean over timed seeds; rounds of a stage (`round-1-a`, `round-2-a`, …) together."""
-    timed = [json.loads(text) for text in _facts(row, "stage_minutes")]
+    timed = [parse_json(text, "stage_minutes") for text in _facts(row, "stage_minutes")]
     minutes: Counter[str] = Counter()
     for name, value in ((name, value) for stages in timed for name, value in stages.items()):
         minutes[name.partition("-")[0]] += value / len(timed)

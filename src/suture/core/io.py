@@ -30,7 +30,7 @@ MAX_TEXT_BYTES = 2**30
 MAX_YAML_BYTES = 2**23
 MAX_YAML_NODES = 2**20
 """Values in a YAML file, with those that aliases repeat."""
-MAX_INTEGER = 2**64
+MAX_INTEGER = 2**63
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def parse_json(content: str | bytes, where: str) -> Any:
     try:
         value = json.loads(content)
         _validate_values(value)
-        if (b"\\u" if isinstance(content, bytes) else "\\u") in content:  # half of a surrogate pair
+        if "\\u" in content if isinstance(content, str) else b"\\u" in content:  # perhaps half of a character
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise UserError(

@@ -26,13 +26,16 @@ from suture.core.io import read_json, read_yaml
 from suture.core.text import reason
 
 Number = Annotated[float, Strict()]
+Level = Annotated[StrictInt, Field(ge=0, le=255)]
+Side = Annotated[StrictInt, Field(ge=1, le=2**15)]
+"""Height or width of an image."""
 STARTS = "environment.json"
 """Name of the first file that a run writes into its folder."""
 
 
 class ClassRecord(BaseModel):
     name: StrictStr
-    color: tuple[StrictInt, StrictInt, StrictInt]
+    color: tuple[Level, Level, Level]
 
 
 class ViewRecord(BaseModel):
@@ -72,7 +75,7 @@ class DataRecord(BaseModel):
     protocol: StrictStr
     classes: list[ClassRecord]
     videos: dict[str, VideoRecord]
-    labelled: dict[Annotated[str, Field(pattern=r"/[0-9]+$")], StrictStr]
+    labelled: dict[Annotated[str, Field(pattern=r"/[0-9]{1,18}$")], StrictStr]
     """SHA-256 of each mask by `VIDEO/INDEX`."""
     weights: WeightsRecord | None
     values: dict[str, StrictStr] = {}
@@ -198,6 +201,31 @@ class PlanRecord(BaseModel):
     reference: StrictStr = ""
     proposed: StrictStr = ""
     effects: StrictStr = ""
+
+
+class TrainedView(BaseModel):
+    view: Any
+    size: tuple[Side, Side] | None
+
+
+class TrainingNotes(BaseModel):
+    """Note in a weights file: the view of the training, and how images were grouped into videos."""
+
+    view: Literal["auto"] | TrainedView = "auto"
+    videos_by: Literal["folder", "name"] = "folder"
+
+
+class OnnxRecord(BaseModel):
+    """Note `suture` in the metadata of an ONNX file."""
+
+    format: StrictInt
+    classes: list[ClassRecord] = Field(min_length=1)
+    size: tuple[Side, Side]
+    multiple: Side
+    kind: Literal["fixed", "dynamic"]
+    output: StrictStr
+    view: Any
+    run: TrainingNotes
 
 
 class PredictionRecord(BaseModel):

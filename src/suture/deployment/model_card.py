@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from suture.core.schemas import taking_part, videos_since
-from suture.core.text import number
+from suture.core.text import escape_markdown, number
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
 from suture.training.run_folder import Run
@@ -69,9 +70,14 @@ def render_card(run: Run) -> str:
 def _template() -> Template:
     loader = PackageLoader("suture.deployment", "")
     environment = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=loader,
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape_markdown(str(value))),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    environment.filters["cell"] = lambda value: str(value).replace("|", "&#124;")
     return environment.get_template("model_card.md.j2")
 
 

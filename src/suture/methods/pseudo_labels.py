@@ -9,7 +9,8 @@ import torch
 from numpy.lib.format import write_array_header_1_0
 from pydantic import Field, PositiveFloat
 
-from suture.core.io import replacing
+from suture.core.errors import UserError
+from suture.core.io import replacing, require_regular_file
 from suture.core.settings import Settings
 from suture.data.classes import IGNORE
 from suture.data.sampling.frames import TrainingFrames
@@ -118,9 +119,7 @@ class Mapped(Mapping[int, np.ndarray]):
         self.numbers = np.concatenate([np.zeros(0, np.int64), *numbers])
         self.firsts = np.cumsum([0, *map(len, numbers)])
         # Indexing a memmap object is slower than reading the pixels.
-        self.files = [np.load(file, mmap_mode="r").view(np.ndarray) for file in files]
-        if [*map(len, numbers)] != [*map(len, self.files)]:
-            raise ValueError(f"{files[0].parent} does not hold as many frames as there are unlabelled ones")
+        self.files = [_map_file(file, len(of_video)) for file, of_video in zip(files, numbers, strict=True)]
 
     def __getitem__(self, number: int) -> np.ndarray:
         place = int(np.searchsorted(self.numbers, number))
@@ -134,6 +133,17 @@ class Mapped(Mapping[int, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+
+def _map_file(file: Path, frames: int) -> np.ndarray:
+    require_regular_file(file)
+    try:
+        array = np.load(file, mmap_mode="r").view(np.ndarray)
+    except (OSError, ValueError, EOFError, OverflowError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is damaged or cut off: remove it, so that its labels are made again.") from error
+    if array.dtype != np.uint8 or array.ndim != 3 or len(array) != frames:
+        raise UserError(f"{file} is not of the {frames} unlabelled frames: remove it, so that it is made again.")
+    return array
 
 
 def _by_video(frames: TrainingFrames) -> dict[str, np.ndarray]:

@@ -1,7 +1,6 @@
 """Starting weights of an encoder: from the hub by name, or from a file."""
 
 import difflib
-import pickle
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,15 +12,15 @@ from urllib.request import getproxies
 
 import segmentation_models_pytorch as smp
 import timm
-import torch
 from huggingface_hub import constants
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from suture.core.errors import UserError
-from suture.core.io import suffix_of
+from suture.core.io import require_regular_file, suffix_of
 from suture.models.model_files import WEIGHTS_SUFFIXES
+from suture.models.torch_file import read_torch_file
 
 Layout = Literal["torchvision", "caffe"]
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
@@ -112,21 +111,19 @@ def _resolves(host: str) -> bool:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a .safetensors file or a checkpoint, unwrapped, floating ones as fp32."""
     content: Any
-    try:
-        if suffix_of(path) == ".safetensors":
+    if suffix_of(path) == ".safetensors":
+        require_regular_file(path)
+        try:
             content = load_file(path)
-        else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        # Only the first sentence: PyTorch goes on with advice to run any code in the file.
-        reason = str(error).split("\n")[0].split(". ")[0] or type(error).__name__
-        raise UserError(
-            f"weights: {path} cannot be read ({reason}); expected a .safetensors file or a saved state_dict()."
-        ) from error
+        except (SafetensorError, RuntimeError, OSError, ValueError, KeyError) as error:
+            raise UserError(f"weights: {path} cannot be read ({str(error)[:120]}): put back a whole copy.") from error
+    else:
+        content = read_torch_file(path)
     for wrapper in _WRAPPERS:
         if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
             content = content[wrapper]
-    if not isinstance(content, Mapping) or not content or not all(isinstance(t, Tensor) for t in content.values()):
+    entries = content.items() if isinstance(content, Mapping) else ()
+    if not entries or not all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in entries):
         raise UserError(f"weights: {path} holds no state_dict(): tensors by name.")
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in content.items()}
 

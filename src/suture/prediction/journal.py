@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from suture.core.io import replacing
+from suture.core.errors import UserError
+from suture.core.io import parse_json, replacing
 
 
 class Journal:
@@ -22,15 +23,16 @@ class Journal:
     def read(self, made_of: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         """Read rows by frame; none if there is no journal, or one of other settings."""
         lines = self._lines()
-        return {row["frame"]: row for row in lines} if next(lines, None) == made_of else {}
+        rows = lines if next(lines, None) == made_of else ()
+        return {row["frame"]: row for row in rows if isinstance(row, dict) and "frame" in row}
 
     def _lines(self) -> Iterator[Any]:
         if not self.path.exists():
             return
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                yield json.loads(line)
-            except ValueError:
+                yield parse_json(line, str(self.path))
+            except UserError:
                 return
 
     def begin(self, made_of: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:

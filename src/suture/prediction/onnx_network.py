@@ -1,6 +1,5 @@
 """ONNX files of `suture export` as networks from images to logits."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from suture.core.errors import UserError
-from suture.core.io import check_format
+from suture.core.io import check_format, parse_json, require_regular_file
+from suture.core.schemas import OnnxRecord, validate_shape
 from suture.data.classes import IGNORE
 from suture.data.view import View
 from suture.models.model_files import fingerprint
@@ -90,6 +90,7 @@ def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
     """
     try:
         import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state
     except ImportError as error:
         raise UserError(f"{path} needs ONNX Runtime, which is not installed: pip install onnxruntime.") from error
     cuda = "CUDAExecutionProvider"
@@ -98,29 +99,38 @@ def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
         providers.insert(0, (cuda, {"device_id": device.index or 0}))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    require_regular_file(path)
+    kinds = [kind for kind in vars(onnxruntime_pybind11_state).values() if isinstance(kind, type)]
+    errors: tuple[type[Exception], ...] = (RuntimeError, *(kind for kind in kinds if issubclass(kind, Exception)))
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=providers)
-        about = json.loads(session.get_modelmeta().custom_metadata_map["suture"])
-        check_format(path, about["format"], ONNX_FORMAT)
-        names = tuple(str(entry["name"]) for entry in about["classes"])
-        colors = tuple((int(r), int(g), int(b)) for r, g, b in (entry["color"] for entry in about["classes"]))
-        fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
-        height, width = session.get_inputs()[0].shape[1:3] if fixed else about["size"]
-        view = View.parse(about["view"], str(path)) if about["view"] else None
-        trained_view = "auto" if view else read_training_view(about["run"]["view"], str(path))
-        videos_by = about["run"]["videos_by"]
-    except UserError:
-        raise
-    except Exception as error:
+        shapes = [one.shape for one in session.get_inputs()]
+        notes = session.get_modelmeta().custom_metadata_map.get("suture", "null")
+    except errors as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path} is no ONNX file of `suture export` ({reason}): export it again.") from error
+    about = parse_json(notes, str(path))
+    if not isinstance(about, dict) or len(shapes) != 1 or len(shapes[0]) != 4:
+        raise UserError(f"{path} is no ONNX file of `suture export`: export it again.")
+    check_format(path, about.get("format"), ONNX_FORMAT)
+    validate_shape(path, about, OnnxRecord)
+    names = tuple(entry["name"] for entry in about["classes"])
+    colors = tuple((r, g, b) for r, g, b in (entry["color"] for entry in about["classes"]))
+    fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
+    height, width = shapes[0][1:3] if fixed else about["size"]
+    if not (isinstance(height, int) and isinstance(width, int)):
+        raise UserError(f"{path} takes frames of any size, but says that theirs is fixed: export it again.")
+    view = View.parse(about["view"], str(path)) if about["view"] else None
+    run = about["run"]
+    trained_view = "auto" if view else read_training_view(run.get("view", "auto"), str(path))
+    videos_by = run.get("videos_by", "folder")
     # ONNX Runtime silently continues on the CPU if its CUDA libraries are missing.
     if required and device.type != "cpu" and cuda not in session.get_providers():
         raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
     return Network(
-        OnnxNetwork(session, len(names), 1 if fixed else int(about["multiple"]), scored, view),
+        OnnxNetwork(session, len(names), 1 if fixed else about["multiple"], scored, view),
         class_table(names, colors),
-        (int(height), int(width)),
+        (height, width),
         torch.device("cpu"),
         fingerprint(path),
         any_size=not fixed,

@@ -1,6 +1,5 @@
 """Finished models from disk: a run folder, a weights file or an ONNX file as one kind of network."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import torch
 from safetensors import safe_open
 
 from suture.core.errors import UserError
-from suture.core.io import suffix_of
+from suture.core.io import parse_json, suffix_of
+from suture.core.schemas import TrainingNotes, validate_shape
 from suture.models.inference import inference_network
 from suture.models.model_files import DESCRIPTION, TRAINED_ON, WEIGHTS, fingerprint
 from suture.prediction.input_clip import read_training_view
@@ -48,7 +48,8 @@ def open_network(path: Path, device: str = "auto") -> Network:
 def read_training_notes(weights: Path) -> dict[str, Any]:
     """Read from a weights file which view its training used, and how images were grouped into videos."""
     with safe_open(weights, framework="pt") as file:
-        notes = json.loads((file.metadata() or {}).get(TRAINED_ON, "{}"))
+        notes = parse_json((file.metadata() or {}).get(TRAINED_ON, "{}"), str(weights))
+    validate_shape(weights, notes, TrainingNotes)
     return {"view": notes.get("view", "auto"), "videos_by": notes.get("videos_by", "folder")}
 
 

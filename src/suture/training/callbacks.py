@@ -7,7 +7,6 @@ import os
 import signal
 import time
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -18,11 +17,12 @@ from rich.console import Console
 from rich.progress import TaskID
 
 from suture.core.errors import UserError
-from suture.core.io import replacing, write_bytes
+from suture.core.io import replacing, require_regular_file, write_bytes
 from suture.core.progress import ProgressBar
 from suture.core.signals import ended_by, handle_signal
 from suture.core.text import time_left
 from suture.methods.stage import Stage
+from suture.models.torch_file import DAMAGE, read_torch_file
 from suture.training.effort import images_of_a_step
 from suture.training.loop import Callback, TrainingLoop
 from suture.training.run_folder import CURVE_COLUMNS, read_curve
@@ -67,14 +67,20 @@ class Checkpoint(Callback):
 
     def load(self, loop: TrainingLoop) -> None:
         """Resume from the file."""
-        if not is_whole(self.path):
+        require_regular_file(self.path)
+        try:
+            if not is_whole(self.path):
+                raise ValueError("wrong checksum")
+            state = read_torch_file(self.path)
+            self._earlier = float(state["seconds"])
+            if not 0 <= int(state["global_step"]) <= loop.stage.total_steps:
+                raise ValueError("a step beyond the stage")
+            loop.load_state_dict(state)
+        except (UserError, *DAMAGE) as error:
             raise UserError(
-                f"{self.path} is damaged or cut off, so training cannot resume from it: restore an intact copy, or "
-                "remove it to start the stage again."
-            )
-        state = torch.load(self.path, map_location="cpu", weights_only=True)
-        loop.load_state_dict(state)
-        self._earlier = state["seconds"]
+                f"{self.path} is damaged or cut off, or of another stage: restore an intact copy, or remove it to "
+                "start the stage again."
+            ) from error
 
     def save(self, loop: TrainingLoop) -> None:
         """Replace the file by the current state, written by the first process."""
@@ -133,7 +139,7 @@ def is_whole(checkpoint: Path) -> bool:
     try:
         with zipfile.ZipFile(checkpoint) as parts:
             return parts.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):  # depends on the byte that changed
+    except DAMAGE:
         return False
 
 

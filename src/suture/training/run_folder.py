@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from suture.core.errors import UserError
 from suture.core.io import (
     lock_folder,
+    read_text,
     read_yaml,
     remove_leftovers,
     validate_folder_path,
@@ -58,14 +59,17 @@ def read_curve(path: Path) -> list[dict[str, float]]:
     """Read the rows of a stage's `metrics.csv`, without a half-written last row; empty if there is no file."""
     if not path.exists():
         return []
+    reader = csv.DictReader(read_text(path, "the loss curve of a stage").splitlines())
     rows = []
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            try:
+    try:
+        if missing := {*CURVE_COLUMNS[:-1]} - {*(reader.fieldnames or CURVE_COLUMNS)}:
+            raise UserError(f"{path} has no column {min(missing)}: put back a whole copy, or remove it.")
+        for row in reader:
+            with suppress(TypeError, ValueError):
                 keys = [key for key in CURVE_COLUMNS if key != "taught" or row.get(key)]
                 rows.append({key: int(row[key]) if key == "step" else float(row[key]) for key in keys})
-            except (TypeError, ValueError):
-                continue
+    except csv.Error as error:
+        raise UserError(f"{path} is damaged ({error}): put back a whole copy, or remove it.") from error
     return rows
 
 

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from suture.core.text import escape_markdown
 from suture.web.page import templates
 
 _LATEX = {
@@ -44,7 +45,7 @@ class TableCell:
     """Footnote marks, with commas between several."""
 
     def to_markdown(self) -> str:
-        text = _markdown(self.text)
+        text = escape_markdown(self.text)
         return (f"**{text}**" if self.bold else text) + self.mark
 
     def to_html(self) -> Markup:
@@ -96,12 +97,12 @@ class Table:
 
     def to_markdown(self) -> str:
         """Write the table for Markdown; titles above columns become part of the columns' titles."""
-        lines = [f"### {self.title}", ""] if self.title else []
-        titles = [_markdown(" ".join(filter(None, both))) for both in self.full_columns]
+        lines = [f"### {escape_markdown(self.title)}", ""] if self.title else []
+        titles = [escape_markdown(" ".join(filter(None, both))) for both in self.full_columns]
         lines += [_row(titles), _row(["---:" if number else "---" for number in self.is_number])]
         lines += [_row([cell.to_markdown() for cell in row]) for group in self.groups for row in group]
         if self.notes:
-            lines += ["", *(f"- {_markdown(note)}" for note in self.notes)]
+            lines += ["", *(f"- {escape_markdown(note)}" for note in self.notes)]
         return "\n".join(lines)
 
     def to_html(self) -> Markup:
@@ -145,10 +146,6 @@ class Table:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*_<`])", r"\\\1", text)
 
 
 def _latex_row(cells: Sequence[str]) -> str:
