@@ -1,6 +1,5 @@
 """Text for people: counts, lists of names, times and explanations."""
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from reprlib import Repr
@@ -59,15 +58,6 @@ _SHORT = Repr()
 _SHORT.maxlevel = 4
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 10
-
-
-def escape_markdown(text: str) -> str:
-    """Escape what Markdown or HTML would take for markup.
-
-    >>> print(escape_markdown("<script> a_b [x](y)"))
-    \\<script> a\\_b [x\\](y)
-    """
-    return re.sub(r"([\\|*_<`]|\](?=\())", r"\\\1", " ".join(text.splitlines()))
 
 
 NAMED = 6

@@ -9,10 +9,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from suture.core.schemas import taking_part, videos_since
-from suture.core.text import escape_markdown, number
+from suture.core.text import number
 from suture.evaluation.protocols import COMPLETION
 from suture.evaluation.titles import SETS, TITLES
 from suture.training.run_folder import Run
+from suture.web.table import escape_markdown
 
 WEAK_IOU = 0.5
 """IoU below which a class is listed under the limits."""

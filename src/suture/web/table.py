@@ -10,7 +10,6 @@ from markupsafe import Markup
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from suture.core.text import escape_markdown
 from suture.web.page import templates
 
 _LATEX = {
@@ -146,6 +145,15 @@ class Table:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def escape_markdown(text: str) -> str:
+    """Escape what Markdown or HTML would take for markup.
+
+    >>> print(escape_markdown("<script> a_b [x](y)"))
+    \\<script> a\\_b [x\\](y)
+    """
+    return re.sub(r"([\\|*_<`]|\](?=\())", r"\\\1", " ".join(text.splitlines()))
 
 
 def _latex_row(cells: Sequence[str]) -> str:
