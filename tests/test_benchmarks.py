@@ -19,10 +19,10 @@ from suture.data.sampling.augment import (
     Augment,
     collate,
     draw_view,
-    nearest,
     recolor,
     render_images,
     render_labels,
+    render_nearest,
     resample,
 )
 from suture.methods.stage import Stage
@@ -390,8 +390,8 @@ def test_the_plain_version_renders_the_same(load: Any) -> None:
         cpu.one_by_one(render_images)(patches, (24, 24)), render_images(patches, (24, 24)), atol=3e-5, rtol=0
     )
     assert torch.equal(cpu.one_by_one(render_labels)(patches, (24, 24), 8), render_labels(patches, (24, 24), 8))
-    inside = nearest(patches.labels, patches.flip, (24, 24))
-    assert torch.equal(cpu.one_by_one(nearest)(patches.labels, patches.flip, (24, 24)), inside)
+    inside = render_nearest(patches.labels, patches.flip, (24, 24))
+    assert torch.equal(cpu.one_by_one(render_nearest)(patches.labels, patches.flip, (24, 24)), inside)
     plain = resample(patches, (24, 24))
     torch.testing.assert_close(
         cpu.one_by_one(recolor)(plain, patches.color), recolor(plain, patches.color), atol=3e-5, rtol=0

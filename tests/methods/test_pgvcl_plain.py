@@ -27,6 +27,7 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
 
 def test_contrast_step_equals_that_of_the_package(tiny_context: Build) -> None:
     """Same weights, inputs and keys: same loss, and same weights of both branches after a step of LARS."""
+    torch.manual_seed(0)
     segmenter = build_segmenter("deeplabv3", "resnet50", classes=3)
     # torchvision dilates a stage from its second block on, segmentation-models-pytorch from its first.
     for block, dilation in ((segmenter.encoder.layer3[0], 1), (segmenter.encoder.layer4[0], 2)):

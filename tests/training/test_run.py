@@ -406,7 +406,7 @@ def test_a_segmenter_that_a_method_cannot_use_is_refused_before_frames_are_store
 ) -> None:
     """And before the run is begun: with the architecture changed, it could not go on in the same folder."""
     settings = ("method=uamt", "model.architecture=unet", f"data.cache={tmp_path / 'cache'}")
-    with pytest.raises(UserError, match="uamt measures uncertainty by dropout and unet with tu-test_resnet has none"):
+    with pytest.raises(UserError, match="uamt needs dropout and unet with tu-test_resnet has none"):
         train_quietly(small(*settings), tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
