@@ -69,7 +69,7 @@ def test_every_public_name_is_callable_after_every_module_is_imported(tmp_path: 
 @pytest.mark.parametrize(
     ("key", "sentence"),
     [
-        ("sed", "the settings given: there is no setting sed; did you mean seed?"),
+        ("sed", "the settings given: there is no setting sed (did you mean seed?)."),
         ("seed.x", "the settings given: found 'seed.x=3', but seed is a value, not a section."),
     ],
 )

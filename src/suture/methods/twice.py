@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from suture.core.settings import Settings
+from suture.core import settings
 from suture.methods.method import Method
 from suture.methods.stage import Stage, TrainingSettings
 from suture.methods.supervised import OhemSettings, Supervised, finetune
@@ -11,7 +11,7 @@ from suture.methods.supervised import OhemSettings, Supervised, finetune
 class Twice(Method):
     """Pre-training, fine-tuning."""
 
-    class Settings(Settings):
+    class Settings(settings.Settings):
         pretrain: TrainingSettings = TrainingSettings()
         finetune: OhemSettings = OhemSettings()
 

@@ -1,7 +1,7 @@
 """TrainingLoop: the optimiser steps of one stage, in one process or several."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 import torch
@@ -92,11 +92,12 @@ class TrainingLoop:
         try:
             self.stage.on_train_start()
             self._call("on_start")
-            batches = iter(DeviceBatches(self.stage.loader(self.step), self.device))
-            while self.step < self.stage.total_steps and not self.should_stop:
-                self._call("on_step_start")
-                self._do_step(batches)
-                self._call("on_step_end")
+            # Closed here, also after a signal: loader processes that end later would print a traceback.
+            with closing(iter(DeviceBatches(self.stage.loader(self.step), self.device))) as batches:
+                while self.step < self.stage.total_steps and not self.should_stop:
+                    self._call("on_step_start")
+                    self._do_step(batches)
+                    self._call("on_step_end")
             self._call("on_end")
         finally:
             self._call("on_close")
@@ -143,7 +144,7 @@ class DeviceBatches:
         self.batches = batches
         self.device = device
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any, None, None]:
         if self.device.type != "cuda":
             for batch in self.batches:
                 yield tree_map_only(Tensor, lambda tensor: tensor.to(self.device), batch)
