@@ -1,4 +1,4 @@
-"""What every test stands on: one thread per process, no network, a cache folder of its own, the shared real data."""
+"""Settings and fixtures of all tests: one thread per process, no network, an own cache folder, the shared data."""
 
 import gc
 import os
@@ -30,6 +30,54 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("suture", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("suture")
+
+
+TESTS = Path(__file__).parent
+SLOW = {
+    "checks/test_check.py",
+    "cli/test_cli.py",
+    "cli/test_cli_train.py",
+    "comparison/test_compare.py",
+    "data/test_find_view.py",
+    "data/test_shots.py",
+    "data/test_store.py",
+    "methods/test_capture.py",
+    "methods/test_method.py",
+    "methods/test_pgvcl.py",
+    "methods/test_pgvcl_plain.py",
+    "methods/test_pixpro.py",
+    "methods/test_precision.py",
+    "methods/test_stage.py",
+    "models/test_encoder_weights.py",
+    "models/test_fold_batch_norms.py",
+    "models/test_segmenter.py",
+    "prediction/test_export.py",
+    "prediction/test_predict_again.py",
+    "prediction/test_predict_onnx.py",
+    "prediction/test_process_writer.py",
+    "reports/test_embeddings.py",
+    "reports/test_page.py",
+    "reports/test_pseudo_section.py",
+    "reports/test_report.py",
+    "test_docs.py",
+    "test_library.py",
+    "test_public_datasets.py",
+    "test_wheel.py",
+    "training/test_best.py",
+    "training/test_evaluate_again.py",
+    "training/test_killed.py",
+    "training/test_processes.py",
+    "training/test_resume.py",
+    "training/test_run.py",
+    "training/test_run_folder.py",
+}
+"""Modules that train, start a browser or wait for processes; `make test-fast` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(TESTS) and str(item.path.relative_to(TESTS)) in SLOW:
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

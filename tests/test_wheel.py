@@ -17,7 +17,6 @@ from suture.training.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
