@@ -162,5 +162,5 @@ def test_frames_do_not_go_into_a_dataset(dataset: Dataset, tmp_path: Path) -> No
     (tmp_path / "other").mkdir()
     (tmp_path / "other/dataset.yaml").write_text("masks: masks\n")
     for folder in (tmp_path / "other/label", dataset.root / "label"):
-        with pytest.raises(UserError, match=r"would (become|count as) one of"):
+        with pytest.raises(UserError, match=r"would (become|count as) "):
             select(dataset, folder, every=5)

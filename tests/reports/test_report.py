@@ -187,7 +187,7 @@ def test_unfinished_run(runs: Runs, write: Write, copy_run: Copy, console: Conso
         (run / file).unlink()
     shutil.rmtree(run / "stages/4-finetune")
     page = write(run, runs.supervised, frames=True)
-    sentence = "Not finished: half. What is not done yet is left out."
+    sentence = "Not finished: half. Unfinished parts are left out."
     assert sentence in page
     assert console.export_text().splitlines().count(sentence) == 1
     assert ">at step 2, not done yet<" in page
@@ -343,7 +343,7 @@ def test_differences_between_runs_are_remarked(
 ) -> None:
     page = write(runs.supervised, copy_run(runs.supervised, "changed", **changes))
     assert re.search(remark, page)
-    assert "a difference between runs may be chance" in page
+    assert "differences between runs may be chance" in page
     assert 'class="diff' in page
 
 

@@ -416,7 +416,7 @@ def test_lost_weights_of_a_stage_are_told_with_the_way_to_make_them_again(
     folder, config = begun
     stage, model = folder / "stages/1-train", (folder / "model.safetensors").read_bytes()
     (stage / "weights.safetensors").unlink()
-    with pytest.raises(UserError, match=r"weights\.safetensors is gone, .* remove done\.json beside it"):
+    with pytest.raises(UserError, match=r"weights\.safetensors does not exist, .* remove done\.json beside it"):
         train_quietly(config(), folder)
     (stage / "done.json").unlink()
     train_quietly(config(), folder)

@@ -48,8 +48,8 @@ def number(count: int, noun: str, plural: str | None = None) -> str:
 def short(value: object) -> str:
     """Represent a value as `repr` does, without what is too long or too deep for a message.
 
-    >>> short([1, "a"]), len(short("a" * 5000)), short([[[[[]]]]])
-    ("[1, 'a']", 80, '[[[[...]]]]')
+    >>> short([1, "a"]), len(short("a" * 5000)), short([[[[[1]]]]])
+    ("[1, 'a']", 80, '[[[[[...]]]]]')
     """
     return _SHORT.repr(value)
 
