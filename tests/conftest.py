@@ -59,6 +59,7 @@ SLOW = {
     "reports/test_page.py",
     "reports/test_pseudo_section.py",
     "reports/test_report.py",
+    "test_benchmarks.py",
     "test_docs.py",
     "test_library.py",
     "test_public_datasets.py",
