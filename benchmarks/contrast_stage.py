@@ -106,7 +106,7 @@ def floor(bench: Bench) -> dict[str, Any]:
     """What the bare networks take: one query forward and backward, one key forward; and their operations."""
     options = bench.options
     stage = contrast(options, "shared", 1)
-    job, _ = bench.job()
+    job = bench.job()
     stage.begin(job)
     stage.to(DEVICE).train()
     images = torch.rand(options.batch, 3, *bench.size, device=DEVICE)
@@ -136,7 +136,7 @@ def floor(bench: Bench) -> dict[str, Any]:
 def checkpoint_seconds(bench: Bench) -> float:
     """What one checkpoint costs: a run writes one every 200 steps."""
     stage = contrast(bench.options, "shared", 1)
-    job, _ = bench.job(capture=False, compile=False)
+    job = bench.job(capture=False, compile=False)
     stage.begin(job)
     stage.to(DEVICE)
     state = {"state_dict": stage.state_dict(), "optimizer": [p.clone() for p in stage.online.parameters()]}
@@ -214,7 +214,7 @@ def main() -> None:
             row["by_flops"] = bare["flops_per_second"] / (bare["query_flops"] + keys * bare["key_flops"])
     report("contrast_stage", figures, chosen.json)
     with clock(took, "loader"):
-        job, _ = bench.job(capture=False, compile=False)
+        job = bench.job(capture=False, compile=False)
         figures["loader"] = loader = loader_pace(contrast(chosen, "shared", 10**6), job, 40 if CUDA else 3)
     with clock(took, "checkpoint"):
         figures["checkpoint_seconds"] = saving = checkpoint_seconds(bench)

@@ -33,11 +33,11 @@ from suture.data.sampling.augment import (
     Layer,
     Patches,
     ViewDraw,
-    nearest,
     outline,
     recolor,
     render_images,
     render_labels,
+    render_nearest,
     resample,
 )
 from suture.data.store import Fit, FrameStore
@@ -64,7 +64,7 @@ RENDERERS = {
     supervised: (render_images, render_labels),
     pgvcl: (render_images, render_labels),
     stitch: (resample, render_labels),
-    strong: (resample, render_labels, nearest, recolor),
+    strong: (resample, render_labels, render_nearest, recolor),
 }
 """What augments a batch, by the module that calls it; the labelled samples of stitch are those of `strong`."""
 LADDER = (

@@ -108,6 +108,10 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
         found["batch_ms"] = (time.perf_counter() - start) / DRAWN * 1000
         raise Begun
 
+    def three_colours(network: Any, frames: Any, *_: Any, **__: Any) -> Any:
+        """What stands in for a network's probabilities (B, C, h, w): there are three classes."""
+        return frames.permute(0, 3, 1, 2) / 255
+
     said = [
         f"data.size={SIDE}",
         f"data.labelling.every={EVERY}",
@@ -129,8 +133,8 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
         marked("record", run.Run, "begin"),
         marked("store", run_stages, "make_context"),
         marked("pseudo labels", pseudo, "load_pseudo_labels"),
-        # Only where the run is made. Three colours stand in for what a network makes of them: there are three classes.
-        mock.patch.object(pseudo, "probabilities", lambda network, images, **_: images),
+        # Only where the run is made.
+        mock.patch.object(pseudo, "predict_probabilities", three_colours),
         mock.patch.object(TrainingLoop, "_do_step", first_step),
         suppress(Begun),
     ):

@@ -57,7 +57,7 @@ def stage_of(name: str, batch: int, steps: int) -> Stage:
 
 def bare(bench: Bench, batch: int) -> float:
     """Images per second of the bare model."""
-    job, _ = bench.job()
+    job = bench.job()
     segmenter = job.segmenter.to(DEVICE).train()
     if bench.options.compile:
         compile_blocks(segmenter)
@@ -88,7 +88,7 @@ def measure(bench: Bench, name: str) -> dict[str, Any]:
             row[way] = asdict(pace(stage, job, warmup, resident))
             del stage
     with tidy():
-        job, _ = bench.job(capture=False, compile=False)
+        job = bench.job(capture=False, compile=False)
         row["flops_per_frame"] = step_flops(stage_of(name, row["batch"], 1), job) / row["batch"]
     return row
 
