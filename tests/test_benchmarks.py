@@ -114,7 +114,7 @@ def test_the_papers_way_is_plain(load: Any, tmp_path: Path, monkeypatch: pytest.
             for weight in branch.parameters()
             if weight.ndim == 4
         } | {batch.queries.images.is_contiguous(), batch.keys.images.is_contiguous()}
-        seen["autocast"] = torch.is_autocast_enabled(self.device.type)
+        seen["autocast"] = torch.is_autocast_enabled(self.context.device.type)
         seen["keys"] = len(batch.keys.images) / len(batch.queries.images)
         return loss(self, batch)
 
@@ -322,7 +322,7 @@ def test_the_plain_version_on_the_cpu_has_the_default_layout(load: Any, demo_dat
     for way, plain in (("plain", True), ("channels last", False)):
         found = []
         for method in cpu.STAGES:
-            job, stages, _ = demo.job(method, cpu.LADDER.index(way), steps=1)
+            job, stages = demo.job(method, cpu.LADDER.index(way), steps=1)
             weights = [weight for weight in job.segmenter.parameters() if weight.ndim == 4 and min(weight.shape) > 1]
             assert {weight.is_contiguous() for weight in weights} == {plain}
             found += stages
