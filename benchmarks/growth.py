@@ -78,12 +78,14 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
     """In a fresh process: `suture train` itself, up to its first batch of the contrast stage."""
     from suture.cli.train_command import train
     from suture.methods import pseudo_labels as pseudo
+    from suture.methods.pgvcl import Contrast
     from suture.training import run_stages
     from suture.training import train as run
     from suture.training.loop import TrainingLoop
 
     marks = {"process": started}
     found: dict[str, Any] = {}
+    do_step = TrainingLoop._do_step
 
     def marked(name: str, owner: Any, part: str) -> AbstractContextManager[Any]:
         """Note when a part of it is done."""
@@ -98,6 +100,9 @@ def begin_run(root: Path, started: float) -> dict[str, Any]:
 
     def first_step(loop: TrainingLoop, batches: Any) -> None:
         stage = loop.stage
+        if not isinstance(stage, Contrast):
+            do_step(loop, batches)
+            return
         next(batches)
         marks["first batch"] = time.time()
         found.update(cpu_seconds=time.process_time(), private_bytes=private_memory(), frames=len(stage.context.frames))
