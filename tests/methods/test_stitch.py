@@ -39,7 +39,6 @@ def still(stage: Stitch) -> Stitch:
 PARTS = [
     *({name: 0} for name in ("consistency", "propagate", "confidence", "ema", "restyle", "cutmix", "rare")),
     {"augment": {"tilt": 0}, "strong": {"tilt": 0, "color": "mild"}},
-    {"hard_from": 1},
     {"correspondence": {"neighbours": 2}},
 ]
 

@@ -9,10 +9,8 @@ from stage_tester import Build, StageTester
 
 from suture.data.classes import IGNORE
 from suture.data.sampling.augment import UNCHANGED, ViewDraw, color_statistics, render_images, render_labels
-from suture.losses.cross_entropy import cross_entropy
-from suture.losses.hard_pixels import hard_pixels
 from suture.methods.stage import OptimizerSettings, Part, StageContext
-from suture.methods.strong import Strong, StrongSettings, draw_donor, labelled_loss
+from suture.methods.strong import Strong, StrongSettings, draw_donor
 from suture.models.segmenter import build_segmenter
 
 WHOLE = Part(0, range(4), range(4))
@@ -136,20 +134,3 @@ def test_a_donor_is_of_another_case_where_there_is_one() -> None:
     assert draw_donor(rng, 0, np.zeros(1, int), 1) == 0
     assert draw_donor(rng, 1, cases, 0) == 1
     assert np.mean([draw_donor(rng, 1, cases, 0.5) == 1 for _ in range(400)]) == pytest.approx(0.5, abs=0.08)
-
-
-def test_late_in_the_stage_only_hard_pixels_count() -> None:
-    logits, labels = (
-        torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 3,
-        torch.zeros(2, 8, 8).long(),
-    )
-
-    def mean(clock: float, hard_from: float) -> float:
-        total = labelled_loss(logits, labels, torch.tensor(clock), hard_from)
-        return float(total.loss / total.weight)
-
-    everything, hard = (
-        float(total / count) for total, count in (cross_entropy(logits, labels), hard_pixels(logits, labels))
-    )
-    assert hard > everything
-    assert [mean(0.4, 0.5), mean(0.5, 0.5), mean(0.9, 1)] == pytest.approx([everything, hard, everything])

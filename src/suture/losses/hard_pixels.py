@@ -22,14 +22,7 @@ def hard_pixels(
     >>> hard_pixels(confident, torch.zeros(1, 8, 8))[1].item()
     4
     """
-    return hardest(pixel_losses(logits, labels, ignore), labels != ignore, threshold, keep)
-
-
-def hardest(
-    losses: Tensor, labelled: Tensor, threshold: float = THRESHOLD, keep: float = KEEP
-) -> tuple[Tensor, Tensor]:
-    """Same as `hard_pixels`, from cross entropies (B H W) and the mask of labelled pixels (B H W)."""
-    losses, labelled = losses.flatten(1), labelled.flatten(1)
+    losses, labelled = pixel_losses(logits, labels, ignore).flatten(1), (labels != ignore).flatten(1)
     limit = -math.log(threshold)
     hard = labelled & (losses > limit)
 

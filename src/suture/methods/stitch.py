@@ -31,7 +31,6 @@ from suture.methods.strong import (
     StrongSettings,
     StrongViews,
     draw_donor,
-    labelled_loss,
     strengthen,
 )
 from suture.models.ema import MomentumCopy
@@ -201,7 +200,7 @@ class Stitch(SemiSupervised):
         labelled, unlabelled = logits.split([len(batch.images), len(batch.strong)])
         learnt = sure >= s.confidence
         return self.weighted_sum(
-            (1.0, labelled_loss(labelled, batch.labels, self.clock, s.hard_from)),
+            (1.0, Total(*cross_entropy(labelled, batch.labels))),
             # The mean is over all pixels in view, so a few confident pixels count little.
             (s.consistency, Total(*cross_entropy(unlabelled, target, learnt))),
             learnt=learnt,

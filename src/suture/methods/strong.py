@@ -30,8 +30,7 @@ from suture.data.sampling.augment import (
     restyle,
 )
 from suture.data.sampling.frames import Epochs
-from suture.losses.cross_entropy import cross_entropy, pixel_losses
-from suture.losses.hard_pixels import hardest
+from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method
 from suture.methods.stage import OneStageSettings, Part, Stage, Total, all_gather
@@ -53,8 +52,6 @@ class StrongSettings(OneStageSettings):
     """Share of views with a patch of another frame."""
     rare: float = Field(0.2, ge=0, le=1)
     """Share of labelled views that are drawn by class, uniformly, and show a pixel of it."""
-    hard_from: float = Field(0.5, ge=0, le=1)
-    """Share of the steps after which only hard pixels of labelled views count; 1 is never."""
 
 
 class StrongOnly(Method):
@@ -158,16 +155,7 @@ class Strong(Stage):
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Total:
         images, labels = batch
-        return labelled_loss(self.segmenter(images), labels, self.clock, self.settings.hard_from)
-
-
-def labelled_loss(logits: Tensor, labels: Tensor, clock: Tensor, hard_from: float) -> Total:
-    """Cross entropy of all pixels, from `hard_from` on of the hard ones."""
-    if hard_from == 1:
-        return Total(*cross_entropy(logits, labels))
-    losses, labelled = pixel_losses(logits, labels, IGNORE), labels != IGNORE
-    early, late = (losses.sum(), labelled.sum()), hardest(losses, labelled)
-    return Total(*(torch.where(clock >= hard_from, b, a) for a, b in zip(early, late, strict=True)))
+        return Total(*cross_entropy(self.segmenter(images), labels))
 
 
 def draw_donor(rng: np.random.Generator, own: int, cases: np.ndarray, share: float) -> int:
