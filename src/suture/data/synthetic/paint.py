@@ -1,4 +1,4 @@
-"""Painting tools of generated video: noise, smooth steps, blur, lines, mappings."""
+"""Painting tools of generated video: noise, smooth steps, blur, lines."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,6 @@ Image = NDArray[Any]  # uint8
 Floats = NDArray[Any]  # float32
 Point = NDArray[Any]  # float64: x and y
 
-EXPOSURE = 0.03  # seconds that the shutter is open
-
 
 def noise(rng: np.random.Generator, shape: tuple[int, int], cell: float, octaves: int = 4) -> Floats:
     """Smooth noise with features of `cell` pixels and finer ones; mean 0, standard deviation 1."""
@@ -24,21 +22,14 @@ def noise(rng: np.random.Generator, shape: tuple[int, int], cell: float, octaves
         size = max(cell / 2**octave, 1.5)
         grid = rng.standard_normal((math.ceil(height / size) + 3, math.ceil(width / size) + 3)).astype(np.float32)
         scaled = cv2.resize(grid, None, fx=size, fy=size, interpolation=cv2.INTER_CUBIC)
-        offset = int(size)
-        total += scaled[offset : offset + height, offset : offset + width] / 2**octave
+        total += scaled[int(size) :, int(size) :][:height, :width] / 2**octave
     return (total - total.mean()) / (total.std() + 1e-6)
 
 
-def step(low: float, high: float, x: Floats) -> Floats:
+def step(low: float, high: float, x: Any) -> Any:
     """0 below `low`, 1 above `high`, smooth between."""
     t = np.clip((x - low) / (high - low), 0, 1)
     return t * t * (3 - 2 * t)
-
-
-def ease(x: float) -> float:
-    """0 below 0, 1 above 1, smooth between."""
-    x = min(max(x, 0.0), 1.0)
-    return x * x * (3 - 2 * x)
 
 
 def centered_grid(shape: tuple[int, int], unit: float) -> tuple[Floats, Floats]:
@@ -47,28 +38,17 @@ def centered_grid(shape: tuple[int, int], unit: float) -> tuple[Floats, Floats]:
     return (xs - shape[1] / 2) / unit, (ys - shape[0] / 2) / unit
 
 
-def draw_line(image: Image, points: Point | Sequence[Point], unit: float | Point, width: float) -> None:
+def draw_line(image: Image, points: Point | Sequence[Point], unit: float, width: float) -> None:
     """Draw a line through points, given in units from the centre; `width` is in pixels."""
     center = np.array([image.shape[1], image.shape[0]]) / 2
     line = np.round((np.array(points) * unit + center) * 16).astype(np.int32)
     cv2.polylines(image, [line], False, 255, max(1, round(width)), cv2.LINE_AA, shift=4)
 
 
-def remap(image: Image, x: Floats, y: Floats, interpolation: int = cv2.INTER_LINEAR) -> Image:
-    """Look an image up at places, mirrored beyond its edges."""
-    return cv2.remap(image, x, y, interpolation, borderMode=cv2.BORDER_REFLECT_101)
-
-
 def blur(image: Floats, sigma: float) -> Floats:
     return cv2.GaussianBlur(image, (0, 0), max(sigma, 0.3), borderType=cv2.BORDER_REFLECT_101)
 
 
-def smear(image: Floats, vector: Point) -> Floats:
-    """Motion blur along a vector of pixels."""
-    reach = math.ceil(np.abs(vector).max() / 2)
-    if reach < 1:
-        return image
-    kernel = np.zeros((2 * reach + 1, 2 * reach + 1), np.uint8)
-    ends = np.round((reach + np.array([-vector, vector]) / 2) * 16).astype(int)
-    cv2.line(kernel, ends[0].tolist(), ends[1].tolist(), 255, 1, cv2.LINE_AA, shift=4)
-    return cv2.filter2D(image, -1, kernel.astype(np.float32) / kernel.sum())
+def mix(image: Floats, color: Sequence[float] | Floats, weight: Floats) -> None:
+    """Paint over an image (H W 3) in place, by a weight of each pixel."""
+    image += weight[..., None] * (np.asarray(color, np.float32) - image)

@@ -4,12 +4,11 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from fractions import Fraction
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import av
 import cv2
@@ -18,7 +17,7 @@ import yaml
 from suture.core.errors import UserError
 from suture.core.io import write_text
 from suture.core.progress import ProgressBar
-from suture.core.workers import start_in_pool
+from suture.core.workers import pool_for
 from suture.data.labelling import frame_name
 from suture.data.synthetic.render_video import Image, render_video
 from suture.data.synthetic.scenario import CLASSES, OUTSIDE, SyntheticSettings, SyntheticVideo, plan_videos, split_cases
@@ -40,15 +39,13 @@ def write_synthetic(
         out: The new folder.
         settings: Number and content of the videos.
         container: Video files, or folders of frames.
-        workers: Number of processes; with more than one, the calling script needs its `if __name__ == "__main__"`.
+        workers: Number of processes.
         progress: Show a progress bar.
 
     >>> write_synthetic(Path("demo"), SyntheticSettings(cases=3))  # doctest: +SKIP
     PosixPath('demo')
     """
     settings = settings or SyntheticSettings()
-    if container not in get_args(Container):
-        raise UserError(f"container is {container!r}, expected one of {', '.join(get_args(Container))}.")
     if container == "mp4" and (settings.width % 2 or settings.height % 2):
         raise UserError(
             f"size {settings.width}x{settings.height} has an odd side: make both even or choose the container png."
@@ -82,7 +79,7 @@ def dataset_facts(videos: Sequence[SyntheticVideo]) -> dict[str, Any]:
         "unpainted": "ignore",
         "cases": cases,
         "split": split_cases(len(cases)),
-        "view": {video.id: _view(video) for video in videos},
+        "view": {video.id: video.view.to_json() if video.view else "none" for video in videos},
         "exclude": "exclude.csv",
     }
 
@@ -101,31 +98,24 @@ def _new_folder(out: Path) -> Iterator[Path]:
 def _write_videos(
     folder: Path, videos: Sequence[SyntheticVideo], container: Container, workers: int, progress: bool
 ) -> None:
-    with ProgressBar(show=progress) as bar:
+    with (
+        ProgressBar(show=progress) as bar,
+        pool_for("rendering video", min(workers, len(videos))) as pool,
+    ):
         task = bar.add_task("rendering", total=len(videos))
-        if workers <= 1:
-            for video in videos:
-                _write_video(folder, video, container)
-                bar.advance(task)
-            return
-        context = get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(videos)), context, start_in_pool, (os.getpid(),)) as pool:
-            try:
-                for job in as_completed([pool.submit(_write_video, folder, video, container) for video in videos]):
-                    job.result()
-                    bar.advance(task)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        for job in as_completed([pool.submit(_write_video, folder, video, container) for video in videos]):
+            job.result()
+            bar.advance(task)
 
 
 def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> None:
     """Write a video and its masks."""
+    names = [frame_name(video.id, number) for number in range(video.settings.frames)]
     if container == "png":
         (folder / "videos" / video.id).mkdir()
         for number, (rgb, mask) in enumerate(render_video(video)):
             _write_png(folder / "videos" / video.id / f"frame_{number:06d}.png", rgb[..., ::-1])
-            _write_mask(folder, video, number, mask)
+            _write_png(folder / "masks" / f"{names[number]}.png", mask)
         return
     rate = Fraction(video.settings.fps).limit_denominator(1001)
     with av.open(folder / "videos" / f"{video.id}.mp4", "w") as file:
@@ -137,27 +127,16 @@ def _write_video(folder: Path, video: SyntheticVideo, container: Container) -> N
         context.time_base, context.thread_count = 1 / rate, 1
         context.colorspace = context.color_primaries = context.color_trc = BT709
         context.color_range = LIMITED
-        for index, (rgb, mask) in enumerate(render_video(video)):
+        for number, (rgb, mask) in enumerate(render_video(video)):
             frame = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(
                 format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG", threads=1
             )
-            frame.pts, frame.time_base = index, 1 / rate
+            frame.pts, frame.time_base = number, 1 / rate
             file.mux(stream.encode(frame))
-            _write_mask(folder, video, index, mask)
+            _write_png(folder / "masks" / f"{names[number]}.png", mask)
         file.mux(stream.encode(None))
-
-
-def _write_mask(folder: Path, video: SyntheticVideo, frame: int, mask: Image) -> None:
-    _write_png(folder / "masks" / f"{frame_name(video.id, frame)}.png", mask)
 
 
 def _write_png(path: Path, image: Image) -> None:
     _, data = cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 3])
     path.write_bytes(data.tobytes())
-
-
-def _view(video: SyntheticVideo) -> Any:
-    if video.view is None:
-        return "none"
-    facts = video.view.to_json()
-    return facts if video.view.circle else facts["rect"]
