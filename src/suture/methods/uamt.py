@@ -25,7 +25,7 @@ from suture.methods.stage import Part, Stage, Total
 from suture.models.ema import MomentumCopy
 from suture.models.segmenter import Segmenter
 
-WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "dpt", "fpn", "pspnet")
+WITH_DROPOUT = ("deeplabv3", "deeplabv3plus", "fpn", "pspnet")
 """Architectures with dropout in the decoder."""
 
 

@@ -20,6 +20,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from suture.core.errors import UserError
 from suture.models import OUTPUT_STRIDES
 from suture.models.convolutions import replace_convolutions
+from suture.models.dpt import Dpt
 from suture.models.encoder_weights import (
     Layout,
     Normalisation,
@@ -56,7 +57,7 @@ class Segmenter(nn.Module):
 
     def __init__(
         self,
-        model: smp.base.SegmentationModel,
+        model: smp.base.SegmentationModel | Dpt,
         architecture: str,
         encoder: str,
         classes: int,
@@ -75,13 +76,14 @@ class Segmenter(nn.Module):
         replace_convolutions(self)
         self.register_buffer("mean", torch.tensor(normalise[0]).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(normalise[1]).view(1, -1, 1, 1))
-        # Sides are padded to a multiple of the coarsest grid; DPT's decoder halves the encoder's once more.
-        self.multiple = int(model.encoder.output_stride) * (2 if architecture == "dpt" else 1)
+        # Sides are padded to a multiple of the coarsest grid.
+        self.multiple = int(getattr(model, "multiple", model.encoder.output_stride))
         self.features_channels, self.stride, self.has_active_dropout = self._probe()
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (B classes H W) of images (B 3 H W)."""
-        return self.classify(self.features(images), images.shape[-2:])
+        # Cropped last, so that logits at the border are those of a padded image.
+        return self.classify(self._decode(self._prepare(images)), images.shape[-2:])
 
     def features(self, images: Tensor, factors: Tensor | None = None) -> Tensor:
         """Output of the decoder, B D h w with h = ceil(H / stride), for images B 3 H W.
@@ -90,21 +92,25 @@ class Segmenter(nn.Module):
             factors: B × the encoder's channels; multiplied with the output of the encoder.
         """
         height, width = images.shape[-2:]
+        features = self._decode(self._prepare(images), factors)
+        return features[..., : -(-height // self.stride), : -(-width // self.stride)]
+
+    def _prepare(self, images: Tensor) -> Tensor:
+        """Normalised images, padded to multiples of `multiple`."""
         images = (images - self.mean) / self.std
-        below, right = -height % self.multiple, -width % self.multiple
+        below, right = (-side % self.multiple for side in images.shape[-2:])
         if below or right:
             images = F.pad(images, (0, right, 0, below), mode="replicate")
-        return self._decode(images, factors)[..., : -(-height // self.stride), : -(-width // self.stride)]
+        return images
 
     def _decode(self, images: Tensor, factors: Tensor | None = None) -> Tensor:
         """Features of normalised images whose sides are multiples of `multiple`."""
-        encoded = self.encoder(images)
-        # DPT's encoder returns two lists, levels and prefix tokens.
-        levels, *tokens = encoded if isinstance(encoded, tuple) else (encoded,)
+        levels = self.encoder(images)
         if factors is not None:
             parts = factors.split([level.shape[1] for level in levels], 1)
             levels = [level * part[..., None, None].to(level.dtype) for level, part in zip(levels, parts, strict=True)]
-        return self.decoder(levels, *tokens)
+        features: Tensor = self.decoder(levels)
+        return features
 
     def classify(self, features: Tensor, size: tuple[int, ...]) -> Tensor:
         """Logits of `size` (H, W), the size of the images, from their features."""
@@ -222,13 +228,24 @@ class _LastLevelDecoder(nn.Sequential):
         return super().forward(levels[-1])
 
 
-def _split_decoder(model: smp.base.SegmentationModel, architecture: str) -> tuple[nn.Module, nn.Module]:
-    """Decoder and head of a model of smp, without its final upsampling."""
-    head, decoder = model.segmentation_head, model.decoder
-    classifier = head.head if architecture == "dpt" else head[0]
+def _create_model(
+    architecture: str, encoder: str, weights: str | bool | None, classes: int, **options: Any
+) -> smp.base.SegmentationModel | Dpt:
+    """Model of smp, or `Dpt`, whose encoder has these weights of the hub."""
+    if architecture == "dpt":
+        return Dpt(encoder, weights, classes, **options)
+    return smp.create_model(architecture, encoder, weights, classes=classes, **options)
+
+
+def _split_decoder(model: smp.base.SegmentationModel | Dpt, architecture: str) -> tuple[nn.Module, nn.Module]:
+    """Decoder and head of a model, without its final upsampling."""
+    head: Any = model.segmentation_head
+    decoder: Any = model.decoder
+    if isinstance(model, Dpt):
+        return decoder, head
     if architecture != "deeplabv3":
-        return decoder, nn.Sequential(OrderedDict(classifier=classifier))
-    layers = OrderedDict(conv=decoder.conv, bn=decoder.bn, relu=decoder.relu, classifier=classifier)
+        return decoder, nn.Sequential(OrderedDict(classifier=head[0]))
+    layers = OrderedDict(conv=decoder.conv, bn=decoder.bn, relu=decoder.relu, classifier=head[0])
     return _LastLevelDecoder(OrderedDict(aspp=decoder.aspp)), nn.Sequential(layers)
 
 
@@ -240,7 +257,7 @@ def _assemble(
     errors = []
     for any_size in _ANY_SIZE if encoder.startswith("tu-") else _ANY_SIZE[:1]:
         try:
-            model = smp.create_model(architecture, encoder, None, classes=classes, **options, **any_size)
+            model = _create_model(architecture, encoder, None, classes, **options, **any_size)
             segmenter = Segmenter(model, architecture, encoder, classes, output_stride, layout, normalise)
         except Exception as error:
             errors.append(error)
@@ -260,7 +277,7 @@ def _load_from_hub(segmenter: Segmenter, weights: str, options: Mapping[str, Any
     argument = hub_argument(encoder, weights)
     try:
         with hub_access():
-            model = smp.create_model(segmenter.architecture, encoder, argument, classes=segmenter.classes, **options)
+            model = _create_model(segmenter.architecture, encoder, argument, segmenter.classes, **options)
     except UserError:
         raise
     except Exception as error:  # the network itself was built before, so only the hub can have failed
