@@ -213,9 +213,28 @@ def test_nothing_labelled_is_an_error() -> None:
 
 
 def test_settings_take_one_way_only() -> None:
-    with pytest.raises(ValidationError, match="every and ratio are both given"):
+    with pytest.raises(ValidationError, match="every and ratio are given"):
         LabellingSettings(every=3, ratio=0.1)
     with pytest.raises(ValidationError):
         LabellingSettings(evry=3)  # type: ignore[call-arg]
     with pytest.raises(ValidationError):
         LabellingSettings(every=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"videos": 2}, {"b": (6,), "d": (4,)}),
+        ({"videos": 1, "every": 4}, {"c": (0, 4)}),
+        ({"videos": 4, "ratio": 0.5}, dict.fromkeys("acd", (0, 2, 4, 6)) | {"b": (4, 6)}),
+    ],
+)
+def test_some_videos_only(settings: dict[str, float], expected: dict[str, tuple[int, ...]]) -> None:
+    masks = {"a": range(8), "b": [4, 6], "none": [], "c": range(8), "d": range(8)}
+    data = dataset(*(video(name, 8, known) for name, known in masks.items()), video("test", 8, range(8), "test"))
+    assert choose(data, LabellingSettings(**settings)).frames == expected
+
+
+def test_more_videos_than_there_are() -> None:
+    with pytest.raises(UserError, match="1 training video"):
+        choose(dataset(video("a", 8, range(8))), LabellingSettings(videos=2))

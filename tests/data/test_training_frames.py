@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,16 @@ def test_a_view_without_a_circle_is_one_pixel() -> None:
     frames = TrainingFrames(dataset(*videos), Labelling({"half": [0]}), HalfInside())
     assert frames.in_view(1).tolist() == [[0]]
     assert frames.in_view(2).tolist() == [[0] * 5 + [IGNORE] * 5] * 8
+
+
+@pytest.mark.parametrize(("mirror", "flipped", "labels"), [((), True, 1), ((1, 0), True, 0), (None, False, 1)])
+def test_mirrored_samples_have_the_mirror_classes(mirror: tuple | None, flipped: bool, labels: int) -> None:
+    one = replace(dataset(video("p", 2)), classes=replace(TABLE, mirror=mirror))
+    frames = TrainingFrames(one, Labelling({"p": [0]}), Counted())
+    draw = draw_view(np.random.default_rng(0), Augment(crop=(0.5, 0.5)))
+    patches = frames.collate([0, 0, 1], [draw._replace(flip=True), draw._replace(flip=False), draw])
+    assert patches.flip.tolist()[:2] == [flipped, False]
+    assert [rendered.unique().tolist() for rendered in render_labels(patches, (8, 8))] == [[labels], [1], [IGNORE]]
 
 
 def test_an_excluded_frame_is_not_labelled_either(frames: TrainingFrames) -> None:

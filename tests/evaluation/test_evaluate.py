@@ -106,7 +106,7 @@ def test_a_round_view_is_round_in_predictions_and_scores(dataset: Dataset) -> No
 
 def test_flip_and_scales_keep_the_place_of_things(dataset: Dataset) -> None:
     ((_, plain),) = predict_masks(RedIsTool(), dataset["c"], [0], SIZE)
-    ((_, averaged),) = predict_masks(RedIsTool(), dataset["c"], [0], SIZE, flip=True, scales=(1.0, 2.0))
+    ((_, averaged),) = predict_masks(RedIsTool(), dataset["c"], [0], SIZE, flip=(0, 1), scales=(1.0, 2.0))
     assert np.mean(plain != averaged) < 0.005
 
 

@@ -65,16 +65,29 @@ def test_a_flip_averages_probabilities_of_the_image_and_its_mirror(frames: Tenso
     segmenter = Watched()
     images = to_images(frames, SIZE)
     logits, mirrored = segmenter(images), segmenter(images.flip(-1)).flip(-1)
-    found = predict_probabilities(segmenter, frames, SIZE, flip=True)
+    found = predict_probabilities(segmenter, frames, SIZE, flip=(0, 1))
     torch.testing.assert_close(found, ((logits.softmax(1) + mirrored.softmax(1)) / 2).detach())
     assert not torch.allclose(found, ((logits + mirrored) / 2).softmax(1), atol=1e-3), "not the logits"
-    of_mirror = predict_probabilities(segmenter, frames.flip(2), SIZE, flip=True)
+    of_mirror = predict_probabilities(segmenter, frames.flip(2), SIZE, flip=(0, 1))
     torch.testing.assert_close(of_mirror, found.flip(-1))
+
+
+def test_classes_that_swap_in_a_mirror_image_swap_back(frames: Tensor) -> None:
+    """Left and right of the image as classes: as sure as without mirrored frames."""
+
+    class Sides(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            right = torch.linspace(-1, 1, images.shape[-1]).expand(len(images), 1, *images.shape[-2:])
+            return torch.cat([-right, right, torch.zeros_like(right)], 1)
+
+    plain = predict_probabilities(Sides(), frames, SIZE)
+    torch.testing.assert_close(predict_probabilities(Sides(), frames, SIZE, flip=(1, 0)), plain)
+    assert not torch.allclose(predict_probabilities(Sides(), frames, SIZE, flip=(0, 1)), plain)
 
 
 def test_scales_are_averaged_at_the_images_size(frames: Tensor) -> None:
     segmenter = Watched()
-    found = predict_probabilities(segmenter, frames, SIZE, flip=True, scales=(0.5, 1.0, 1.5))
+    found = predict_probabilities(segmenter, frames, SIZE, flip=(0, 1), scales=(0.5, 1.0, 1.5))
     assert [tuple(seen.shape[-2:]) for seen in segmenter.seen] == [(6, 8)] * 2 + [SIZE] * 2 + [(18, 24)] * 2
     expected = torch.zeros_like(found)
     for scaled in segmenter.seen[::2]:
@@ -85,9 +98,9 @@ def test_scales_are_averaged_at_the_images_size(frames: Tensor) -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("flip", [None, (0, 1)])
 @pytest.mark.parametrize(("side", "scale"), [(50, 0.75), (256, 0.7), (33, 1.5)])
-def test_a_scale_that_does_not_divide_the_side_moves_nothing(side: int, scale: float, flip: bool) -> None:
+def test_a_scale_that_does_not_divide_the_side_moves_nothing(side: int, scale: float, flip: tuple | None) -> None:
     """The brightness of a pixel is its column, and comes back there to about a pixel."""
     columns = ((torch.arange(side) + 0.5) / side * 255).round()
     frames = columns.byte()[None, None, :, None].expand(1, side, side, 3)
@@ -96,7 +109,7 @@ def test_a_scale_that_does_not_divide_the_side_moves_nothing(side: int, scale: f
     torch.testing.assert_close(back[side // 2, 3:-3], columns[3:-3], atol=max(0.6, 0.1 * 255 / side), rtol=0)
 
 
-@pytest.mark.parametrize("options", [{}, {"flip": True}, {"scales": (0.75, 1.25)}, {"autocast": torch.bfloat16}])
+@pytest.mark.parametrize("options", [{}, {"flip": (0, 1)}, {"scales": (0.75, 1.25)}, {"autocast": torch.bfloat16}])
 def test_they_are_probabilities_in_full_precision(frames: Tensor, options: dict[str, Any]) -> None:
     found = predict_probabilities(Watched(), frames, SIZE, **options)
     assert found.shape == (2, 2, *SIZE)

@@ -227,7 +227,7 @@ def test_impossible_values_are_refused_by_name() -> None:
         methods={"pgvcl": {"contrast": {"best_every": 5}}}
     )
     assert "best_every cannot be used here" in refused(methods={"pixpro": {"propagation": {"best_every": 5}}})
-    assert "every and ratio are both given" in refused(data={"root": "x", "labelling": {"every": 3, "ratio": 0.2}})
+    assert "every and ratio are given" in refused(data={"root": "x", "labelling": {"every": 3, "ratio": 0.2}})
     assert "compute.logger.kind is missing" in refused(compute={"logger": {}})
     assert "compute.logger.kind is 'json.JSONDecoder'" in refused(compute={"logger": {"kind": "json.JSONDecoder"}})
     assert "evaluation.splits.0 is 'train'" in refused(evaluation={"splits": ["train"]})

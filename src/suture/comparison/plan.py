@@ -16,6 +16,7 @@ from suture.core.io import check_format, read_yaml, write_json
 from suture.core.settings import Settings
 from suture.core.text import listed
 from suture.data.dataset_file import nearest, parse
+from suture.data.labelling import LabellingSettings
 from suture.training.config import Config, load_config, merge, relocated, without_folders
 from suture.training.run_folder import Run
 
@@ -26,7 +27,7 @@ FAILED = "failed.json"
 """Error message of each failed run."""
 MAX_SHOWN_CHANGES = 3
 _NAME = re.compile(r"[A-Za-z0-9.+-]+(_[A-Za-z0-9.+-]+)*")
-_ANY_LABELLING = {"every": None, "ratio": None, "list": None}
+_ANY_LABELLING = dict.fromkeys(LabellingSettings.model_fields)
 
 
 class RunKey(NamedTuple):
@@ -227,13 +228,12 @@ def deciding_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def labelling_name(labelling: Mapping[str, Any]) -> str:
     """Name a labelling as part of a run's name.
 
-    >>> labelling_name({"every": 10}), labelling_name({"list": "lists/ten.txt"}), labelling_name({})
-    ('every-10', 'list-ten', 'all')
+    >>> labelling_name({"every": 10, "videos": 4}), labelling_name({"list": "lists/ten.txt"}), labelling_name({})
+    ('every-10_videos-4', 'list-ten', 'all')
     """
-    for key, value in labelling.items():
-        if value is not None:
-            return f"{key}-{_safe(Path(value).stem if key == 'list' else value)}"
-    return "all"
+    given = {key: value for key, value in labelling.items() if value is not None}
+    names = [f"{key}-{_safe(Path(value).stem if key == 'list' else value)}" for key, value in given.items()]
+    return "_".join(names) or "all"
 
 
 def points(sweep: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

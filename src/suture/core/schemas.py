@@ -209,10 +209,11 @@ class TrainedView(BaseModel):
 
 
 class TrainingNotes(BaseModel):
-    """Note in a weights file: the view of the training, and how images were grouped into videos."""
+    """Note in a weights file: view and mirror images of the training, and how images were grouped into videos."""
 
     view: Literal["auto"] | TrainedView = "auto"
     videos_by: Literal["folder", "name"] = "folder"
+    mirror: list[StrictInt] | None = []
 
 
 class OnnxRecord(BaseModel):

@@ -80,6 +80,8 @@ class ClassTable:
     colors: tuple[Color, ...]
     values: Mapping[Raw, int]
     unpainted: int | None = None
+    mirror: tuple[int, ...] | None = ()
+    """Class that each class becomes in a mirror image; empty if all stay, None if frames must not be mirrored."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.names) < _UNKNOWN:
@@ -102,6 +104,23 @@ class ClassTable:
         if self.unpainted is not None:
             meanings["unpainted"] = self.unpainted
         return {value: "ignored" if target == IGNORE else self.names[target] for value, target in meanings.items()}
+
+    def flip_order(self, flip: bool = True) -> tuple[int, ...] | None:
+        """Order of the classes in a mirror image; None without `flip`.
+
+        Raises:
+            UserError: Frames must not be mirrored.
+        """
+        if flip and self.mirror is None:
+            raise UserError("flip: the dataset forbids mirrored frames (`flip: false` in dataset.yaml): leave it out.")
+        return (self.mirror or tuple(range(len(self)))) if flip else None
+
+    @cached_property
+    def mirror_ids(self) -> np.ndarray:
+        """The id of every id in a mirror image, 256; that of ignore and of unused ids is their own."""
+        ids = np.arange(256, dtype=np.uint8)
+        ids[: len(self.mirror or ())] = self.mirror or ()
+        return ids
 
     @property
     def by_color(self) -> bool:

@@ -114,6 +114,10 @@ class DatasetFile(Settings):
     annotated: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     """The classes that were annotated in a video, where not all were."""
     protocol: StrictStr = "default"
+    flip: StrictBool = True
+    """Frames may be mirrored, in training and in prediction."""
+    mirror: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    """Classes that swap in a mirror image, such as `right_fold: left_fold`."""
 
     @staticmethod
     def read(path: Path) -> "DatasetFile":
@@ -187,7 +191,7 @@ class DatasetFile(Settings):
             values[label] = targets[name]
 
         painted = [colors.get(name) or color for name, color in zip(names, default_colors(names), strict=True)]
-        return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names))
+        return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names), self._mirror(path, names))
 
     def classes_of_labels(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
         """The class of each label without one: by its name, else by the tool's colour or id."""
@@ -216,6 +220,17 @@ class DatasetFile(Settings):
             near = nearest(self.unpainted, names)
             raise UserError(f"{path}: unpainted is {self.unpainted!r}, expected background, ignore or a class{near}.")
         return names.index(target)
+
+    def _mirror(self, path: Path, names: list[str]) -> tuple[int, ...] | None:
+        swaps = self.mirror | {other: name for name, other in self.mirror.items()}
+        for name, other in swaps.items():
+            if name not in names:
+                raise UserError(f"{path}: mirror names {name!r}, which is no class{nearest(name, names)}.")
+            if swaps[other] != name:
+                raise UserError(f"{path}: mirror swaps {other!r} with two classes: keep one.")
+        if not self.flip:
+            return None
+        return tuple(names.index(swaps.get(name, name)) for name in names) if swaps else ()
 
     def _check_classes(self, path: Path, images: Sequence[str]) -> None:
         entries = {entry.name: entry for entry in self.classes}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import Field, model_validator
 
@@ -15,6 +16,7 @@ from suture.core.settings import Settings
 from suture.core.text import NAMED, listed, number, short
 from suture.data.dataset import Dataset
 
+T = TypeVar("T")
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
 
@@ -170,7 +172,7 @@ def by_budget(
     return Labelling(chosen)
 
 
-def _evenly(shot: Sequence[int], share: int) -> Iterator[int]:
+def _evenly(shot: Sequence[T], share: int) -> Iterator[T]:
     return (shot[(2 * k + 1) * len(shot) // (2 * share)] for k in range(share))
 
 
@@ -204,6 +206,17 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
     return Labelling(frames)
 
 
+def spread(videos: Sequence[str], count: int) -> list[str]:
+    """Choose videos at equal distances, each in the middle of its share of the list.
+
+    >>> spread(["a", "b", "c", "d", "e", "f"], 2)
+    ['b', 'e']
+    """
+    if count > len(videos):
+        raise UserError(f"data.labelling.videos is {count}, but there are {len(videos)} training videos with masks.")
+    return list(_evenly(videos, count))
+
+
 def all_masks(dataset: Dataset) -> Labelling:
     """Choose every frame of the training videos that has a mask and is not excluded."""
     return Labelling({video.id: video.with_mask for video in dataset.split("train")})
@@ -216,14 +229,16 @@ class LabellingSettings(Settings):
     """Label every n-th frame of each training video, counted among all frames."""
     ratio: float | None = Field(None, gt=0, le=1, description="about this share of the frames that take part")
     """Label about this share of the frames, at equal distances."""
+    videos: int | None = Field(None, ge=1)
+    """Label this number of training videos only, spread over their list: by `every` or `ratio`, else one frame each."""
     list: Path | None = Field(None, description="a text file with one VIDEO INDEX per line")
     """Text file of labelled frames: one `VIDEO INDEX` or `VIDEO__frame_000120.png` per line."""
 
     @model_validator(mode="after")
     def _at_most_one(self) -> "LabellingSettings":
         given = [name for name, value in self if value is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are both given, expected at most one of every, ratio and list")
+        if len(given) > 1 and given not in (["every", "videos"], ["ratio", "videos"]):
+            raise ValueError(f"{' and '.join(given)} are given, expected one of every, ratio, list and videos")
         return self
 
 
@@ -239,17 +254,22 @@ def choose(dataset: Dataset, settings: LabellingSettings) -> Labelling:
     available = all_masks(dataset)
     if not available.count:
         raise UserError(f"{dataset.root} has no mask of a training video's frame: nothing can be learnt from it.")
+    if settings.videos is not None:
+        chosen = spread([video.id for video in training if available[video.id]], settings.videos)
+        training = [dataset[video] for video in chosen]
     if settings.every is not None:
         wanted = equidistant({video.id: len(video) for video in training}, settings.every)
     elif settings.ratio is not None:
         wanted = by_ratio({video.id: video.taken for video in training}, settings.ratio)
     elif settings.list is not None:
         wanted = from_list(settings.list, dataset)
+    elif settings.videos is not None:
+        wanted = Labelling({video.id: [*_evenly(available[video.id], 1)] for video in training})
     else:
         return available
     labelled = wanted & available
     if not labelled.count:
-        ((name, value),) = ((name, value) for name, value in settings if value is not None)
+        given = ", ".join(f"{name}={value}" for name, value in settings if value is not None)
         frames = number(available.count, "training frame")
-        raise UserError(f"data.labelling.{name}={value} chooses none of the {frames} with a mask: choose others.")
+        raise UserError(f"data.labelling ({given}) chooses none of the {frames} with a mask: choose others.")
     return labelled

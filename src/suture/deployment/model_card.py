@@ -142,11 +142,14 @@ def _test_limits(run: Run) -> dict[str, Any]:
 
 
 def _labelling(settings: Mapping[str, Any]) -> str:
+    if settings["list"]:
+        return "by a list of frames"
+    videos = f" in {settings['videos']} training videos" if settings["videos"] else ""
     if settings["every"]:
-        return f"one in {settings['every']}"
+        return f"one in {settings['every']}{videos}"
     if settings["ratio"]:
-        return f"spread over each video at a ratio of {settings['ratio']:g}"
-    return "by a list of frames" if settings["list"] else "all that have a mask"
+        return f"spread over each video at a ratio of {settings['ratio']:g}{videos}"
+    return f"one frame each{videos}" if videos else "all that have a mask"
 
 
 def _percent(share: float | None) -> str:

@@ -53,7 +53,7 @@ def predict_masks(
     size: tuple[int, int],
     *,
     batch: int = 8,
-    flip: bool = False,
+    flip: Sequence[int] | None = None,
     scales: Sequence[float] = (1.0,),
     autocast: torch.dtype | None = None,
 ) -> Iterator[tuple[int, Any]]:

@@ -91,7 +91,7 @@ class PseudoLabels:
                     segmenter,
                     torch.from_numpy(frames).to(context.device),
                     context.size,
-                    flip=self.settings.flip,
+                    flip=context.frames.classes.flip_order(self.settings.flip),
                     scales=self.settings.scales,
                     autocast=context.autocast,
                 )

@@ -27,7 +27,7 @@ def predict_probabilities(
     frames: Tensor,
     size: Size,
     *,
-    flip: bool = False,
+    flip: Sequence[int] | None = None,
     scales: Sequence[float] = (1.0,),
     window: bool = False,
     autocast: torch.dtype | None = None,
@@ -38,7 +38,7 @@ def predict_probabilities(
         network: Maps images (B, 3, h, w) in 0..1 to logits (B, C, h, w).
         frames: The view of frames, (B, H, W, 3), RGB, uint8, on the network's device.
         size: Height and width of the network's input.
-        flip: Average with the mirrored frames.
+        flip: Average with the mirrored frames; the order of the classes there. None does not.
         scales: Average over these sizes of the frames.
         window: Slide windows of `size` over frames that are larger, instead of shrinking them.
         autocast: Precision of the network; None is that of its weights.
@@ -52,7 +52,12 @@ def predict_probabilities(
 
 
 def _average_probabilities(
-    network: nn.Module, images: Tensor, *, flip: bool, scales: Sequence[float], autocast: torch.dtype | None
+    network: nn.Module,
+    images: Tensor,
+    *,
+    flip: Sequence[int] | None,
+    scales: Sequence[float],
+    autocast: torch.dtype | None,
 ) -> Tensor:
     size = images.shape[-2:]
     total: Tensor | None = None
@@ -60,15 +65,24 @@ def _average_probabilities(
         # Resized to a size: a factor that does not divide the side would cut off the last part of a pixel.
         sides = [max(1, round(side * scale)) for side in size]
         scaled = images if scale == 1 else F.interpolate(images, sides, mode="bilinear", antialias=True)
-        for mirrored in (False, True) if flip else (False,):
+        for mirrored in (False, True) if flip is not None else (False,):
             with torch.autocast(images.device.type, autocast, enabled=autocast is not None):
                 logits = network(scaled.flip(-1) if mirrored else scaled).float()
             if scale != 1:
                 logits = F.interpolate(logits, size, mode="bilinear", align_corners=False)
-            probabilities = (logits.flip(-1) if mirrored else logits).softmax(1)
+            if mirrored:
+                logits = _mirrored(logits, flip or ())
+            probabilities = logits.softmax(1)
             total = probabilities if total is None else total + probabilities
     assert total is not None
-    return total / (len(scales) * (2 if flip else 1))
+    return total / (len(scales) * (1 if flip is None else 2))
+
+
+def _mirrored(logits: Tensor, order: Sequence[int]) -> Tensor:
+    """Mirror logits back; a channel after the classes, for ignored pixels, stays."""
+    if [*order] != sorted(order):
+        logits = torch.stack([logits[:, number] for number in (*order, *range(len(order), logits.shape[1]))], 1)
+    return logits.flip(-1)
 
 
 def input_size(frame: Sequence[int], size: Size, window: bool = False) -> Size:

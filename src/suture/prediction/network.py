@@ -1,12 +1,13 @@
 """A finished model as a network with its properties."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import nn
 
-from suture.data.classes import ClassTable
+from suture.data.classes import ClassTable, Raw
 from suture.data.dataset import VideosBy
 from suture.prediction.input_clip import ClipView
 
@@ -35,6 +36,9 @@ class Network:
     """It crops the view out of whole frames itself."""
 
 
-def class_table(names: tuple[str, ...], colors: tuple[tuple[int, int, int], ...]) -> ClassTable:
+def class_table(
+    names: tuple[str, ...], colors: tuple[tuple[int, int, int], ...], mirror: Sequence[int] | None
+) -> ClassTable:
     """Class table of a model, whose masks hold class ids."""
-    return ClassTable(names, colors, {number: number for number in range(len(names))})
+    values: dict[Raw, int] = {number: number for number in range(len(names))}
+    return ClassTable(names, colors, values, mirror=None if mirror is None else tuple(mirror))

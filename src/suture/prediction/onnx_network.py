@@ -129,7 +129,7 @@ def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
         raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
     return Network(
         OnnxNetwork(session, len(names), 1 if fixed else about["multiple"], scored, view),
-        class_table(names, colors),
+        class_table(names, colors, run.get("mirror", [])),
         (height, width),
         torch.device("cpu"),
         fingerprint(path),

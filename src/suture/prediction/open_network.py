@@ -36,7 +36,7 @@ def open_network(path: Path, device: str = "auto") -> Network:
     notes = read_training_notes(weights)
     return Network(
         segmenter,
-        class_table(model.names, model.colors),
+        class_table(model.names, model.colors, notes["mirror"]),
         model.size,
         where,
         fingerprint(weights),
@@ -50,7 +50,7 @@ def read_training_notes(weights: Path) -> dict[str, Any]:
     with safe_open(weights, framework="pt") as file:
         notes = parse_json((file.metadata() or {}).get(TRAINED_ON, "{}"), str(weights))
     validate_shape(weights, notes, TrainingNotes)
-    return {"view": notes.get("view", "auto"), "videos_by": notes.get("videos_by", "folder")}
+    return {"view": "auto", "videos_by": "folder", "mirror": []} | {k: v for k, v in notes.items() if k != "dataset"}
 
 
 def find_device(name: str) -> torch.device:

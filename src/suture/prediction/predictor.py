@@ -101,6 +101,7 @@ class Predictor:
                 f"{model} crops its view itself and takes neither flip nor window: export it without --view."
             )
         self.flip = flip
+        self._flip_order = self.classes.flip_order(flip)
         self.scales = tuple(scales)
         self.window = window
         cuda = self.device.type == "cuda"
@@ -269,7 +270,7 @@ class Predictor:
             self.network.module,
             scenes,
             self.network.size,
-            flip=self.flip,
+            flip=self._flip_order,
             scales=self.scales,
             window=self.window,
             autocast=self._autocast,

@@ -17,7 +17,9 @@ from suture.data.read_scenes import read_scenes
 from suture.evaluation.metrics import agreement
 from suture.evaluation.scoring import predict_masks
 from suture.models.inference import predict_probabilities
+from suture.models.model_files import WEIGHTS
 from suture.models.segmenter import Segmenter
+from suture.prediction.open_network import read_training_notes
 from suture.reports.frame_choice import FrameKey
 from suture.reports.reported_run import ReportedRun
 from suture.training.distributed import Processes
@@ -105,8 +107,9 @@ class FinishedModel:
     def _options(self) -> dict[str, Any]:
         evaluation = self.run.config.evaluation
         on_gpu = self.processes.device.type == "cuda"
+        mirror = read_training_notes(self.run.folder / WEIGHTS)["mirror"]
         return {
-            "flip": evaluation.flip,
+            "flip": (mirror or range(self.segmenter.classes)) if evaluation.flip else None,
             "scales": evaluation.scales,
             "autocast": self.processes.autocast(self.run.config.compute) if on_gpu else None,
         }

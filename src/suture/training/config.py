@@ -28,7 +28,7 @@ M = TypeVar("M", bound=BaseModel)
 DEFAULT_METHOD = "stitch"
 PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
 """Keys of settings that are paths."""
-ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"))
+ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"), ("videos", "list"))
 """Settings that replace each other."""
 
 

@@ -353,8 +353,8 @@ class Run:
 
         classes = dataset.classes
         view = training_view(dataset.split("train"))
-        trained_on = json.dumps({"dataset": dataset.name, "view": view, "videos_by": dataset.videos_by})
-        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: trained_on})
+        notes = {"dataset": dataset.name, "view": view, "videos_by": dataset.videos_by, "mirror": classes.mirror}
+        Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: json.dumps(notes)})
 
     # Rules for going on
 

@@ -76,7 +76,7 @@ class Session:
                 rank=processes.rank,
                 world=processes.world,
                 batch=settings.batch,
-                flip=settings.flip,
+                flip=dataset.classes.flip_order(settings.flip),
                 scales=settings.scales,
                 autocast=processes.autocast(config.compute),
             )

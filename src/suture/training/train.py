@@ -28,6 +28,7 @@ from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
 from suture.data.sampling.frames import carve_validation, find_unlearnt_classes
 from suture.evaluation.scoring import Frames, frames_to_score, protocol_of
+from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
 from suture.training.callbacks import bar
@@ -191,12 +192,15 @@ def _validate_data(opened: Opened, config: Config, stages: Sequence[AnyStage]) -
                 f"method: all {frames} training frames are labelled and this method learns from unlabelled ones: use "
                 f"{stage.instead} (--set method={stage.instead}), or label fewer (data.labelling)."
             )
+        if isinstance(stage, PseudoLabels):
+            opened.dataset.classes.flip_order(stage.settings.flip)
     _validate_scoring(opened, config, with_validation=_best_every_key(stages) is not None)
 
 
 def _validate_scoring(opened: Opened, config: Config, with_validation: bool = False) -> None:
     """Raise `UserError` if protocol or masks cannot be scored."""
     settings = config.evaluation
+    opened.dataset.classes.flip_order(settings.flip)
     protocol_of(opened.dataset, settings.include_background).validate_classes(opened.dataset.classes.names)
     splits = sorted({*settings.splits} | ({"val"} if with_validation else set()))
     sets = frames_to_score(opened.dataset, opened.labelling, splits, settings.completion)

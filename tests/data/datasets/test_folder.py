@@ -732,3 +732,58 @@ def test_an_umlaut_may_be_one_character_or_two(tmp_path: Path, forms: tuple[str,
     assert masks_of(dataset) == {of_video("Müller"): [0, 1], of_video("Größe"): [2]}
     assert (dataset.unmatched_masks, dataset.missing_videos) == ([], [])
     assert [dataset[of_video(name)].split for name in ("Müller", "Größe")] == ["train", "test"]
+
+
+SIDES = [{"name": name, "value": value} for value, name in enumerate(("background", "left", "right"))]
+
+
+@pytest.mark.parametrize(
+    ("content", "mirror"),
+    [({}, ()), ({"mirror": {"left": "right"}}, (0, 2, 1)), ({"mirror": {"left": "right"}, "flip": False}, None)],
+)
+def test_classes_swap_in_a_mirror_image(tmp_path: Path, content: dict[str, Any], mirror: tuple | None) -> None:
+    write_frames(tmp_path / "videos" / "a", "0")
+    write_file(tmp_path, videos="videos", classes=SIDES, **content)
+    classes = load_dataset(tmp_path).classes
+    assert classes.mirror == mirror
+    if mirror is None:
+        with pytest.raises(UserError, match="flip"):
+            classes.flip_order()
+    write_file(tmp_path, videos="videos", classes=SIDES)
+    assert load_dataset(tmp_path, mirror={"right": "left"}).classes.flip_order() == (0, 2, 1)
+
+
+@pytest.mark.parametrize("mirror", [{"left": "wrong"}, {"left": "right", "background": "left"}])
+def test_wrong_mirror(tmp_path: Path, mirror: dict[str, str]) -> None:
+    write_frames(tmp_path / "videos" / "a", "0")
+    write_file(tmp_path, videos="videos", classes=SIDES, mirror=mirror)
+    with pytest.raises(UserError, match="mirror"):
+        load_dataset(tmp_path)
+
+
+def test_swapped_splits_train_on_the_test_cases(tmp_path: Path) -> None:
+    for name in "abc":
+        write_frames(tmp_path / "videos" / name, "0")
+    write_file(tmp_path, videos="videos", split={"train": ["a"], "val": ["b"], "test": ["c"]})
+    assert [video.split for video in load_dataset(tmp_path, swap_splits=True)] == ["test", "val", "train"]
+
+
+@pytest.mark.parametrize(
+    ("name", "splits", "masks"),
+    [
+        ("clinicdb", {"train": 20, "val": 0, "test": 9}, 612),
+        ("endovis15", {"train": 2, "val": 0, "test": 2}, 1495),
+        ("larynx", {"train": 100, "val": 15, "test": 15}, 1300),
+    ],
+)
+def test_real_data(name: str, splits: dict[Any, int], masks: int, shared: Path) -> None:
+    if not (shared / "data" / name).is_dir():
+        pytest.skip(f"needs the real {name}, which is not here")
+    dataset = load_dataset(shared / "data" / name)
+    assert {split: len(dataset.split(split)) for split in splits} == splits
+    assert sum(len(video.with_mask) for video in dataset) == masks
+    assert not dataset.unmatched_masks
+    video = dataset.split("test")[0]
+    ids = dataset.read_mask(video, video.with_mask[0])
+    assert ids.shape[::-1] == video.size
+    assert ids.max() < len(dataset.classes)

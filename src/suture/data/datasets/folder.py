@@ -13,7 +13,7 @@ from suture.core.text import listed, number
 from suture.data import messages
 from suture.data.classes import ClassTable, Raw
 from suture.data.dataset import Boxes, Dataset, Split, Video
-from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, read_exclusions
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, parse, read_exclusions
 from suture.data.datasets import Source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.formats.labelme import LabelMeFile, labelme_export
@@ -25,15 +25,21 @@ from suture.data.view import View
 
 BESIDE = f"{STAR}{JSON}"
 """The pattern of LabelMe files beside their frames."""
+_SWAPPED: dict[Split, Split] = {"train": "test", "test": "train"}
 _NAMED = 3
 """Patterns or frames that a message names."""
 
 
-def load(root: Path) -> Dataset:
+def load(root: Path, swap_splits: bool = False, mirror: dict[str, str] | None = None) -> Dataset:
     """Read the videos below the root, and find the frame of each mask by its name.
 
     A mask has one of these names: the name of its frame; `VIDEO__frame_000120.png` for frame 120 of a video, counted
     from 0 in decoding order; or `frame_000120.png` in a folder or an export that is named after a video file.
+
+    Args:
+        root: The folder.
+        swap_splits: Train on the cases for test, and test on those for training.
+        mirror: Classes that swap in a mirror image, for data whose `dataset.yaml` does not state them.
     """
     path = root / FILE_NAME
     file, skip = DatasetFile(), set[Path]()
@@ -42,6 +48,11 @@ def load(root: Path) -> Dataset:
         skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
     elif root.is_dir():
         file, skip = guess_layout(root)
+    if swap_splits and file.split:
+        split = {_SWAPPED.get(name, name): cases for name, cases in file.split.items()}
+        file = file.model_copy(update={"split": split})
+    if mirror is not None:
+        file = parse(DatasetFile, file.model_dump() | {"mirror": mirror}, path)
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
     lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
     videos, lists = find_videos(place, skip, file, lists, stated=path.is_file())

@@ -139,10 +139,22 @@ class TrainingFrames:
         return {v: everything if i.all() else np.where(i, 0, IGNORE).astype(np.uint8) for v, i in inside.items()}
 
     def collate(self, numbers: Iterable[int], draws: Sequence[ViewDraw], confidence: bool = False) -> Patches:
-        """Cut the drawn boxes out of the frames and their labels, and out of the confidence maps."""
-        numbers = list(numbers)
+        """Cut the drawn boxes out of the frames and their labels, and out of the confidence maps.
+
+        Labels of mirrored samples have the classes of the mirror image.
+        """
+        numbers, draws = list(numbers), self.allowed(draws)
         sure = [self.confidence.get(n) for n in numbers] if confidence else None
-        return collate(draws, [self.image(n) for n in numbers], [self.labels(n) for n in numbers], sure)
+        labels = [self.labels(n) for n in numbers]
+        if self.classes.mirror:
+            ids = self.classes.mirror_ids
+            pairs = zip(labels, draws, strict=True)
+            labels = [ids[one] if draw.flip and one is not None else one for one, draw in pairs]
+        return collate(draws, [self.image(n) for n in numbers], labels, sure)
+
+    def allowed(self, draws: Sequence[ViewDraw]) -> Sequence[ViewDraw]:
+        """Return the draws, without flips where frames must not be mirrored."""
+        return draws if self.classes.mirror is not None else [draw._replace(flip=False) for draw in draws]
 
 
 class UnlabelledFrames:
@@ -154,7 +166,8 @@ class UnlabelledFrames:
 
     def collate(self, numbers: Sequence[int], draws: Sequence[ViewDraw]) -> Patches:
         """Cut the drawn boxes out of frames; their labels are 0 in the view and `IGNORE` outside."""
-        return collate(draws, [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers])
+        images, in_view = [self.frames.image(n) for n in numbers], [self.frames.in_view(n) for n in numbers]
+        return collate(self.frames.allowed(draws), images, in_view)
 
     def outline(self, number: int, draw: ViewDraw) -> np.ndarray:
         """Box and slant of a draw in pixels of its frame, in which distances are true."""
