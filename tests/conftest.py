@@ -42,6 +42,7 @@ SLOW = {
     "data/test_shots.py",
     "data/test_store.py",
     "methods/test_capture.py",
+    "methods/test_encoders.py",
     "methods/test_method.py",
     "methods/test_pgvcl.py",
     "methods/test_pgvcl_plain.py",

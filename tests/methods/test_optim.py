@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from suture.methods.optim import Lars, cosine_warmup, momentum_schedule, param_groups, poly
+from suture.models.segmenter import build_segmenter
 
 
 def slow_lars(
@@ -126,3 +127,17 @@ def test_encoder_decoder_and_head_learn_at_their_own_rates() -> None:
     assert [len(group["params"]) for group in groups] == [2, 4, 4]
     segmenter.decoder.requires_grad_(False)
     assert [group["name"] for group in param_groups(segmenter, 0.1)] == ["encoder", "head"]
+
+
+def test_earlier_blocks_of_the_encoder_learn_more_slowly() -> None:
+    segmenter = build_segmenter("dpt", "tu-test_vit")
+    groups = param_groups(segmenter, lr=1.0, decoder_factor=2, head_factor=5, layer_decay=0.5)
+    rate_of = {p: group["lr"] for group in groups for p in group["params"]}
+    assert rate_of.keys() == set(segmenter.parameters())
+    vit, blocks = segmenter.encoder.model, len(segmenter.encoder.model.blocks)
+    for number, block in enumerate(vit.blocks, 1):
+        assert {rate_of[p] for p in block.parameters()} == {0.5 ** (blocks - number)}
+    assert rate_of[vit.pos_embed] == rate_of[vit.patch_embed.proj.weight] == 0.5**blocks
+    assert rate_of[vit.norm.weight] == 1
+    assert [(group["name"], group["lr"]) for group in groups[-2:]] == [("decoder", 2), ("head", 5)]
+    assert groups[0]["lr"] == 1

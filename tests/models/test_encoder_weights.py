@@ -1,4 +1,5 @@
 import socket
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,14 @@ def test_behind_a_proxy_the_hub_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     with hub_access():
         assert not constants.HF_HUB_OFFLINE
+
+
+def test_a_masked_autoencoder_loads_into_a_transformer_with_another_position_grid(tmp_path: Path) -> None:
+    """As training scripts save it: with their options and a decoder for pretraining."""
+    source = timm.create_model("test_vit", img_size=224, num_classes=0)
+    pretraining = {"mask_token": torch.zeros(1, 1, 8), "decoder_blocks.0.norm1.weight": torch.zeros(8)}
+    path = tmp_path / "mae.pth"
+    torch.save({"model": source.state_dict() | pretraining, "args": Namespace(lr=1e-3)}, path)
+    encoder = build_segmenter("dpt", "tu-test_vit", weights=path).encoder
+    assert encoder.model.pos_embed.shape != source.pos_embed.shape
+    assert same_weights(encoder.model.blocks, source.blocks)

@@ -53,7 +53,14 @@ def _paths(config: Config) -> Iterator[tuple[str, Path]]:
 
 def _segmenter(model: ModelSettings) -> Segmenter:
     """Build a segmenter with random weights; the number of classes does not matter here."""
-    segmenter = build_segmenter(model.architecture, model.encoder, 2, model.output_stride, layout=model.layout)
+    segmenter = build_segmenter(
+        model.architecture,
+        model.encoder,
+        2,
+        model.output_stride,
+        layout=model.layout,
+        gradient_checkpointing=model.gradient_checkpointing,
+    )
     if model.weights is not None and not is_weights_file(model.weights):
         hub_argument(model.encoder, model.weights)
     return segmenter

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
+from suture.models.compile_blocks import blocks
+
 
 class Lars(torch.optim.Optimizer):
     """SGD with momentum whose step is proportional to the norm of each layer's weights (You et al., 2017).
@@ -102,19 +104,37 @@ def _half_cosine(step: int, total: int) -> float:
 
 
 def param_groups(
-    segmenter: nn.Module, lr: float, decoder_factor: float = 1.0, head_factor: float = 1.0
+    segmenter: nn.Module, lr: float, decoder_factor: float = 1.0, head_factor: float = 1.0, layer_decay: float = 1.0
 ) -> list[dict[str, Any]]:
     """Optimizer groups of a segmenter's encoder, decoder and head, without frozen parameters and empty groups.
 
     Args:
-        lr: Learning rate of the encoder.
+        lr: Learning rate of the encoder; with `layer_decay`, of its last block.
         decoder_factor: Learning rate of the decoder, as a multiple of `lr`.
         head_factor: Learning rate of the head, as a multiple of `lr`.
+        layer_decay: Learning rate of an encoder's block, as a multiple of that of the next block. There is a group for
+            each block then, the last block first.
     """
-    rates = {"encoder": lr, "decoder": lr * decoder_factor, "head": lr * head_factor}
-    groups = []
-    for name, rate in rates.items():
-        params = [p for p in segmenter.get_submodule(name).parameters() if p.requires_grad]
-        if params:
-            groups.append({"name": name, "params": params, "lr": rate})
-    return groups
+    encoder, decoder, head = (segmenter.get_submodule(name) for name in ("encoder", "decoder", "head"))
+    layers = _layers(encoder) if layer_decay < 1 else [[*encoder.parameters()]]
+    groups = [("encoder", layer, lr * layer_decay**depth) for depth, layer in enumerate(reversed(layers))]
+    groups += [
+        ("decoder", [*decoder.parameters()], lr * decoder_factor),
+        ("head", [*head.parameters()], lr * head_factor),
+    ]
+    return [
+        {"name": name, "params": learnt, "lr": rate}
+        for name, params, rate in groups
+        if (learnt := [p for p in params if p.requires_grad])
+    ]
+
+
+def _layers(encoder: nn.Module) -> list[list[nn.Parameter]]:
+    """Parameters of the stem and of each block; those between blocks belong to the block before."""
+    number_of = {p: number for number, block in enumerate(blocks(encoder), 1) for p in block.parameters()}
+    layers: list[list[nn.Parameter]] = [[] for _ in range(max(number_of.values(), default=0) + 1)]
+    number = 0
+    for parameter in encoder.parameters():
+        number = number_of.get(parameter, number)
+        layers[number].append(parameter)
+    return layers

@@ -42,6 +42,8 @@ class OptimizerSettings(Settings):
     """Learning rate of the decoder, as a multiple of `lr`."""
     head_factor: float = Field(5.0, gt=0)
     """Learning rate of the head, as a multiple of `lr`."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """Learning rate of an encoder's block, as a multiple of that of the next block; 1 is the same rate for all."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """Momentum of SGD and LARS."""
     weight_decay: float = Field(0.01, ge=0)
@@ -219,7 +221,7 @@ class Stage(nn.Module, ABC):
     def groups(self) -> list[dict[str, Any]]:
         """Parameter groups with their learning rates."""
         s = self.settings.optimizer
-        return param_groups(self.segmenter, self.lr, s.decoder_factor, s.head_factor)
+        return param_groups(self.segmenter, self.lr, s.decoder_factor, s.head_factor, s.layer_decay)
 
     def on_train_start(self) -> None:
         """Called once before the first step of every start."""

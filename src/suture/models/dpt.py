@@ -5,6 +5,7 @@ not read. smp's own DPT needs patches of 16 pixels.
 """
 
 import math
+import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -33,6 +34,12 @@ class VitEncoder(TimmViTEncoder):
         rows = images.shape[-2] // self.output_stride
         # Tokens are channels-last features already; timm would copy them.
         return [tap.unflatten(1, (rows, -1)).permute(0, 3, 1, 2) for tap in taps]
+
+    def convert(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Convert weights from the names of the network's authors to timm's, and resize the position grid."""
+        convert = getattr(sys.modules[type(self.model).__module__], "checkpoint_filter_fn", None)
+        needed = {name: tensor for name, tensor in tensors.items() if not name.startswith("decoder_")}
+        return convert(needed, self.model) if convert else needed
 
 
 class DptDecoder(nn.Module):

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from suture.core.errors import UserError
 from suture.core.io import require_regular_file, suffix_of
+from suture.models.dpt import VitEncoder
 from suture.models.model_files import WEIGHTS_SUFFIXES
 from suture.models.torch_file import read_torch_file
 
@@ -131,10 +132,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def load_encoder_weights(encoder: nn.Module, path: Path) -> None:
     """Fill every weight of an encoder from a file; of the file, only a classifier may be left over.
 
-    Names may have the prefixes of wrappers (`module.`, `encoder.`, `model.`, `backbone.`).
+    Names may have the prefixes of wrappers (`module.`, `encoder.`, `model.`, `backbone.`). A vision transformer's names
+    may be those of its authors, and its position grid may have another size. A decoder for pretraining is left over.
     """
     tensors: dict[str, Tensor] = {}
-    for name, tensor in read_tensors(path).items():
+    content = read_tensors(path)
+    if isinstance(encoder, VitEncoder):
+        content = encoder.convert({_PREFIXES.sub("", name): tensor for name, tensor in content.items()})
+    for name, tensor in content.items():
         if tensors.setdefault(_bare(name), tensor) is not tensor:
             raise UserError(f"weights: {path} holds {_bare(name)} twice, under different prefixes; keep one of them.")
     own = encoder.state_dict()

@@ -54,6 +54,8 @@ class Segmenter(nn.Module):
 
     mean: Tensor
     std: Tensor
+    freeze_encoder: bool = False
+    """Keep the encoder's weights and batch statistics; set by `build_segmenter`."""
 
     def __init__(
         self,
@@ -79,6 +81,20 @@ class Segmenter(nn.Module):
         # Sides are padded to a multiple of the coarsest grid.
         self.multiple = int(getattr(model, "multiple", model.encoder.output_stride))
         self.features_channels, self.stride, self.has_active_dropout = self._probe()
+
+    def train(self, mode: bool = True) -> "Segmenter":
+        """Switch to train mode, except for a frozen encoder."""
+        super().train(mode)
+        if self.freeze_encoder:
+            self.encoder.eval()
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Segmenter":
+        """Let all weights learn or not, except for those of a frozen encoder."""
+        super().requires_grad_(requires_grad)
+        if self.freeze_encoder:
+            self.encoder.requires_grad_(False)
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (B classes H W) of images (B 3 H W)."""
@@ -182,6 +198,9 @@ def build_segmenter(
     output_stride: int | None = None,
     weights: str | Path | None = None,
     layout: Layout = "torchvision",
+    *,
+    freeze_encoder: bool = False,
+    gradient_checkpointing: bool = False,
 ) -> Segmenter:
     """Build a segmenter with random weights in decoder and head, and `weights` in the encoder.
 
@@ -191,6 +210,8 @@ def build_segmenter(
         output_stride: Stride of the encoder's last level; None is the architecture's default (8 for DeepLabV3).
         weights: Name on the hub (`imagenet`), path of a file (.safetensors, .pth), or None for random weights.
         layout: `caffe` for ResNet weights trained with the stride in the first 1×1 convolution of a block.
+        freeze_encoder: Train decoder and head only.
+        gradient_checkpointing: Compute the encoder's blocks again in the backward pass, to save memory.
     """
     architecture = architecture.lower()
     if architecture not in ARCHITECTURES:
@@ -211,7 +232,21 @@ def build_segmenter(
         load_encoder_weights(segmenter.encoder, Path(weights))
     elif weights is not None:
         _load_from_hub(segmenter, str(weights), options)
-    return segmenter
+    segmenter.freeze_encoder = freeze_encoder
+    if gradient_checkpointing:
+        _checkpoint_blocks(segmenter)
+    return segmenter.requires_grad_().train()
+
+
+def _checkpoint_blocks(segmenter: Segmenter) -> None:
+    """Turn on timm's gradient checkpointing."""
+    for module in segmenter.encoder.modules():
+        if hasattr(module, "set_grad_checkpointing"):
+            module.set_grad_checkpointing()
+            return
+    raise UserError(
+        f"model.gradient_checkpointing: {segmenter.encoder_name} has none; choose an encoder of timm (tu-NAME)."
+    )
 
 
 def set_dropout(module: nn.Module, active: bool) -> None:

@@ -4,6 +4,7 @@ import pickle
 import struct
 import zipfile
 import zlib
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def read_torch_file(path: Path) -> Any:
     """Read tensors and plain values onto the CPU; no code in the file is run."""
     require_regular_file(path)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([Namespace]):  # of training scripts' options
+            return torch.load(path, map_location="cpu", weights_only=True)
     except DAMAGE as error:
         # Only the first sentence: PyTorch goes on with advice to run any code in the file.
         reason = str(error).split("\n")[0].split(". ")[0][:120] or type(error).__name__

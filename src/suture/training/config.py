@@ -84,6 +84,10 @@ class ModelSettings(Settings):
     """A name on the hub, or a file (.safetensors, .pth); null starts from random weights."""
     layout: Literal["torchvision", "caffe"] = "torchvision"
     """`caffe` for ResNet weights with the stride in a block's first 1×1 convolution."""
+    freeze_encoder: bool = False
+    """Train decoder and head only; the encoder keeps its starting weights."""
+    gradient_checkpointing: bool = False
+    """Compute the blocks of a timm encoder twice to save memory; the step is then no CUDA graph."""
     origin: str | None = None
     """Origin of the weights, recorded by the run."""
     licence: str | None = None

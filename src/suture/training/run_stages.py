@@ -53,7 +53,14 @@ def starting_segmenter(config: Config, classes: int, processes: Processes) -> Se
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             return build_segmenter(
-                model.architecture, model.encoder, classes, model.output_stride, model.weights, model.layout
+                model.architecture,
+                model.encoder,
+                classes,
+                model.output_stride,
+                model.weights,
+                model.layout,
+                freeze_encoder=model.freeze_encoder,
+                gradient_checkpointing=model.gradient_checkpointing,
             )
 
     segmenter = processes.first_then_all(build)
@@ -78,8 +85,9 @@ def make_context(session: Session) -> StageContext:
         autocast=processes.autocast(config.compute),
         workers=workers,
         compile=None if config.compute.compile == "auto" else config.compute.compile,
-        # fp16 cannot be captured: its gradient scale changes between steps.
+        # fp16 cannot be captured: its gradient scale changes between steps. Checkpointing reads the random state.
         capture=processes.device.type == "cuda"
+        and not config.model.gradient_checkpointing
         and processes.world == 1
         and processes.precision(config.compute) != "16",
         rank=processes.rank,
