@@ -17,7 +17,7 @@ FLOORS = [
     {"training"},
     {"prediction"},
     {"deployment", "annotate", "reports"},
-    {"comparison"},
+    {"comparison", "studio"},
     {"cli"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -16,6 +16,7 @@ from suture.cli.export_command import export
 from suture.cli.predict_command import predict
 from suture.cli.report_command import report
 from suture.cli.select_command import select
+from suture.cli.studio_command import studio
 from suture.cli.synthetic_command import synthetic
 from suture.cli.train_command import train
 from suture.core.errors import UserError, describe_os_error, is_full
@@ -23,7 +24,7 @@ from suture.core.signals import end, handle_signal
 from suture.core.threads import use_passive_openmp_wait
 from suture.methods import METHODS
 
-COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare)
+COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare, studio)
 """All commands, in the order of the help."""
 
 use_passive_openmp_wait()  # before the commands import torch
