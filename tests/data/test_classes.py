@@ -194,12 +194,11 @@ def test_wrong_names_are_an_error(names: Sequence, message: str) -> None:
     ("after", "text"),
     [
         ("liver fat tool", ""),
-        ("spleen fat tool", "liver is now spleen"),
         ("liver fat tool clip", "clip is new"),
         ("liver tool", "fat is gone"),
         ("clip liver fat tool", "clip is new"),
         ("spleen fat tool clip", "liver is gone, spleen is new and clip is new"),
-        ("fat liver tool", "fat is now where liver was and liver is now where fat was"),
+        ("fat liver tool", "their order is another"),
         ("a b c d e f", "liver is gone, fat is gone, tool is gone, a is new, b is new and 4 more"),
     ],
 )

@@ -282,7 +282,7 @@ def test_classes_that_changed_since_training(
     page = write(run, frames=True)
     assert "The data of changed could not be read" in page
     assert viewers(page) == {}
-    assert "(liver is now spleen)" in console.export_text()
+    assert "(liver is gone and spleen is new)" in console.export_text()
 
 
 def test_videos_that_changed_since_training(runs: Runs, write: Write, copy_run: Copy, console: Console) -> None:

@@ -11,8 +11,8 @@ from suture.data.video_index import VideoEntry
 
 MIN_CASES_FOR_VAL = 5
 """Minimum number of labelled cases for a validation split; with fewer, all are needed for training."""
-_PART = re.compile(r"(.+?)[ _.-]*part[ _.-]*[0-9]+", re.IGNORECASE)
-_NUMBERED = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]+)|(?<=[0-9])[ _.-]?([a-h]))")
+_PART = re.compile(r"(.+?)[ _.-]*part[ _.-]*([0-9]+)", re.IGNORECASE)
+_PIECE = re.compile(r"(.*[0-9].*?)(?:[ _.-]+([0-9]+)|(?<=[0-9])[ _.-]?[a-h])", re.IGNORECASE)
 """A name that holds a number, with another one or a letter behind it: case07_2, case07b, video01_00080."""
 
 
@@ -66,11 +66,11 @@ def guess_split(
     """
     split: dict[Split, list[str]] = {name: [] for name in SPLITS}
     for case, videos in cases.items():
-        if len(splits := expected_splits(videos, expected)) == 1:
+        if len(splits := {split for video in videos for split in expected.get(video, ())}) == 1:
             split[splits.pop()].append(case)
-    candidates = sorted(labelled_cases(cases, labelled), key=natural)
+    candidates = sorted((case for case, of_case in cases.items() if any(labelled[v] for v in of_case)), key=natural)
     count = len(candidates)
-    if any(split.values()) or count < 2:
+    if expected or count < 2:
         return split
     each = max(1, round(0.2 * count))
     validated = count >= MIN_CASES_FOR_VAL
@@ -81,44 +81,26 @@ def guess_split(
     return split
 
 
-def expected_splits(videos: Sequence[str], expected: Mapping[str, Collection[Split]]) -> set[Split]:
-    """The splits that are expected of any of these videos."""
-    return {split for video in videos for split in expected.get(video, ())}
-
-
-def labelled_cases(cases: Mapping[str, list[str]], labelled: Counter[str]) -> list[str]:
-    """The cases with a labelled frame."""
-    return [case for case, videos in cases.items() if any(labelled[video] for video in videos)]
-
-
 def splits_of_names(videos: Sequence[VideoEntry]) -> dict[str, Split]:
     """The splits that the first folders or names give that are not the same for all videos."""
     return splits_by_name({v: path[0] for v, path in _without_shared({v.id: v.parts for v in videos}).items()})
 
 
 def _stems(names: set[str]) -> dict[str, str]:
-    """The stem of each name that looks like a piece of a recording.
+    """The stem of each name that looks like a piece of a recording, unless all names have one stem.
 
-    Pieces are counted (case07_1 and case07_2, case07a and case07b, x_part2), or named by a frame of three digits or
-    more (video01_00080). Where such long numbers count 1, 2, 3 or are all that differs, they are those of videos.
+    Short numbers must count the pieces; numbers of three digits or more may be those of frames.
     """
-    stems = {name: match[1] for name in names if (match := _PART.fullmatch(name))}
     pieces: dict[str, dict[str, str]] = defaultdict(dict)
-    for name in names - stems.keys():
-        if match := _NUMBERED.fullmatch(name):
-            pieces[match[1]][name] = match[2] or str(ord(match[3]) - ord("a"))
+    for name in names:
+        if match := _PART.fullmatch(name) or _PIECE.fullmatch(name):
+            pieces[match[1]][name] = match[2] or "1"
+    stems: dict[str, str] = {}
     for stem, numbers in pieces.items():
-        is_long = any(len(digits) > 2 for digits in numbers.values())
-        is_counted = _is_counted({int(digits) for digits in numbers.values()}, stem in names)
-        if (is_counted and not is_long) or (is_long and not is_counted and len(numbers) < len(names)):
-            stems |= dict.fromkeys(numbers, stem)
+        count = len(numbers) + (stem in names)  # the first piece may have no number
+        if count < len(names) and all(len(digits) > 2 or int(digits) <= count for digits in numbers.values()):
+            stems |= dict.fromkeys([*numbers, stem], stem)
     return stems
-
-
-def _is_counted(numbers: set[int], with_first: bool) -> bool:
-    """Test whether numbers count 1, 2, 3 or 0, 1, 2; the first file may go without a number."""
-    starts = (0, 1, 2) if with_first else (0, 1)
-    return len(numbers) + with_first >= 2 and any(numbers == set(range(n, n + len(numbers))) for n in starts)
 
 
 def _divided_by_frames(videos: Sequence[VideoEntry], paths: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -126,12 +108,10 @@ def _divided_by_frames(videos: Sequence[VideoEntry], paths: Mapping[str, tuple[s
     groups: dict[tuple[str, ...], list[VideoEntry]] = defaultdict(list)
     for video in videos:
         groups[paths[video.id]].append(video)
-    divided = set()
-    for group in groups.values():
-        frames = Counter(stem for video in group for stem in video.images)
-        if len(group) > 1 and all(video.images for video in group) and max(frames.values()) == 1:
-            divided |= {video.id for video in group}
-    return divided
+    frames = {path: Counter(stem for video in group for stem in video.images) for path, group in groups.items()}
+    return {
+        v.id for path, group in groups.items() if set(frames[path].values()) == {1} for v in group if len(group) > 1
+    }
 
 
 def _without_shared(paths: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -15,15 +15,15 @@ import cv2
 import numpy as np
 
 from suture.checks.check_report import IGNORED, CheckReport, ClassCount, DatasetSummary, VideoSummary
-from suture.checks.frame_facts import Chunk, FrameFacts, find_video_view, frame_facts, make_chunks, mask_facts
-from suture.checks.judge import JUDGES_OF_MASKS, Evidence, judge, nothing_to_learn
+from suture.checks.frame_facts import Chunk, FrameFacts, find_video_view, frame_facts, make_chunks
+from suture.checks.judge import Evidence, judge, nothing_to_learn
 from suture.checks.parallel import in_parallel
 from suture.checks.problems import UNLABELLED, Problem
 from suture.core.errors import UserError
 from suture.core.progress import ProgressBar
 from suture.core.text import listed, number
 from suture.core.workers import cores
-from suture.data.dataset import SPLITS, Dataset, Video, WrongMask
+from suture.data.dataset import SPLITS, Dataset, Video
 from suture.data.datasets import load_dataset
 from suture.data.find_view import VIEW_FRAMES
 from suture.data.labelling import all_masks
@@ -93,39 +93,11 @@ def require_classes_to_learn(dataset: Dataset, shown: Sequence[str], labelled: i
 
 
 def validate_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
-    """Validate masks that are only scored: the headers of all, the values of some."""
-    try:
-        for video, index in _spread(frames):
-            dataset.read_mask(dataset[video], index)
-        with ThreadPoolExecutor() as threads:  # a network disk answers many requests at once
-            list(threads.map(lambda place: dataset.validate_mask_header(dataset[place[0]], place[1]), frames))
-    except WrongMask as error:
-        raise as_check_reports(dataset, error) from error
-
-
-def as_check_reports(dataset: Dataset, error: WrongMask) -> UserError:
-    """Turn the error of one mask into the problem that `check` reports for it and others like it."""
-    masks = [(video.id, index) for video in dataset for index in video.with_mask]
-    some = {error.place, *_spread(masks)}
-    facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
-    for video, index in sorted(some):
-        mask = mask_facts(dataset[video].masks[index], dataset.classes, None)
-        facts[video].append(FrameFacts(video, index, size=dataset[video].size_of(index), mask=mask))
-    problems = (problem for examine in JUDGES_OF_MASKS for problem in examine(Evidence(dataset, facts, False)))
-    fatal = next((problem for problem in problems if problem.severity == "fatal"), None)
-    described = _as_error(dataset, fatal) if fatal else error
-    if len(some) == len(masks):
-        return described
-    return UserError(
-        f"{described} For this, {len(some):,} of {number(len(masks), 'mask')} were read; `suture check {dataset.root}` "
-        "reads all of them."
-    )
-
-
-def _spread(frames: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Choose frames at equal distances, as many as can be read within seconds."""
+    """Validate some masks that are only scored, from all over."""
     count = min(len(frames), MAX_SCORED_MASKS_READ)
-    return [frames[position * len(frames) // count] for position in range(count)]
+    for position in range(count):
+        video, index = frames[position * len(frames) // count]
+        dataset.read_mask(dataset[video], index)
 
 
 def _as_error(dataset: Dataset, problem: Problem) -> UserError:

@@ -20,7 +20,6 @@ from suture.data.classes import Raw, alike_but_for_capitals
 from suture.data.dataset import SPLITS, Dataset, Split, Video, splits_by_name
 from suture.data.dataset_file import FILE_NAME, OPEN_VIDEOS_BY, DatasetFile, Place, find_guesses
 from suture.data.datasets import protocol_named
-from suture.data.datasets.folder import guess_layout
 from suture.data.images import low_depth_divisor
 from suture.data.listing import holds_files
 from suture.data.view import View
@@ -147,26 +146,18 @@ def judge_cases(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_splits(evidence: Evidence) -> Iterator[Problem]:
-    """Videos whose split contradicts their names, and cases that are divided by lists.
-
-    A list takes precedence over the name of the case, and the name of the case over the name of the video.
-    """
+    """Training videos that are for the test by their names or by lists, and the reverse; cases that lists divide."""
     dataset = evidence.dataset
     expected = splits_by_name({video.id: f"{video.case} {video.id}" for video in dataset})
     expected |= {video: next(iter(counts)) for video, counts in dataset.listed.items() if len(counts) == 1}
     turned = {("test", "train"), ("train", "test"), ("test", "val")}
-    if "test" in expected.values():  # otherwise val often serves as the test split
-        turned.add(("val", "test"))
     places = [f"{v.id} in {v.split}" for v in dataset if (expected.get(v.id), v.split) in turned]
     yield from evidence.report("misnamed-split", places)
-    stated = evidence.file.split
-    guessed: set[Split | None] = (
-        {*SPLITS} if stated is None else {s for s in stated if ("split", s) in evidence.guesses}
-    )
     divided = []
     for case, videos in dataset.cases.items():
         lines = sum((dataset.listed.get(video.id, Counter()) for video in videos), Counter[Split]())
-        if guessed and videos[0].split in {*guessed, None} and len(lines) > 1:
+        split = videos[0].split
+        if len(lines) > 1 and (split is None or evidence.file.split is None or ("split", split) in evidence.guesses):
             parts = [f"{number(lines[split], 'line')} in {split}" for split in SPLITS if lines[split]]
             divided.append(f"{case}: {listed(parts)}")
     yield from evidence.report("divided-by-list", divided)
@@ -256,11 +247,9 @@ def unread_masks(evidence: Evidence) -> Iterator[Problem]:
     read = any(v.with_mask for v in dataset) or dataset.unmatched_masks or dataset.doubtful_masks or dataset.boxes
     if read or not dataset.root.is_dir():
         return
-    if named := evidence.file.mask_places:
-        yield from evidence.report("no-label", [place for place in named if holds_files(dataset.root / place)])
-        return
-    places = sorted(str(place) for place in guess_layout(dataset.root)[1] if holds_files(place))
-    yield from evidence.report("no-dataset-file", places or dataset.unread_masks)
+    named = [place for place in evidence.file.mask_places if holds_files(dataset.root / place)]
+    yield from evidence.report("no-label", named)
+    yield from evidence.report("no-dataset-file", dataset.unread_masks)
 
 
 def judge_unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
@@ -275,7 +264,7 @@ def judge_unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
 
 
 def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
-    """Annotations without an effect on a mask, and labels whose class follows from their id alone."""
+    """Annotations without an effect on a mask."""
     dataset = evidence.dataset
     for code, boxes in (
         ("boxes-only", [one for one in dataset.boxes if not one.shapes]),
@@ -284,7 +273,6 @@ def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
         yield from evidence.report(code, map(str, boxes), count=sum(one.boxes for one in boxes))
     covered = {mask.name: mask.covered for mask in evidence.masks if mask.covered}
     yield from evidence.report("covered-shape", covered, count=sum(covered.values()))
-    yield from _named("label-by-id", dataset.labels_by_id)
 
 
 def judge_masks(evidence: Evidence) -> Iterator[Problem]:
@@ -412,18 +400,14 @@ def judge_duplicates(evidence: Evidence) -> Iterator[Problem]:
 
 def _look_alikes(ones: Sequence[FrameFacts], others: Sequence[FrameFacts]) -> Iterator[tuple[FrameFacts, FrameFacts]]:
     """Pair each of the others with its most similar frame, if video coding explains their difference."""
-    known, sought = (np.array([_coarse(frame) for frame in frames]).reshape(-1, 64) for frames in (ones, others))
-    # Sorted by brightness, a block of frames is compared only with frames of similar brightness.
-    order, queue = np.argsort(known.mean(axis=1)), np.argsort(sought.mean(axis=1))
-    brightness = known[order].mean(axis=1)
-    for begin in range(0, len(queue), _BLOCK_FRAMES):
-        block = queue[begin : begin + _BLOCK_FRAMES]
-        bounds = sought[block[[0, -1]]].mean(axis=1) + np.array([-MAX_ALIKE, MAX_ALIKE])
-        near = order[slice(*np.searchsorted(brightness, bounds))]
-        if len(near):
-            nearest = near[np.argmin((known[near] ** 2).sum(axis=1) - 2 * sought[block] @ known[near].T, axis=1)]
-            alike = np.abs(known[nearest] - sought[block]).max(axis=1) <= MAX_ALIKE
-            yield from ((ones[a], others[b]) for a, b in zip(nearest[alike], block[alike], strict=True))
+    known = np.array([_coarse(frame) for frame in ones]).reshape(-1, 64)
+    squares = (known**2).sum(axis=1)
+    for begin in range(0, len(others) if ones else 0, _BLOCK_FRAMES):
+        block = others[begin : begin + _BLOCK_FRAMES]
+        sought = np.array([_coarse(frame) for frame in block])
+        nearest = np.argmin(squares - 2 * sought @ known.T, axis=1)
+        alike = np.abs(known[nearest] - sought).max(axis=1) <= MAX_ALIKE
+        yield from ((ones[nearest[place]], block[place]) for place in np.flatnonzero(alike))
 
 
 def _coarse(frame: FrameFacts) -> np.ndarray:
@@ -480,7 +464,6 @@ def _range(first: int, last: int) -> str:
     return f"frame {first}" if first == last else f"frames {first}–{last}"
 
 
-JUDGES_OF_MASKS: tuple[Judge, ...] = (judge_frames, judge_masks)
 JUDGES: tuple[Judge, ...] = (
     judge_cases,
     judge_splits,
@@ -490,6 +473,7 @@ JUDGES: tuple[Judge, ...] = (
     judge_unmatched_masks,
     judge_shapes,
     judge_classes_alike,
-    *JUDGES_OF_MASKS,
+    judge_frames,
+    judge_masks,
 )
 JUDGES_OF_ALL_FRAMES: tuple[Judge, ...] = (judge_classes, judge_duplicates, judge_stretches)

@@ -104,7 +104,6 @@ KINDS: dict[str, Kind] = {
     "boxes-only": Kind("fatal", "annotation", "left out: without a shape", messages.BOXES),
     "boxes": Kind("warning", "annotation", "left out: without a shape", messages.BOXES),
     "covered-shape": Kind("warning", "shape", "wholly covered by later ones of other classes", "order the annotations"),
-    "label-by-id": Kind("warning", "label", messages.TAKEN_BY_ID, messages.BY_ID),
     # Values and classes
     "colours-for-ids": Kind("fatal", "mask", "in colours, though the class table has ids", "give colours as `value`"),
     "ids-for-colours": Kind("fatal", "mask", "of ids, though the class table has colours", "give ids as `value`"),

@@ -214,19 +214,12 @@ def unpack(value: int) -> Color:
 def renamed(before: Sequence[str], after: Sequence[str]) -> str:
     """Describe how the classes of two tables differ; empty if they do not.
 
-    >>> renamed(("background", "liver", "fat"), ("background", "spleen", "fat"))
-    'liver is now spleen'
     >>> renamed(("liver", "fat"), ("liver", "needle", "clip"))
     'fat is gone, needle is new and clip is new'
     """
-    changed = [(old, new) for old, new in zip(before, after, strict=False) if old != new]
-    if len(before) == len(after) and not {old for old, _ in changed} & {new for _, new in changed}:
-        changes = [f"{old} is now {new}" for old, new in changed]
-    else:
-        changes = [f"{name} is gone" for name in before if name not in after]
-        changes += [f"{name} is new" for name in after if name not in before]
-        changes = changes or [f"{a} is now where {b} was" for a, b in zip(after, before, strict=True) if a != b]
-    return listed(changes, _NAMED_CHANGES)
+    changes = [f"{name} is gone" for name in before if name not in after]
+    changes += [f"{name} is new" for name in after if name not in before]
+    return listed(changes, _NAMED_CHANGES) or ("" if tuple(before) == tuple(after) else "their order is another")
 
 
 def alike_but_for_capitals(names: Iterable[str]) -> list[list[str]]:

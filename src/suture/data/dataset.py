@@ -82,9 +82,6 @@ class Mask(Protocol):
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
         """Read the raw values, and count the shapes that later ones of other classes cover wholly."""
 
-    def size(self) -> tuple[int, int]:
-        """Width and height, without decoding it."""
-
     def content(self) -> bytes:
         """The content for a fingerprint."""
 
@@ -263,8 +260,6 @@ class Dataset:
     """Videos whose masks are partly numbered past the end, probably at another frame rate; each with the numbers."""
     boxes: list[Boxes] = field(default_factory=list)
     """Files with annotations that are left out because they have no shape."""
-    labels_by_id: list[str] = field(default_factory=list)
-    """Labels of annotation tools that count as a class because their id is its value in mask images."""
     missing_videos: list[str] = field(default_factory=list)
     """Places of `dataset.yaml` that name a video or a case that is not there."""
     listed: Mapping[str, Counter[Split]] = field(default_factory=dict)
@@ -339,28 +334,14 @@ class Dataset:
             raise WrongMask(f"{mask.name} {error}: {fix}.", video.id, index) from error
         except UserError as error:
             raise WrongMask(str(error), video.id, index) from error
-        _require_size_of_frame(mask, (ids.shape[1], ids.shape[0]), video, index)
+        size = ids.shape[1], ids.shape[0]
+        if size != video.size and size != (frame := video.size_of(index)):
+            raise WrongMask(f"{mask.name} is {messages.on_frame(size, frame)}: {messages.SIZE}.", video.id, index)
         ids = self.classes.only_annotated(ids, mask.annotated)
         view = video.view
-        if (view.width, view.height) != (ids.shape[1], ids.shape[0]) or view.circle:
-            ids = np.where(view.mask(ids.shape[1], ids.shape[0]), ids, IGNORE).astype(np.uint8)
+        if (view.width, view.height) != size or view.circle:
+            ids = np.where(view.mask(*size), ids, IGNORE).astype(np.uint8)
         return ids
-
-    def validate_mask_header(self, video: Video, index: int) -> None:
-        """Raise if a mask's header shows that it cannot be scored on; faster than reading it."""
-        mask = video.masks[index]
-        try:
-            size = mask.size()
-        except UserError as error:
-            raise WrongMask(str(error), video.id, index) from error
-        _require_size_of_frame(mask, size, video, index)
-        if size != video.size:  # as its frame has it
-            raise WrongMask(messages.other_size(video.id, index, size, video.size), video.id, index)
-
-
-def _require_size_of_frame(mask: Mask, size: tuple[int, int], video: Video, index: int) -> None:
-    if size != video.size and size != (frame := video.size_of(index)):
-        raise WrongMask(f"{mask.name} is {messages.on_frame(size, frame)}: {messages.SIZE}.", video.id, index)
 
 
 def training_view(videos: Sequence[Video]) -> Any:

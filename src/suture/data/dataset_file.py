@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from inspect import isclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from suture.core.settings import Settings
 from suture.core.text import NAMED, listed, reason, short
 from suture.data.classes import IGNORE, ClassTable, Color, Raw, default_colors
 from suture.data.dataset import FORMAT, Split, VideosBy
-from suture.data.listing import STAR
+from suture.data.pattern import is_pattern, validate_pattern
 
 FILE_NAME = "dataset.yaml"
 EXCLUDE_FILE = "exclude.csv"
@@ -60,14 +60,14 @@ def _is_number(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
-def _masks(value: Any) -> Any:
-    text = value if isinstance(value, str) else "".join(value.values() if isinstance(value, dict) else value or ())
-    if STAR in text and (not isinstance(value, str) or text.count(STAR) > 1 or "/" in text):
-        raise ValueError(f"a pattern for masks beside frames has one {STAR} and no folder; to read a folder, name it")
-    return value
+def _pattern(value: str) -> str:
+    return validate_pattern(value) if is_pattern(value) else value
 
 
 ColorField = Annotated[Color, BeforeValidator(_color)]
+
+
+MaskPlace = Annotated[StrictStr, AfterValidator(_pattern)]
 
 
 class ClassEntry(Settings):
@@ -99,9 +99,10 @@ class DatasetFile(Settings):
     name: StrictStr | None = None
     videos: StrictStr = "."
     videos_by: VideosBy = "folder"
-    masks: Annotated[StrictStr | list[StrictStr] | dict[StrictStr, StrictStr] | None, AfterValidator(_masks)] = None
-    """A folder of masks or an annotation tool's export, several of these, or one for each video; or a pattern of masks
-    that lie beside their frames."""
+    frames: Annotated[StrictStr, AfterValidator(validate_pattern)] | None = None
+    """A pattern of all frames, instead of the folders below `videos`."""
+    masks: MaskPlace | list[MaskPlace] | dict[StrictStr, StrictStr] | None = None
+    """Folders of masks, annotation tools' exports, or patterns: one or several; or a place for each video."""
     classes: list[ClassEntry] = Field(default_factory=list)
     unpainted: StrictStr | None = None
     """`background`, `ignore` or a class; None if it is not stated."""
@@ -133,18 +134,11 @@ class DatasetFile(Settings):
         return DatasetFile.read(path) if path.is_file() else DatasetFile()
 
     @property
-    def mask_pattern(self) -> str | None:
-        """The pattern of masks that lie beside their frames, if it is that."""
-        return self.masks if isinstance(self.masks, str) and STAR in self.masks else None
-
-    @property
     def mask_places(self) -> list[str]:
-        """The folders and exports of masks."""
-        if self.masks is None or self.mask_pattern:
-            return []
+        """The folders, exports and patterns of masks."""
         if isinstance(self.masks, str):
             return [self.masks]
-        return list(self.masks.values() if isinstance(self.masks, dict) else self.masks)
+        return list(self.masks.values() if isinstance(self.masks, dict) else self.masks or ())
 
     def target_of(self, name: str) -> str:
         """The class that the pixels of an entry count as."""
@@ -166,12 +160,12 @@ class DatasetFile(Settings):
             entry.name: IGNORE if entry.ignore else number[entry.merge or entry.name] for entry in self.classes
         }
 
-    def class_table(self, path: Path, labels: Mapping[str, Raw], images: Sequence[str]) -> ClassTable:
+    def class_table(self, path: Path, labels: Iterable[str], images: Sequence[str]) -> ClassTable:
         """Make the class table that the file describes.
 
         Args:
             path: The file, for messages.
-            labels: The labels of annotation tools' exports, each with the tool's own colour or id for it.
+            labels: The labels of annotation tools' exports: those that have the name of a class mean it.
             images: The masks that are image files; if there are any, every class needs an id or a colour.
         """
         self._check_classes(path, images)
@@ -187,28 +181,11 @@ class DatasetFile(Settings):
                 origin[value] = entry.name
             if entry.merge and entry.color:
                 colors.setdefault(entry.merge, entry.color)
-        for label, name in self.classes_of_labels(path, labels).items():
-            values[label] = targets[name]
+        # A tool's background is what nobody painted: `unpainted` gives it a meaning.
+        values |= {label: targets[label] for label in labels if label in targets and label != BACKGROUND} | values
 
         painted = [colors.get(name) or color for name, color in zip(names, default_colors(names), strict=True)]
         return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names), self._mirror(path, names))
-
-    def classes_of_labels(self, path: Path, labels: Mapping[str, Raw]) -> dict[str, str]:
-        """The class of each label without one: by its name, else by the tool's colour or id."""
-        name_of: dict[Raw, str] = {}
-        for entry, values in zip(self.classes, self._values(path), strict=True):
-            name_of |= dict.fromkeys(values or [entry.name], entry.name)
-        classes: dict[str, str] = {}
-        named = self.targets
-        for label, value in labels.items():
-            if label in name_of:
-                continue
-            # CVAT's black background is what nobody painted: `unpainted` gives it a meaning.
-            if label in named and (label, value) != (BACKGROUND, (0, 0, 0)):
-                classes[label] = label
-            elif value in name_of:
-                classes[label] = name_of[value]
-        return classes
 
     def _unpainted(self, path: Path, names: list[str]) -> int | None:
         if self.unpainted is None:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -62,18 +62,8 @@ class Fingerprints:
     def videos(self, videos: Sequence[Video]) -> list[str]:
         """Hash several videos at once."""
         new = [video for video in videos if video not in _session_hashes]
-        with ThreadPoolExecutor() as threads:  # a network disk answers many requests at once
-            states = list(threads.map(lambda video: _state(video.files, "file" if video.file else "frames"), new))
-        _session_hashes.update(zip(new, self._hash(states, lambda places: self._of_videos(new, places)), strict=True))
+        _session_hashes.update(zip(new, self._hash([(v.files, v.file is None) for v in new]), strict=True))
         return [_session_hashes[video] for video in videos]
-
-    def _of_videos(self, videos: Sequence[Video], places: Sequence[int]) -> Iterator[str]:
-        chosen = [videos[place] for place in places]
-        hashes = iter(self.files([file for video in chosen for file in video.files]))
-        for video in chosen:
-            frames = [(os.path.basename(file), next(hashes)) for file in video.files]
-            text = "".join(f"{name}\0{content}\n" for name, content in frames)
-            yield frames[0][1] if video.file is not None else hashlib.sha256(text.encode()).hexdigest()
 
     def masks(self, masks: Sequence[Mask]) -> list[str]:
         """Hash the content of masks; those that are no files of their own are small and are read each time."""
@@ -84,17 +74,20 @@ class Fingerprints:
 
     def files(self, paths: Sequence[Path | str]) -> list[str]:
         """Hash files on all cores, as `file_sha256` does."""
-        with ThreadPoolExecutor() as threads:
-            states = [_state([path], "file bytes") for path in paths]
-            return self._hash(states, lambda places: threads.map(file_sha256, [paths[place] for place in places]))
+        return self._hash([([path], False) for path in paths])
 
-    def _hash(self, states: Sequence["_State"], compute: Callable[[Sequence[int]], Iterable[str]]) -> list[str]:
-        """Recall hashes by their state; compute and remember the others, given by their places."""
+    def _hash(self, contents: Sequence[tuple[Sequence[Path | str], bool]]) -> list[str]:
+        """Recall the hashes of files, or of folders of frames with their names; compute and remember the others."""
         before = time.time_ns() - _SETTLED_NS
-        hashes = self._recall([state.key for state in states])
-        missing = [place for place, known in enumerate(hashes) if known is None]
-        for place, computed in zip(missing, compute(missing), strict=True):
-            hashes[place] = computed
+        with ThreadPoolExecutor() as threads:  # a network disk answers many requests at once
+            states = list(threads.map(lambda content: _state(*content), contents))
+            hashes = self._recall([state.key for state in states])
+            missing = [place for place, known in enumerate(hashes) if known is None]
+            computed = threads.map(file_sha256, [file for place in missing for file in contents[place][0]])
+            for place in missing:
+                files, named = contents[place]
+                text = "".join(f"{os.path.basename(file)}\0{next(computed)}\n" for file in files) if named else ""
+                hashes[place] = hashlib.sha256(text.encode()).hexdigest() if named else next(computed)
         self._remember([(states[place].key, hashes[place]) for place in missing if states[place].changed < before])
         return [known for known in hashes if known is not None]
 
@@ -139,8 +132,8 @@ class _State(NamedTuple):
     """Time of the last change."""
 
 
-def _state(files: Sequence[Path | str], kind: str) -> _State:
-    digest, changed = hashlib.sha256(f"{kind}\n".encode()), 0
+def _state(files: Sequence[Path | str], named: bool) -> _State:
+    digest, changed = hashlib.sha256(b"frames" if named else b"file"), 0
     for file in files:
         try:
             status = os.stat(file)

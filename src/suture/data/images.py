@@ -31,15 +31,6 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
-def has_channels(path: Path) -> bool:
-    """Test by its header whether an image file is readable and has colour channels."""
-    try:
-        with open_image(path, str(path)) as image:
-            return len(image.getbands()) >= 3
-    except UserError:
-        return False
-
-
 def read_image(path: str | Path) -> np.ndarray:
     """Read an image file as RGB, uint8, H W 3: grey is repeated, alpha dropped, 16 bits reduced to 8."""
     path = Path(path)
@@ -101,9 +92,6 @@ class MaskFile:
 
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
         return self.read(by_color), 0
-
-    def size(self) -> tuple[int, int]:
-        return image_size(self.path)
 
     def content(self) -> bytes:
         require_regular_file(self.path)

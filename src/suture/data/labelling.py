@@ -1,6 +1,5 @@
 """The labelling: the frames of the training videos that are labelled."""
 
-import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from suture.core.errors import UserError
@@ -18,6 +18,8 @@ from suture.data.dataset import Dataset
 
 T = TypeVar("T")
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
+_FIRST = 1e9
+"""Claim of a shot without a frame: above that of any other."""
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
 
 
@@ -144,29 +146,18 @@ def by_budget(
     """
     candidates = [(video, shot) for video, of_video in shots.items() for shot in of_video if len(shot)]
     known = [set(labelled[video]) & set(shot) if labelled else set[int]() for video, shot in candidates]
-    shares = [len(of_shot) for of_shot in known]
-    longest_first = sorted(range(len(candidates)), key=lambda i: -len(candidates[i][1]))
-    reached = {video for (video, _), of_shot in zip(candidates, known, strict=True) if of_shot}
-    firsts = {video: i for i in reversed(longest_first) if (video := candidates[i][0]) not in reached}.values()
-    queue = sorted((i for i in longest_first if not known[i]), key=lambda i: i not in firsts)
-    for i in queue[:budget]:
-        shares[i] = 1
-    # Sainte-Laguë: the shot with the fewest frames for its length gets the next one.
-    waiting = [
-        (-len(shot) / (2 * max(1, share) + 1), i)
-        for i, ((_, shot), share) in enumerate(zip(candidates, shares, strict=True))
-        if len(shot) > max(1, share)
-    ]
-    heapq.heapify(waiting)
-    for _ in range(budget - len(queue)):
-        if not waiting:
-            break
-        _, i = heapq.heappop(waiting)
-        shares[i] += 1
-        if shares[i] < len(candidates[i][1]):
-            heapq.heappush(waiting, (-len(candidates[i][1]) / (2 * shares[i] + 1), i))
+    places = {video: place for place, video in enumerate(shots)}
+    video_of = np.array([places[video] for video, _ in candidates], int)
+    lengths, shares = np.array([len(shot) for _, shot in candidates]), np.array([len(frames) for frames in known])
+    reached = np.isin(np.arange(len(shots)), video_of[shares > 0])
+    for _ in range(min(budget, int((lengths - shares).sum()))):
+        # Sainte-Laguë: the shot with the fewest frames for its length gets the next one.
+        claims = lengths / (2 * shares + 1) + _FIRST * (shares == 0) + _FIRST * ((shares == 0) & ~reached[video_of])
+        best = int(np.where(shares < lengths, claims, 0).argmax())
+        shares[best] += 1
+        reached[video_of[best]] = True
     chosen: dict[str, list[int]] = {}
-    for (video, shot), of_shot, share in zip(candidates, known, shares, strict=True):
+    for (video, shot), of_shot, share in zip(candidates, known, shares.tolist(), strict=True):
         spread = _between(shot, of_shot, share) if of_shot else _evenly(shot, share)
         chosen.setdefault(video, []).extend(spread)
     return Labelling(chosen)

@@ -3,7 +3,7 @@
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from suture.core.errors import UserError
@@ -21,8 +21,6 @@ _ENDS_WITH_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
 _BETWEEN = " _-"
 MAX_FRAME_DIGITS = 18
 """Digits of a frame's number that count, the last ones: recorders write dates before it."""
-STAR = "*"
-"""The placeholder of the frame's name in a pattern of masks."""
 
 
 def natural(name: str) -> tuple[list[str], str]:
@@ -116,29 +114,21 @@ def holds_files(place: Path) -> bool:
     return place.is_file() or (place.is_dir() and any(files for _, _, files in iterate_folders(place)))
 
 
-def images_of(
-    folder: Path, files: Iterable[str] | None = None, fix: Callable[[str], str] | None = None
-) -> dict[str, str]:
+def images_of(folder: Path, files: Iterable[str] | None = None) -> dict[str, str]:
     """The image files of a folder in natural order: name without suffix → name.
 
     Args:
         folder: The folder.
         files: Its files, if they are known.
-        fix: Advice for two images of one name, from the suffix of the second.
     """
     images: dict[str, str] = {}
     for stem, name in _images(listing(folder)[1] if files is None else files):
         if images.setdefault(stem, name) != name:
             suffix = os.path.splitext(name)[1]
-            advice = (
-                fix(suffix)
-                if fix
-                else (
-                    "expected one image per name: keep frames and masks in folders of their own, or name the masks in "
-                    f'dataset.yaml, such as `masks: "{STAR}{suffix}"`.'
-                )
+            raise UserError(
+                f"{folder} holds both {images[stem]} and {name}, expected one image per name: give one kind alone "
+                f"('{folder}/*{suffix}'), or name the masks in dataset.yaml (`masks: \"{{video}}/{{frame}}{suffix}\"`)."
             )
-            raise UserError(f"{folder} holds both {images[stem]} and {name}, {advice}")
     require_utf8_names(folder, images.values())
     return images
 
@@ -154,32 +144,23 @@ def require_utf8_names(folder: Path, names: Iterable[str]) -> None:
         raise UserError(f"The name {shown} is not UTF-8: rename it (convmv does so for whole folders).") from error
 
 
-def masks_beside(files: Sequence[str], stated: str | None = None) -> dict[str, dict[str, str]]:
-    """Find the masks among the frames of a folder: pattern → name of the frame → file.
+def masks_beside(files: Sequence[str]) -> dict[str, list[str]]:
+    """Find the masks among the frames of a folder: ending behind the name of a frame → files.
 
-    They are images that have the name of another one and a suffix that says mask, and those of the `stated` pattern.
+    They are images that have the name of another one and an ending that says mask.
 
     >>> masks_beside(["1.png", "1_mask.png", "2.png", "2_color_mask.png", "3_mask.png"])
-    {'*_mask.png': {'1': '1_mask.png'}, '*_color_mask.png': {'2': '2_color_mask.png'}}
+    {'_mask.png': ['1_mask.png'], '_color_mask.png': ['2_color_mask.png']}
     """
     text = "\n".join(files).lower()  # one look at all of them: there may be a million
-    if stated is None and not any(word in text for word in _MASK_WORDS):
+    if not any(word in text for word in _MASK_WORDS):
         return {}
     images = list(_images(files))
     stems = {stem for stem, _ in images}
-    masks: dict[str, dict[str, str]] = {}
-    frames = []
+    masks: dict[str, list[str]] = {}
     for stem, name in images:
         if frame := _frame_of(stem, stems):
-            masks.setdefault(STAR + name[len(frame) :], {})[frame] = name
-        else:
-            frames.append(name)
-    if stated is not None:
-        start, end = stated.split(STAR)
-        least = len(start) + len(end)
-        fitting = [name for name in frames if name.startswith(start) and name.endswith(end) and len(name) > least]
-        if 0 < len(fitting) < len(frames):  # else there is nothing that they lie beside
-            masks.setdefault(stated, {}).update({name[len(start) : len(name) - len(end)]: name for name in fitting})
+            masks.setdefault(name[len(frame) :], []).append(name)
     return masks
 
 

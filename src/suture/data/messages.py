@@ -1,8 +1,6 @@
 """Advice on wrong data that `suture check` and the commands that meet the data share."""
 
-from collections.abc import Sequence
-
-from suture.core.text import NAMED, listed, number
+from suture.core.text import number
 
 NAME = "name each mask as its frame, or VIDEO__frame_000120.png for frame 120, or remove it"
 DOUBTFUL = "name each mask VIDEO__frame_000120.png for frame 120, and keep one mask of each frame"
@@ -14,8 +12,6 @@ SIZE = "export the masks at the frames' size; resize images by the nearest pixel
 ONE_SIZE = "resize or exclude those that differ, or make a video of the frames of each size"
 UNPAINTED = "set `unpainted` in dataset.yaml to `background`, `ignore` or the name of a class"
 UNKNOWN = "add them to the class table (with `ignore: true` to leave them out), or correct the masks"
-TAKEN_BY_ID = "taken for a class because the id in COCO is that class's value in mask images"
-BY_ID = "write each label beside the value of its class in dataset.yaml, as `value: [1, grasper]`"
 
 
 def length(video: str, frames: int) -> str:
@@ -25,15 +21,6 @@ def length(video: str, frames: int) -> str:
     'left has 330 frames, 0–329'
     """
     return f"{video} has {number(frames, 'frame')}, 0–{frames - 1}"
-
-
-def by_id(labels: Sequence[str]) -> str:
-    """Describe labels whose class is known by their id alone.
-
-    >>> by_id(["grasper (id 1) as liver"])
-    "1 label taken for a class because the id in COCO is that class's value in mask images: grasper (id 1) as liver"
-    """
-    return f"{number(len(labels), 'label')} {TAKEN_BY_ID}: {listed(labels, NAMED)}"
 
 
 def other_size(video: str, index: int, size: tuple[int, int], first: tuple[int, int]) -> str:

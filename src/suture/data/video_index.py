@@ -1,9 +1,7 @@
 """The videos of a folder as they lie on disk, and the frames that the names of masks mean."""
 
-import itertools
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +11,7 @@ from urllib.parse import unquote
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
 from suture.core.schemas import require_no_run
-from suture.data.dataset import Frame, Frames, Mask, splits_by_name
+from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.listing import (
     before_number,
@@ -37,11 +35,7 @@ VIDEO_FOLDERS = ("videos", "frames", "images", "img", "JPEGImages")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot", "SegmentationClass")
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
 """Folders whose names are those of no video."""
-_FRAME_NUMBER = re.compile(r"(?:frame_?)?([0-9]+)")
-_NO_VIDEO = re.compile(r"(?:^|[^a-z])(?:left|right)(?:[^a-z]|$)|^[0-9]+[^a-z0-9][^a-z]*$", re.IGNORECASE)
-"""A name that is that of an eye, or a date or a time."""
-_LONG_NUMBER = re.compile(r".*[0-9]{3}[^0-9]*")
-"""An image whose number is no minute and no second."""
+_FRAME_NUMBER = re.compile(r"(?:frame_?)?([0-9]{1,18})")
 
 
 class FileFrames(Frames):
@@ -89,8 +83,6 @@ class VideoEntry:
     images: Mapping[str, str]
     """The frames' files by their names without suffix."""
     file: VideoFile | None = None
-    beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The masks that lie among the frames: pattern → name of the frame → file."""
     masks: dict[int, Mask] = field(default_factory=dict)
     """The masks that were matched to the frames."""
 
@@ -103,15 +95,17 @@ class VideoEntry:
         """The names that a folder of its masks may have."""
         return tuple(map(composed, (self.id, *self.parts)))
 
-    def by_name(self, within: tuple[str, ...]) -> "Iterator[VideoEntry]":
-        """Divide it into the videos that the names of its images tell apart, below the folders `within`."""
+    def by_name(self, place: Path) -> "Iterator[VideoEntry]":
+        """Divide it into the videos that the names of its images tell apart, below the folder of the videos."""
+        if self.file is not None:
+            yield self
+            return
         images: dict[str, dict[str, str]] = {}
         for stem, file in self.images.items():
             images.setdefault(before_number(stem), {})[stem] = file
+        within = self.folder.relative_to(place).parts
         for name, of_name in images.items():
-            beside = {p: {stem: files[stem] for stem in of_name if stem in files} for p, files in self.beside.items()}
-            kept = {pattern: files for pattern, files in beside.items() if files}
-            yield VideoEntry((*within, name) if name else self.parts, self.folder, of_name, beside=kept)
+            yield VideoEntry((*within, name) if name else self.parts, self.folder, of_name)
 
     @property  # not __len__: it would open the file wherever an entry is tested for None
     def length(self) -> int:
@@ -146,16 +140,17 @@ class VideoIndex:
         self,
         place: Path,
         videos: Iterable[VideoEntry],
-        json: list[Path],
-        by_name: bool = False,
+        json: Iterable[Path] = (),
+        beside: Mapping[str, list[Path]] | None = None,
         masks_inside: Mapping[str, Path] | None = None,
     ) -> None:
         self.place = place
-        self.are_by_name = by_name
+        self.all = list(videos)
+        self.beside = beside or {}
+        """Images beside a frame that are masks by their names: ending after the frame's name → files."""
         self.masks_inside = masks_inside or {}
         """Video → the folder of its masks, which is no video."""
-        self.all = list(videos)
-        self._json = json
+        self._json = list(json)
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
         self._files = [video for video in self.all if video.file is not None]
@@ -174,65 +169,32 @@ class VideoIndex:
         self._names = {name for video in self.all for name in video.names}
 
     @staticmethod
-    def below(place: Path, skip: set[Path], pattern: str | None = None) -> "VideoIndex":
-        """Find every video file and every folder of images; `pattern` is that of masks among the frames."""
-        json: list[Path] = []
-        return VideoIndex(place, list(_find_entries(place, skip, pattern, json)), json)
-
-    def without_masks(self) -> "VideoIndex":
-        """Leave out a folder named as those of masks are, where one other video lies beside or above it."""
-        frames: dict[Path, list[VideoEntry]] = {}
-        masks: dict[Path, list[VideoEntry]] = {}
-        for video in self.all:
-            if video.file is None and video.folder != self.place and video.folder.name in MASK_FOLDERS:
-                masks.setdefault(video.folder.parent, []).append(video)
-            else:
-                for folder in (video.folder, video.folder.parent):
-                    frames.setdefault(folder, []).append(video)
-        inside = {
-            frames[folder][0].id: of_folder[0].folder
-            for folder, of_folder in masks.items()
-            if len(of_folder) == 1 == len(frames.get(folder, ()))
-        }
-        folders = {*inside.values()}
-        videos = (video for video in self.all if video.folder not in folders)
-        return VideoIndex(self.place, videos, self._json, masks_inside=inside) if inside else self
-
-    def by_name(self) -> "VideoIndex":
-        """Make several videos of one folder where the names before the numbers of its images differ."""
-        parts = (
-            video.by_name(video.folder.relative_to(self.place).parts) if video.file is None else (video,)
-            for video in self.all
-        )
-        videos = itertools.chain.from_iterable(parts)
-        return VideoIndex(self.place, videos, self._json, by_name=True, masks_inside=self.masks_inside)
-
-    def are_told_by_name(self, single: bool) -> bool:
-        """Test whether names seem to tell videos apart in every folder where they differ.
-
-        Where in doubt they do not: one operation as several videos may come into train and test.
+    def below(place: Path, skip: set[Path], by_name: bool = False, masks_inside: bool = False) -> "VideoIndex":
+        """Find every video file and every folder of images.
 
         Args:
-            single: Videos of one image each are possible, since a list divides them.
+            place: The folder of the videos, or a video file.
+            skip: Folders and files that are no frames.
+            by_name: Make several videos of a folder where the names before the numbers of its images differ.
+            masks_inside: Leave out a folder named as those of masks are, where one other video lies beside or above it.
         """
-        folders = [(video, Counter(map(before_number, video.images))) for video in self.all]
-        differing = [(video, names) for video, names in folders if len(names) > 1]
-        return bool(differing) and all(_tell_videos(video, names, single) for video, names in differing)
+        json: list[Path] = []
+        beside: dict[str, list[Path]] = {}
+        videos = list(_find_entries(place, skip, json, beside))
+        inside = _masks_inside(place, videos) if masks_inside else {}
+        videos = [video for video in videos if video.folder not in inside.values()]
+        if by_name:
+            videos = [part for video in videos for part in video.by_name(place)]
+        return VideoIndex(place, videos, json, beside, inside)
 
-    @property
-    def are_by_split(self) -> bool:
-        """True if every folder of images is called after a split."""
-        folders = {video.id: video.parts[-1] for video in self.all if video.file is None}
-        return bool(folders) and splits_by_name(folders).keys() == folders.keys()
-
-    @property
-    def beside(self) -> dict[str, list[Path]]:
-        """The masks that lie among the frames of all videos, by their pattern."""
-        masks: dict[str, list[Path]] = {}
-        for video in self.all:
-            for pattern, files in video.beside.items():
-                masks.setdefault(pattern, []).extend(video.folder / name for name in files.values())
-        return dict(sorted(masks.items()))
+    @staticmethod
+    def of_pattern(root: Path, files: Mapping[str, str]) -> "VideoIndex":
+        """Make videos of the files of a pattern: `VIDEO/FRAME` → path below the root."""
+        images: dict[str, dict[str, str]] = {}
+        for name, file in files.items():
+            video, _, frame = name.rpartition("/")
+            images.setdefault(root.resolve().name if video == "." else video, {})[frame] = file
+        return VideoIndex(root, [VideoEntry(tuple(v.split("/")), root, of_video) for v, of_video in images.items()])
 
     @cached_property
     def json_beside_frames(self) -> dict[str, Path]:
@@ -323,17 +285,6 @@ class VideoIndex:
         return self.named(original) or [v for v in self.all if _as_uploaded(composed(v.id)) == composed(original)]
 
 
-def _tell_videos(video: VideoEntry, names: Counter[str], single: bool) -> bool:
-    """Test whether the names before the numbers of a folder's images seem to be those of videos.
-
-    They do not if they are those of two eyes, dates or times, nor if they are numbers before what may be seconds.
-    """
-    several = sum(count > 1 for count in names.values())
-    if (several < max(2, len(names) / 2) and not single) or any(map(_NO_VIDEO.search, names)):
-        return False
-    return not any(map(str.isdecimal, names)) or any(map(_LONG_NUMBER.fullmatch, video.images))
-
-
 def _as_uploaded(name: str) -> str:
     """A name as Label Studio has it after the upload: no blanks, of marks only these."""
     return re.sub(r"[^-\w.]", "", name.replace(" ", "_"))
@@ -344,8 +295,27 @@ def is_prediction(folder: Path, files: Iterable[str]) -> bool:
     return RECORD in files or (folder / JOURNAL).exists()
 
 
-def _find_entries(place: Path, skip: set[Path], pattern: str | None, json: list[Path]) -> Iterator[VideoEntry]:
-    """Yield every video file and every folder of images; append JSON files to `json`."""
+def _masks_inside(place: Path, videos: Iterable[VideoEntry]) -> dict[str, Path]:
+    """Folders named as those of masks are, by the one video that lies beside or above each."""
+    frames: dict[Path, list[VideoEntry]] = {}
+    masks: dict[Path, list[VideoEntry]] = {}
+    for video in videos:
+        if video.file is None and video.folder != place and video.folder.name in MASK_FOLDERS:
+            masks.setdefault(video.folder.parent, []).append(video)
+        else:
+            for folder in (video.folder, video.folder.parent):
+                frames.setdefault(folder, []).append(video)
+    return {
+        frames[folder][0].id: of_folder[0].folder
+        for folder, of_folder in masks.items()
+        if len(of_folder) == 1 == len(frames.get(folder, ()))
+    }
+
+
+def _find_entries(
+    place: Path, skip: set[Path], json: list[Path], beside: dict[str, list[Path]]
+) -> Iterator[VideoEntry]:
+    """Yield every video file and every folder of images; collect JSON files, and masks beside frames."""
     if place.is_file():
         if suffix_of(place) not in VIDEO_SUFFIXES:
             raise UserError(f"{place} is not a video: expected a folder or {', '.join(sorted(VIDEO_SUFFIXES))}.")
@@ -355,17 +325,22 @@ def _find_entries(place: Path, skip: set[Path], pattern: str | None, json: list[
     if not place.is_dir():
         raise UserError(f"{place}, the folder of the videos, does not exist.")
     require_no_run(place, "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml")
+    parents = {path.parent for path in skip}
     for folder, folders, files in iterate_folders(place):
         if is_prediction(folder, files):
             folders.clear()
             continue
-        folders[:] = [name for name in folders if folder / name not in skip]
+        if folder in parents:
+            folders[:] = [name for name in folders if folder / name not in skip]
+            files = [name for name in files if folder / name not in skip]
         json += [folder / name for name in files if name.lower().endswith(".json")]
         parts = folder.relative_to(place).parts
-        beside = masks_beside(files, pattern)
-        masks = {name for of_pattern in beside.values() for name in of_pattern.values()}
-        if images := images_of(folder, [name for name in files if name not in masks] if masks else files):
-            yield VideoEntry(parts or (place.resolve().name,), folder, images, beside=beside)
+        masks = masks_beside(files)
+        for ending, names in masks.items():
+            beside.setdefault(ending, []).extend(folder / name for name in names)
+        passed_over = {name for names in masks.values() for name in names}
+        if images := images_of(folder, [name for name in files if name not in passed_over] if masks else files):
+            yield VideoEntry(parts or (place.resolve().name,), folder, images)
         videos = [name for name in files if name.lower().endswith(tuple(VIDEO_SUFFIXES))]
         require_utf8_names(folder, videos)
         for name in videos:

@@ -4,7 +4,6 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from suture.core.errors import UserError
@@ -51,7 +50,7 @@ def find_clips(
     for folder, files in images.items():
         ordered = sorted({file.name for file in files}, key=natural)
         groups: dict[str, list[Path]] = {}
-        for stem, name in images_of(folder, ordered, partial(_same_mask_name, folder)).items():
+        for stem, name in images_of(folder, ordered).items():
             groups.setdefault(before_number(stem) if videos_by == "name" else "", []).append(folder / name)
         clips += [
             InputClip(folder / name if len(paths) > 1 else paths[0], tuple(paths)) for name, paths in groups.items()
@@ -89,13 +88,9 @@ def _files_below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
             folders.clear()
             continue
         folders[:] = [name for name in folders if name not in MASK_FOLDERS and (inside / name).resolve() != excluded]
-        masks = {mask for of_frame in masks_beside(files).values() for mask in of_frame.values()}
+        masks = {mask for names in masks_beside(files).values() for mask in names}
         kinds = VIDEO_SUFFIXES | IMAGE_SUFFIXES
         yield from (inside / name for name in files if name not in masks and suffix_of(name) in kinds)
-
-
-def _same_mask_name(folder: Path, suffix: str) -> str:
-    return f"whose masks would have the same name: give one kind alone, such as '{folder}/*{suffix}'."
 
 
 def _name_clips(clips: list[InputClip]) -> list[InputClip]:

@@ -12,13 +12,11 @@ import lightning.pytorch.loggers
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from suture.checks.check import as_check_reports
 from suture.core.errors import UserError
 from suture.core.io import write_json
 from suture.core.schemas import ClockRecord, ShotsRecord, read_record
 from suture.core.signals import ended_by
 from suture.core.workers import cores
-from suture.data.dataset import WrongMask
 from suture.data.fingerprint import Fingerprints
 from suture.data.sampling.frames import TrainingFrames
 from suture.data.shots import stored_shots
@@ -103,10 +101,7 @@ def open_frames(session: Session, *, masks_alone: bool = False) -> TrainingFrame
     videos = dataset.split("train")
     usable = {} if masks_alone else {video.id: video.usable for video in videos}
     labelled = {video.id: labelling[video.id] for video in videos}
-    try:
-        store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
-    except WrongMask as error:
-        raise as_check_reports(dataset, error) from error
+    store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
     return TrainingFrames(dataset, labelling, store)
 
 

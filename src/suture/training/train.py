@@ -246,12 +246,6 @@ def _describe_data(
         }
 
 
-def _notes(dataset: Dataset) -> list[str]:
-    """Notes about a dataset that is trained on, or scored."""
-    by_id = dataset.labels_by_id
-    return [*dataset.notes, *([f"{messages.by_id(by_id)}; {messages.BY_ID}."] if by_id else [])]
-
-
 def _print_overview(session: Session) -> None:
     """Print videos, labels and stages of the run, and hints of its method."""
     config, dataset, labelling = session.config, session.opened.dataset, session.opened.labelling
@@ -260,7 +254,7 @@ def _print_overview(session: Session) -> None:
     cases, masks = len({video.case for video in videos}), sum(len(video.with_mask) for video in videos)
     chosen = f", by data.labelling, of {masks} with masks" if labelling.count < masks else ""
     by_name = " (separated by the names of images)" if dataset.videos_by == "name" else ""
-    session.print(*_notes(dataset))
+    session.print(*dataset.notes)
     if lost := dataset.unmatched_masks:
         session.print(f"{number(len(lost), 'mask')} of no frame, such as {Path(lost[0]).name}: {messages.NAME}.")
     session.print(
@@ -354,7 +348,7 @@ def evaluate_run(
         session = Session(run, config, opened, data, processes, _console(console, processes), model.segmenter)
         _require_same_classes(session, model.names)
         processes.share(lambda: _validate_scoring(opened, config))
-        session.print(*_notes(opened.dataset))
+        session.print(*opened.dataset.notes)
         keep = config.evaluation == own.evaluation
         if not keep:
             session.print("Scores by other settings than the run's own: shown, but not kept in metrics.json.")

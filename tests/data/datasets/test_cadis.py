@@ -36,38 +36,17 @@ class TestCadis(SourceTester):
         with pytest.raises(UserError, match="it has the tasks 1"):
             load_dataset(root, task=task)
 
-    @pytest.mark.parametrize(
-        ("name", "content"),
-        [
-            ("list.csv", "video,frame\n2,100\n\n12,5210\n"),
-            ("list.txt", "Video2_frame000100.png\n\nVideo12/Images/Video12_frame005210\n"),
-        ],
-    )
-    def test_leaves_frames_out(self, root: Path, tmp_path: Path, name: str, content: str) -> None:
-        write_text(tmp_path / name, content)
-        dataset = load_dataset(root, leave_out=str(tmp_path / name))
+    def test_leaves_frames_out(self, root: Path, tmp_path: Path) -> None:
+        write_text(tmp_path / "list.txt", "Video2_frame000100.png\n\nVideo12/Images/Video12_frame005210\n")
+        dataset = load_dataset(root, leave_out=str(tmp_path / "list.txt"))
         assert {video.id: video.usable for video in dataset if video.excluded} == {"Video02": [0, 2], "Video12": [0, 1]}
         assert any("2 frames are left out" in note for note in dataset.notes)
 
-    @pytest.mark.parametrize(
-        ("name", "content", "message"),
-        [
-            ("list.csv", "video,frame,mislabelled\n2,100,1\n", "expected the columns video,frame"),
-            ("list.csv", "video,frame\n2,a\n", "line 2 is '2,a'"),
-            ("list.csv", "video,frame\n2,110\n", "line 2: there is no frame 110 of video 2"),
-            ("list.txt", "frame 12\n", "line 1 is 'frame 12'"),
-        ],
-    )
-    def test_refuses_a_bad_list(self, root: Path, tmp_path: Path, name: str, content: str, message: str) -> None:
-        write_text(tmp_path / name, content)
-        with pytest.raises(UserError, match=message):
-            load_dataset(root, leave_out=tmp_path / name)
-
-    def test_refuses_a_missing_list(self, root: Path, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="cannot be read"):
-            load_dataset(root, leave_out=tmp_path / "nothing.csv")
-        with pytest.raises(UserError, match="5 cannot be read"):
-            load_dataset(root, leave_out=5)
+    @pytest.mark.parametrize("content", ["Video2_frame000110", "9" * 5000, "2,100"])
+    def test_refuses_a_bad_list(self, root: Path, tmp_path: Path, content: str) -> None:
+        write_text(tmp_path / "list.txt", content)
+        with pytest.raises(UserError, match=f"line 1 is .{content[:5]}"):
+            load_dataset(root, leave_out=tmp_path / "list.txt")
 
     def test_refuses_a_video_twice(self, root: Path) -> None:
         write_image(root / "more" / "Video1" / "Images" / "Video1_frame000010.png")

@@ -1,10 +1,9 @@
-import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
-from source_tester import SourceTester, write_image, write_text
+from source_tester import SourceTester, write_image
 
 from suture.core.errors import UserError
 from suture.data.datasets import load_dataset
@@ -16,9 +15,6 @@ RELEASES = {
     "miccai_challenge_release_3": (9, 10, 11, 12),
     "miccai_challenge_release_4": (13, 14, 15, 16),
 }
-LABELS: list[dict[str, Any]] = [
-    {"name": name, "color": list(color), "classid": number} for number, (name, color) in enumerate(COLORS.items())
-]
 
 
 def write_sequence(folder: Path, frames: int = 2, ids: bool = False) -> None:
@@ -40,7 +36,6 @@ class TestEndoVis18(SourceTester):
 
     def make(self, root: Path) -> None:
         for release, numbers in RELEASES.items():
-            write_text(root / release / "labels.json", json.dumps(LABELS))
             for number in numbers:
                 write_sequence(root / release / f"seq_{number}")
         for number in TEST_FRAMES:
@@ -56,7 +51,7 @@ class TestEndoVis18(SourceTester):
 
 
 class TestMergedWithIds(SourceTester):
-    """All sequences in one folder, masks turned to ids, no labels.json."""
+    """All sequences in one folder, masks turned to ids."""
 
     name = "endovis18"
     frames: ClassVar = {"seq_1": 13, "seq_16": 2, "test_seq_1": 2}
@@ -74,9 +69,7 @@ class TestMergedWithIds(SourceTester):
         assert any("seq_1 has 13 frames, the release has 149" in note for note in dataset.notes)
 
 
-def test_colors_of_labels_json_and_of_the_challenge(tmp_path: Path) -> None:
-    labels = [label | ({"color": [128, 155, 25]} if label["name"] == "thread" else {}) for label in LABELS]
-    write_text(tmp_path / "labels.json", json.dumps(labels))
+def test_both_colours_of_the_thread(tmp_path: Path) -> None:
     write_sequence(tmp_path / "seq_1")
     write_image(tmp_path / "seq_1/labels/frame000.png", (128, 155, 25))
     write_image(tmp_path / "seq_1/labels/frame001.png", (187, 155, 25))
@@ -125,30 +118,4 @@ def test_refuses_sequences_that_the_release_lacks(
     for folder in folders:
         write_sequence(tmp_path / folder, frames=frames)
     with pytest.raises(UserError, match=message):
-        load_dataset(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[{", "not valid JSON"),
-        ('{"name": 1}', "list"),
-        ('[{"name": "thread", "colour": [1, 2, 3], "classid": 6}]', r"no key '0.colour' \(did you mean color\?\)"),
-        ('[{"name": "thread", "color": [1, 2, 300], "classid": 6}]', "three numbers from 0 to 255"),
-        ('[{"name": "tread", "color": [1, 2, 3], "classid": 6}]', "did you mean thread"),
-    ],
-)
-def test_bad_labels_json(tmp_path: Path, content: str, message: str) -> None:
-    write_sequence(tmp_path / "seq_1")
-    write_text(tmp_path / "labels.json", content)
-    with pytest.raises(UserError, match=message) as error:
-        load_dataset(tmp_path)
-    assert "labels.json" in str(error.value)
-
-
-def test_two_files_that_contradict_each_other(tmp_path: Path) -> None:
-    write_sequence(tmp_path / "a" / "seq_1")
-    write_text(tmp_path / "a" / "labels.json", json.dumps([{"name": "thread", "color": [1, 2, 3], "classid": 6}]))
-    write_text(tmp_path / "b" / "labels.json", json.dumps([{"name": "clamps", "color": [1, 2, 3], "classid": 7}]))
-    with pytest.raises(UserError, match=r"gives clamps the colour \(1, 2, 3\) of thread"):
         load_dataset(tmp_path)

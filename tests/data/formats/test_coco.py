@@ -206,13 +206,6 @@ def test_blanks_and_brackets_that_label_studio_takes_away(root: Path, name: str)
     assert load_dataset(root)["Fall 2 Übung (links)"].with_mask == [1]
 
 
-def test_category_ids_as_values(root: Path) -> None:
-    write(root / "coco.json", content(("grasper", SQUARE)))
-    write_file(root, "coco.json", classes=[{"name": "tool", "value": [10, 11]}])
-    dataset = load_dataset(root)
-    assert int(dataset.read_mask(dataset["a"], 0).sum()) == 12
-
-
 def test_a_label_that_names_a_class_is_that_class_whatever_its_id(root: Path) -> None:
     """COCO counts its categories, and whoever painted the images counted theirs."""
     (root / "masks/a").mkdir(parents=True)
@@ -232,7 +225,6 @@ def test_a_label_that_names_a_class_is_that_class_whatever_its_id(root: Path) ->
     write_file(root, "masks", classes=classes)
     dataset = load_dataset(root)
     assert dataset.classes.names == ("background", "clip", "grasper", "tool", "fog")
-    assert not dataset.labels_by_id
     assert [int(dataset.read_mask(dataset["b"], index)[2, 3]) for index in range(5)] == [2, 1, 3, IGNORE, 0]
     assert dataset.read_mask(dataset["a"], 1).min() == 2  # the image's 11
 
@@ -256,10 +248,7 @@ def test_an_image_without_shapes_is_not_labelled(root: Path) -> None:
     write_file(root, "coco.json")
     dataset = load_dataset(root)
     assert not any(video.with_mask for video in dataset)
-    assert dataset.notes == [
-        "coco.json: of 1 image, 1 without any shape: taken as not labelled (an annotation of empty run lengths would "
-        "mean that a frame shows nothing)."
-    ]
+    assert dataset.notes == ["coco.json: of 1 image, 1 without any shape: taken as not labelled."]
     write(root / "coco.json", content(("grasper", {"size": [6, 8], "counts": [48]})))
     dataset = load_dataset(root)
     assert not dataset.notes

@@ -123,16 +123,6 @@ def test_each_export_has_its_own_colors(tmp_path: Path) -> None:
     assert painted(load_dataset(tmp_path)) == {"a": {1: "grasper"}, "b": {1: "clip"}}
 
 
-def test_colors_as_values(tmp_path: Path) -> None:
-    write_videos(tmp_path, "a")
-    write_export(tmp_path / "masks/a.zip", {"frame_000001": png(), "frame_000002": png(CLIP)})
-    classes = [{"name": "tool", "value": [list(GRASPER), list(CLIP)]}]
-    write_file(tmp_path, classes=classes, unpainted="ignore")
-    dataset = load_dataset(tmp_path)
-    assert painted(dataset) == {"a": {1: "tool", 2: "tool"}}
-    assert set(np.unique(dataset.read_mask(dataset["a"], 1)[1:])) == {IGNORE}
-
-
 def test_an_export_beside_plain_masks(tmp_path: Path) -> None:
     write_videos(tmp_path, "a", "b")
     write_export(tmp_path / "masks/a.zip", {"frame_000001": png()})

@@ -119,7 +119,7 @@ def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("masks/b__frame_000001.json", "masks", "b", 1),
         ("labels/0002.JSON", {"b": "labels"}, "b", 1),
         ("0003.json", {"a": "0003.json"}, "a", 2),
-        ("videos/b/0003.json", "*.json", "b", 2),
+        ("videos/b/0003.json", "videos/{video}/{frame}.json", "b", 2),
     ],
 )
 def test_in_a_dataset(root: Path, place: str, masks: Any, video: str, index: int) -> None:
@@ -133,47 +133,12 @@ def test_in_a_dataset(root: Path, place: str, masks: Any, video: str, index: int
 
 def test_copies_of_the_frames_beside_the_files_are_no_masks(root: Path) -> None:
     write(root / "masks/a/0001.json", content(shape("grasper")))
-    (root / "masks/a/0001.png").write_bytes((root / "videos/a/0001.png").read_bytes())
+    for name in ("0001", "0002"):
+        (root / f"masks/a/{name}.png").write_bytes((root / f"videos/a/{name}.png").read_bytes())
     write_file(root, "masks")
     dataset = load_dataset(root)
     assert dataset["a"].with_mask == [0]
     assert not dataset.doubtful_masks
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_copies_that_are_not_labelled_yet_are_no_masks(root: Path, suffix: str) -> None:
-    for name in ("a/0001", "a/0002", "b/0003"):
-        (root / "masks" / name).parent.mkdir(parents=True, exist_ok=True)
-        with Image.open(root / f"videos/{name}.png") as frame:
-            frame.save(root / f"masks/{name}{suffix}")
-    write(root / "masks/a/0001.json", content(shape("grasper")))
-    write(root / "masks/b/0003.json", content())
-    ids = Image.fromarray(np.zeros((6, 8), np.uint8))
-    ids.save(root / "masks/a/0003.png")
-    (root / "masks/more/b").mkdir(parents=True)
-    ids.convert("RGB").save(root / "masks/more/b/0001.png")  # no LabelMe file is in its folder
-    (root / "masks/b/0002.png").write_bytes(b"damaged")
-    write_file(root, "masks", classes=[{"name": "grasper", "value": [1, "grasper"]}, {"name": "tissue", "value": 0}])
-    dataset = load_dataset(root)
-    assert {video.id: video.with_mask for video in dataset} == {"a": [0, 2], "b": [0, 1]}
-    assert dataset.notes == [
-        "masks: of 2 LabelMe files, 1 without any shape: taken as not labelled.",
-        f"masks: 1 colour image without a LabelMe file (a/0002{suffix}): taken as frames that are not labelled yet.",
-    ]
-    for other in ("a/0003", "b/0002", "more/b/0001"):
-        (root / f"masks/{other}.png").unlink()
-    assert yaml.safe_load(write_draft(root, force=True).read_text())["masks"] == "masks"
-    (root / "dataset.yaml").unlink()
-    assert [one["name"] for one in yaml.safe_load(write_draft(root).read_text())["classes"]] == ["grasper"]
-
-
-@pytest.mark.parametrize("mode", ["L", "P"])
-def test_masks_made_of_the_files_and_kept_beside_them_say_nothing_of_other_masks(root: Path, mode: str) -> None:
-    write(root / "masks/a/0001.json", content(shape("grasper")))
-    for name in ("0001", "0002"):
-        Image.fromarray(np.zeros((6, 8), np.uint8)).convert(mode).save(root / f"masks/a/{name}.png")
-    write_file(root, "masks", classes=[{"name": "grasper", "value": [1, "grasper"]}, {"name": "tissue", "value": 0}])
-    assert load_dataset(root)["a"].with_mask == [0, 1]
 
 
 def test_as_zip(root: Path) -> None:
@@ -189,7 +154,7 @@ def test_beside_frames_in_the_root(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.fromarray(np.zeros((6, 8, 3), np.uint8)).save(tmp_path / f"{name}.png")
     write(tmp_path / "1.json", content(shape("grasper")))
-    assert yaml.safe_load(write_draft(tmp_path).read_text())["masks"] == "*.json"
+    assert yaml.safe_load(write_draft(tmp_path).read_text())["masks"] == "{frame}.json"
     dataset = load_dataset(tmp_path)
     assert {video.id: video.with_mask for video in dataset} == {tmp_path.name: [0], "sub": []}
     assert not dataset.notes
@@ -211,7 +176,7 @@ def test_a_file_without_shapes_is_not_labelled(root: Path) -> None:
     write_file(root, "masks")
     dataset = load_dataset(root)
     assert dataset["a"].with_mask == [1]
-    assert dataset.notes == ["masks: of 2 LabelMe files, 1 without any shape: taken as not labelled."]
+    assert dataset.notes == ["masks: of 2 images, 1 without any shape: taken as not labelled."]
 
 
 def test_boxes_are_told_of(root: Path) -> None:
@@ -242,7 +207,7 @@ def test_what_is_wrong_with_labels_is_told(root: Path) -> None:
         dataset.read_mask(dataset["a"], 1)
 
 
-@pytest.mark.parametrize(("place", "masks"), [("labels/{}", "labels"), ("videos/{}", "*.json")])
+@pytest.mark.parametrize(("place", "masks"), [("labels/{}", "labels"), ("videos/{}", "videos/{video}/{frame}.json")])
 def test_the_draft_finds_them(root: Path, place: str, masks: str) -> None:
     for frame in ("a/0001", "b/0002"):
         write(root / f"{place.format(frame)}.json", content(shape("grasper"), shape("clip", WHOLE)))
@@ -256,7 +221,7 @@ def test_other_json_beside_frames_is_none_of_theirs(root: Path) -> None:
     write(root / "videos/a/0001.json", {"exposure": 5})
     text = write_draft(root).read_text()
     assert "no masks were found" in text
-    assert "1 JSON file among the frames not read" in load_dataset(root).notes[0]
+    assert "1 file beside frames" in load_dataset(root).notes[0]
 
 
 @pytest.mark.parametrize("more", [{"flags": {"images": False}}, {"imagePath": 3}])

@@ -2,15 +2,16 @@
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from suture.core.errors import UserError
 from suture.data import messages
-from suture.data.dataset import Dataset
+from suture.data.dataset import Dataset, Frame
 from suture.data.dataset_file import FILE_NAME, nearest
+from suture.data.images import MaskFile
 from suture.data.scoring_rules import Protocol
 
 SOURCES = (
@@ -56,6 +57,24 @@ def protocol_named(name: str) -> Protocol:
             f"{messages.PROTOCOL}."
         )
     return known[name]
+
+
+def make_frames(
+    numbered: Iterable[tuple[int, str]], folder: Path, images: Mapping[str, str], labels: Path, masks: Mapping[str, str]
+) -> list[Frame]:
+    """Make frames of images and masks that have the same names.
+
+    Args:
+        numbered: The recorder's number and the name without suffix of each frame, in order.
+        folder: Folder of the images.
+        images: File of each image by its name without suffix.
+        labels: Folder of the masks.
+        masks: File of each mask by its name without suffix.
+    """
+    return [
+        Frame(index, number, folder / images[stem], MaskFile(labels / masks[stem]) if stem in masks else None)
+        for index, (number, stem) in enumerate(numbered)
+    ]
 
 
 def load_dataset(root: str | Path, source: str = "auto", /, **options: Any) -> Dataset:

@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 from suture.core.errors import UserError
-from suture.core.io import read_text, suffix_of
+from suture.core.io import read_text
 from suture.core.text import short
 from suture.data.classes import IGNORE, ClassTable, Raw, default_colors
-from suture.data.dataset import Dataset, Frame, Split, Video
-from suture.data.datasets import Source
-from suture.data.images import MaskFile
+from suture.data.dataset import Dataset, Split, Video
+from suture.data.datasets import Source, make_frames
 from suture.data.listing import images_of, iterate_folders, last_number
 from suture.data.scoring_rules import Protocol
 
@@ -87,8 +86,7 @@ def load(root: Path, task: int = 1, leave_out: str | Path | None = None) -> Data
     Args:
         root: The folder with the folders of the videos, each of which is a case.
         task: The class table: 1 (8 classes), 2 (17) or 3 (25).
-        leave_out: List of frames to exclude, such as mislabelled ones: a CSV file with the columns video and frame, or
-            a text file with one frame's name per line.
+        leave_out: List of frames to exclude, such as mislabelled ones: a text file with one frame's name per line.
     """
     if task not in (1, 2, 3) or isinstance(task, bool):
         raise UserError(f"CaDIS has no task {task!r}: it has the tasks 1 (8 classes), 2 (17) and 3 (25).")
@@ -101,16 +99,8 @@ def load(root: Path, task: int = 1, leave_out: str | Path | None = None) -> Data
         images = images_of(folder / "Images")
         masks = images_of(folder / "Labels") if (folder / "Labels").is_dir() else {}
         numbered = sorted((_frame_number(folder / "Images" / file, stem), stem) for stem, file in images.items())
-        frames = [
-            Frame(
-                index,
-                frame_number,
-                folder / "Images" / images[stem],
-                MaskFile(folder / "Labels" / masks.pop(stem)) if stem in masks else None,
-            )
-            for index, (frame_number, stem) in enumerate(numbered)
-        ]
-        unmatched += [str(folder / "Labels" / name) for name in masks.values()]
+        frames = make_frames(numbered, folder / "Images", images, folder / "Labels", masks)
+        unmatched += [str(folder / "Labels" / name) for stem, name in masks.items() if stem not in images]
         name = f"Video{number:02d}"
         videos.append(Video(name, name, frames, split_of[number]))
     if not videos:
@@ -130,37 +120,18 @@ def _frame_number(path: Path, stem: str) -> int:
 
 def _exclude_listed(path: Path, videos: list[Video]) -> int:
     """Exclude the listed frames; return their number."""
-    lines = _read_list(path)
-    for video in videos:
-        number = int(video.id[5:])
-        video.excluded = frozenset(frame.index for frame in video.frames if lines.pop((number, frame.number), None))
-    if lines:
-        (number, frame), line = next(iter(lines.items()))
-        raise UserError(f"{path}, line {line}: there is no frame {frame} of video {number} here: correct the list.")
-    return sum(len(video.excluded) for video in videos)
-
-
-def _read_list(path: Path) -> dict[tuple[int, int], int]:
-    """Read listed frames as (video, frame number) → line."""
-    lines = read_text(path, "a CSV or text file").splitlines()
-    is_table = suffix_of(path) == ".csv"
-    row = (
-        r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*"
-        if is_table
-        else r".*Video([0-9]{1,9})_frame([0-9]{1,9})(?:\.[A-Za-z]+)?\s*"
-    )
-    if is_table and (not lines or lines[0].replace(" ", "") != "video,frame"):
-        raise UserError(f"{path} begins with {short(lines[:1])}, expected the columns video,frame and no others.")
-    frames: dict[tuple[int, int], int] = {}
-    for line, text in enumerate(lines, start=1):
-        if not text.strip() or (is_table and line == 1):
+    frames = {Path(image).stem: (video, index) for video in videos for index, image in enumerate(video.files)}
+    excluded: dict[str, set[int]] = {}
+    for line, text in enumerate(read_text(path, "one frame's name per line").splitlines(), start=1):
+        if not (name := text.strip()):
             continue
-        match = re.fullmatch(row, text)
-        if match is None:
-            expected = "two numbers: video,frame" if is_table else "a name like Video1_frame000090.png"
-            raise UserError(f"{path}, line {line} is {short(text)}, expected {expected}.")
-        frames[int(match[1]), int(match[2])] = line
-    return frames
+        if Path(name).stem not in frames:
+            raise UserError(f"{path}, line {line} is {short(name)}, expected a frame here as Video1_frame000090.png.")
+        video, index = frames[Path(name).stem]
+        excluded.setdefault(video.id, set()).add(index)
+    for video in videos:
+        video.excluded = frozenset(excluded.get(video.id, ()))
+    return sum(map(len, excluded.values()))
 
 
 SOURCE = Source(lambda root: bool(_find_folders(root)), load, PROTOCOLS)

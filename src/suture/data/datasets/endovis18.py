@@ -1,18 +1,13 @@
 """EndoVis18: robotic scene segmentation, MICCAI 2018 challenge (Allan et al., 2020)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import RootModel
-
 from suture.core.errors import UserError
-from suture.core.io import read_json
-from suture.core.settings import Settings
 from suture.data.classes import ClassTable, Color, Raw
 from suture.data.dataset import Dataset, Frame, Video
-from suture.data.dataset_file import ColorField, nearest, parse
 from suture.data.datasets import Source
 from suture.data.images import MaskFile
 from suture.data.listing import images_of, iterate_folders, last_number
@@ -33,6 +28,13 @@ COLORS: dict[str, Color] = {
     "ultrasound-probe": (12, 255, 141),
 }
 NAMES = tuple(COLORS)
+OTHER_THREAD: Color = (128, 155, 25)
+"""The colour of the thread in one public copy."""
+VALUES: dict[Raw, int] = {
+    **dict(enumerate(range(len(NAMES)))),
+    **{color: target for target, color in enumerate(COLORS.values())},
+    OTHER_THREAD: NAMES.index("thread"),
+}
 TRAIN_FRAMES = dict.fromkeys((*range(1, 8), *range(9, 17)), 149)
 """Lengths of the training sequences; there is no sequence 8."""
 TEST_FRAMES = {1: 250, 2: 249, 3: 249, 4: 249}
@@ -46,16 +48,6 @@ PROTOCOLS = (
         notes=("mIoU per frame over the classes in its ground truth, then over frames (the challenge's metric)",),
     ),
 )
-
-
-class _Label(Settings):
-    name: str
-    color: ColorField
-    classid: int
-
-
-class _Labels(RootModel[list[_Label]]):
-    pass
 
 
 @dataclass(frozen=True, order=True)
@@ -84,12 +76,11 @@ def load(root: Path) -> Dataset:
     """Read every `seq_N/left_frames` below the root, in any arrangement of the release archives.
 
     A sequence below a folder whose name begins with "test" is a test sequence; files below `repairs` replace others;
-    masks are `labels/frameNNN.png` in the colours of `labels.json` or of the challenge, or `labels/grayframeNNN.png`
-    with ids. The release does not state which sequences are of one operation: each is a case of its own.
+    masks are `labels/frameNNN.png` in the challenge's colours, or `labels/grayframeNNN.png` with ids. The release does
+    not state which sequences are of one operation: each is a case of its own.
     """
-    folders, label_files = _find(root)
     sequences: dict[str, list[_SequenceFolder]] = {}
-    for folder in sorted(folders):  # repairs come last
+    for folder in sorted(_find(root)):  # repairs come last
         sequences.setdefault(folder.name, []).append(folder)
     videos: list[Video] = []
     notes: list[str] = []
@@ -115,28 +106,22 @@ def load(root: Path) -> Dataset:
     return Dataset(
         "endovis18",
         root,
-        _class_table(label_files),
+        ClassTable(NAMES, tuple(COLORS.values()), VALUES),
         videos,
         protocol="endovis18",
-        notes=[*_summarise(root, videos, label_files), *notes],
+        notes=[*_summarise(videos), *notes],
         unmatched_masks=unmatched,
     )
 
 
-def _find(root: Path) -> tuple[list[_SequenceFolder], list[Path]]:
-    """Find the folders `seq_N` and the files `labels.json`."""
-    sequences: list[_SequenceFolder] = []
-    labels: list[Path] = []
-    for folder, folders, files in iterate_folders(root, depth=6) if root.is_dir() else ():
-        if "labels.json" in files:
-            labels.append(folder / "labels.json")
+def _find(root: Path) -> Iterator[_SequenceFolder]:
+    """Find the folders `seq_N`."""
+    for folder, folders, _ in iterate_folders(root, depth=6) if root.is_dir() else ():
         if number := re.fullmatch(r"seq_([0-9]+)", folder.name):
             above = [part.lower() for part in folder.relative_to(root).parts]
             test = any(part.startswith("test") for part in above)
-            repairs = any("repair" in part for part in above)
-            sequences.append(_SequenceFolder(test, int(number[1]), repairs, folder))
+            yield _SequenceFolder(test, int(number[1]), any("repair" in part for part in above), folder)
             folders.clear()
-    return sequences, labels
 
 
 def _frames(name: str, parts: list[_SequenceFolder]) -> tuple[list[Frame], list[str]]:
@@ -156,35 +141,13 @@ def _frames(name: str, parts: list[_SequenceFolder]) -> tuple[list[Frame], list[
     return frames, [str(path) for path in masks.values()]
 
 
-def _class_table(label_files: Iterable[Path]) -> ClassTable:
-    """Combine the classes of every `labels.json` and of the challenge, by id and by colour."""
-    values: dict[Raw, int] = dict(enumerate(range(len(NAMES))))
-    for path in label_files:
-        for label in parse(_Labels, read_json(path), path).root:
-            if label.name not in NAMES:
-                near = nearest(label.name, NAMES)
-                raise UserError(f"{path} names the class {label.name!r}{near}; EndoVis18 has {', '.join(NAMES)}.")
-            target = NAMES.index(label.name)
-            if (other := values.setdefault(label.color, target)) != target:
-                raise UserError(f"{path} gives {label.name} the colour {label.color} of {NAMES[other]}.")
-    for target, color in enumerate(COLORS.values()):
-        values.setdefault(color, target)
-    return ClassTable(NAMES, tuple(COLORS.values()), values)
-
-
-def _summarise(root: Path, videos: list[Video], label_files: list[Path]) -> list[str]:
+def _summarise(videos: list[Video]) -> list[str]:
     train = [video for video in videos if video.split == "train"]
-    masks = [frame.mask for video in videos for frame in video.frames if isinstance(frame.mask, MaskFile)]
-    ids = sum(mask.ids for mask in masks)
     missing = sorted(TRAIN_FRAMES.keys() - {int(video.id.rpartition("_")[2]) for video in train})
-    colors = ", ".join(str(path.relative_to(root)) for path in label_files) or "the challenge's table: no labels.json"
-    notes = [
-        f"EndoVis18: {len(train)} training and {len(videos) - len(train)} test sequences, each a case of its own.",
-        f"{len(masks) - ids} masks in colours (from {colors}), {ids} in ids.",
-    ]
+    notes = [f"EndoVis18: {len(train)} training and {len(videos) - len(train)} test sequences, each a case of its own."]
     if train and missing:
         notes.append(f"Training sequences that are not here: {', '.join(map(str, missing))}.")
     return notes
 
 
-SOURCE = Source(lambda root: any(folder.has_frames for folder in _find(root)[0]), load, PROTOCOLS)
+SOURCE = Source(lambda root: any(folder.has_frames for folder in _find(root)), load, PROTOCOLS)

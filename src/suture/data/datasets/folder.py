@@ -17,17 +17,15 @@ from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, neare
 from suture.data.datasets import Source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
 from suture.data.formats.labelme import LabelMeFile, labelme_export
-from suture.data.images import MaskFile, has_channels
-from suture.data.listing import STAR, composed, holds_files, images_of, iterate_folders, listing, mask_suffixes
+from suture.data.images import MaskFile
+from suture.data.listing import composed, holds_files, images_of, iterate_folders, listing, mask_suffixes
+from suture.data.pattern import find_files, is_pattern
 from suture.data.split_lists import SplitLists
 from suture.data.video_index import MASK_FOLDERS, VIDEO_FOLDERS, VideoEntry, VideoIndex
 from suture.data.view import View
 
-BESIDE = f"{STAR}{JSON}"
-"""The pattern of LabelMe files beside their frames."""
 _SWAPPED: dict[Split, Split] = {"train": "test", "test": "train"}
-_NAMED = 3
-"""Patterns or frames that a message names."""
+_MAX_NAMED_FRAMES = 3
 
 
 def load(root: Path, swap_splits: bool = False, mirror: dict[str, str] | None = None) -> Dataset:
@@ -42,29 +40,18 @@ def load(root: Path, swap_splits: bool = False, mirror: dict[str, str] | None = 
         mirror: Classes that swap in a mirror image, for data whose `dataset.yaml` does not state them.
     """
     path = root / FILE_NAME
-    file, skip = DatasetFile(), set[Path]()
-    if path.is_file():
-        file = DatasetFile.read(path)
-        skip = {Path(os.path.normpath(place)) for place in mask_places(root, file, path)} or _unnamed_masks(root, file)
-    elif root.is_dir():
-        file, skip = guess_layout(root)
+    file = DatasetFile.read(path) if path.is_file() else guess_layout(root)
     if swap_splits and file.split:
         split = {_SWAPPED.get(name, name): cases for name, cases in file.split.items()}
         file = file.model_copy(update={"split": split})
     if mirror is not None:
         file = parse(DatasetFile, file.model_dump() | {"mirror": mirror}, path)
-    place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
-    lists = SplitLists.find(root) if root.is_dir() else SplitLists({})
-    videos, lists = find_videos(place, skip, file, lists, stated=path.is_file())
-    beside = {pattern: files for pattern, files in videos.beside.items() if pattern != file.mask_pattern}
-    unread = [*itertools.chain.from_iterable(beside.values()), *videos.masks_inside.values()]
-    notes = [*_unread_images(beside), *lists.notes, *_unread_json(root, file, videos)]
-    if root.is_dir() and not path.is_file() and not unread and not any(map(holds_files, skip)):
-        notes.append(f"There is no dataset.yaml: `suture check {root} --write` drafts one.")
-    if file.exclude is None and (root / EXCLUDE_FILE).is_file():
-        notes.append(f"{EXCLUDE_FILE} is not read: write `exclude: {EXCLUDE_FILE}` into dataset.yaml.")
+    videos = find_videos(root, file)
+    lists = SplitLists.find(root, videos)
+    unread = [*filter(holds_files, _usual_masks(root)), *videos.masks_inside.values()]
+    unread += itertools.chain.from_iterable(videos.beside.values())
     masks = find_masks(root, file, path, videos)
-    table, by_id = _class_table(file, path, masks)
+    table = _class_table(file, path, masks)
     unmatched, doubtful = _match(masks, videos, table, _annotated(file, path, videos, table))
     late = dict(_take_late(videos, unmatched))
     return Dataset(
@@ -73,75 +60,61 @@ def load(root: Path, swap_splits: bool = False, mirror: dict[str, str] | None = 
         table,
         _make_videos(file, path, videos),
         protocol=file.protocol,
-        videos_by="name" if videos.are_by_name else "folder",
-        notes=[*notes, *(note for part in masks for note in part.export.notes)],
+        videos_by=file.videos_by,
+        notes=[*_notes(root, file, videos), *lists.notes, *(note for part in masks for note in part.export.notes)],
         unread_masks=[str(place) for place in unread] if file.masks is None else [],
         unmatched_masks=unmatched,
         doubtful_masks=doubtful,
         late_masks=late,
         boxes=[boxes for part in masks for boxes in part.export.boxes],
-        labels_by_id=by_id,
         missing_videos=videos.missing,
         listed=lists.splits,
     )
 
 
-def _unread_images(unread: Mapping[str, Sequence[Path]]) -> Iterator[str]:
-    """A note on images that are no frames, since their names say mask."""
+def _notes(root: Path, file: DatasetFile, videos: VideoIndex) -> Iterator[str]:
+    """Notes on files that may be meant but are not read."""
+    unread = [*itertools.chain.from_iterable(videos.beside.values()), *videos.json_beside_frames.values()]
+    unread += videos.json_among_frames
     if unread:
-        count = number(sum(map(len, unread.values())), "image")
-        parts = listed([f"{len(files):,} {pattern}" for pattern, files in unread.items()], _NAMED)
-        yield f"{count} beside frames passed over as masks by name ({parts}): name those to read by `masks`."
+        files = f"{number(len(unread), 'file')} beside frames (first: {os.path.relpath(unread[0], root)})"
+        yield f"{files} may be masks or labels and are not read: name those to read by `masks` in dataset.yaml."
+    elif root.is_dir() and not (root / FILE_NAME).is_file() and not any(map(holds_files, _usual_masks(root))):
+        yield f"There is no dataset.yaml: `suture check {root} --write` drafts one."
+    if file.exclude is None and (root / EXCLUDE_FILE).is_file():
+        yield f"{EXCLUDE_FILE} is not read: write `exclude: {EXCLUDE_FILE}` into dataset.yaml."
 
 
-def _unread_json(root: Path, file: DatasetFile, videos: VideoIndex) -> Iterator[str]:
-    """A note on files among the frames that may hold labels."""
-    read = {os.path.normpath(root / place) for place in file.mask_places}
-    if file.mask_pattern == BESIDE:
-        read |= {os.path.normpath(path) for path in videos.json_beside_frames.values()}
-    paths = (*videos.json_beside_frames.values(), *videos.json_among_frames)
-    if others := [path for path in paths if os.path.normpath(path) not in read]:
-        first = os.path.relpath(others[0], root)
-        yield (
-            f"{number(len(others), 'JSON file')} among the frames not read (first: {first}): "
-            f'name LabelMe files by `masks: "{BESIDE}"` and COCO files by their paths.'
-        )
+def guess_layout(root: Path) -> DatasetFile:
+    """Guess the folder of the videos by its name."""
+    folders = listing(root)[0] if root.is_dir() else []
+    return DatasetFile(videos=next((name for name in VIDEO_FOLDERS if name in folders), "."))
 
 
-def guess_layout(root: Path) -> tuple[DatasetFile, set[Path]]:
-    """Guess the folder of the videos, and the folders of masks, by their names."""
-    folders = listing(root)[0]
-    videos = next((name for name in VIDEO_FOLDERS if name in folders), ".")
-    return DatasetFile(videos=videos), {root / name for name in MASK_FOLDERS if name in folders}
+def _usual_masks(root: Path) -> list[Path]:
+    folders = listing(root)[0] if root.is_dir() else []
+    return [root / name for name in folders if name in MASK_FOLDERS]
 
 
-def find_videos(
-    place: Path, skip: set[Path], file: DatasetFile, lists: SplitLists, *, stated: bool
-) -> tuple[VideoIndex, SplitLists]:
-    """Find the videos by folder or by name, and what the lists name among them.
-
-    Unless the file states it, they are by name only if lists or folders already divide them into splits: pieces of one
-    operation may be named just as several operations are.
-    """
-    videos = VideoIndex.below(place, skip, file.mask_pattern)
-    videos = videos.without_masks() if file.masks is None else videos
-    if stated and file.videos_by == "name":
-        videos = videos.by_name()
-    among = lists.among(videos)
-    if stated or not (lists.lines or videos.are_by_split):
-        return videos, among
-    by_name = videos.by_name()
-    among_named = lists.among(by_name)
-    listed_whole = among_named.divide_no_video and not among.divide_no_video
-    if (listed_whole or videos.are_by_split) and videos.are_told_by_name(single=listed_whole):
-        return by_name, among_named
-    return videos, among
+def find_videos(root: Path, file: DatasetFile) -> VideoIndex:
+    """Find the videos of the file's pattern or folder; masks must not become videos."""
+    if file.frames is not None:
+        return VideoIndex.of_pattern(root, find_files(root, file.frames))
+    place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
+    skip = set(_usual_masks(root) if file.masks is None else _mask_paths(root, file))
+    by_name = file.videos_by == "name"
+    return VideoIndex.below(place, skip - {place}, by_name, masks_inside=file.masks is None)
 
 
-def _unnamed_masks(root: Path, file: DatasetFile) -> set[Path]:
-    """Folders that seem to hold masks, where the file names none: they must not become videos."""
-    videos = Path(os.path.normpath(root / file.videos))
-    return {place for place in guess_layout(root)[1] if place != videos} if file.masks is None else set()
+def _mask_paths(root: Path, file: DatasetFile) -> Iterator[Path]:
+    """The places of masks that the file names, and the files of its patterns."""
+    for name in file.mask_places:
+        if is_pattern(name):
+            yield from (root / found for found in find_files(root, name).values())
+        elif (root / name).exists():
+            yield Path(os.path.normpath(root / name))
+        else:
+            raise UserError(f"{root / FILE_NAME}: masks names {root / name}, which does not exist.")
 
 
 def require_outside_dataset(out: Path, *, pictures: bool = False) -> None:
@@ -161,7 +134,8 @@ def require_outside_dataset(out: Path, *, pictures: bool = False) -> None:
             file = DatasetFile.read(path)
         except UserError:
             continue  # reported to whoever reads that dataset
-        taken = {"videos": [file.videos], "masks": file.mask_places or [*MASK_FOLDERS]}
+        masks = [place for place in file.mask_places if not is_pattern(place)]
+        taken = {"videos": [file.videos], "masks": masks or [*MASK_FOLDERS]}
         for what, names in taken.items():
             for folder in (Path(os.path.realpath(root / name)) for name in names):
                 if place.is_relative_to(folder) and (pictures or folder != root):
@@ -204,15 +178,6 @@ def image_masks(masks: Sequence[Masks]) -> list[str]:
     return [export.path_of(frame) for export in exports if isinstance(export, ImageMasks) for frame in export.files]
 
 
-def mask_places(root: Path, file: DatasetFile, path: Path) -> list[Path]:
-    """The places of masks that the file names."""
-    places = [root / place for place in file.mask_places]
-    for place in places:
-        if not place.exists():
-            raise UserError(f"{path}: masks names {place}, which does not exist.")
-    return places
-
-
 def place_of_new_masks(root: Path) -> Path:
     """The folder for masks yet to be made: the one that `dataset.yaml` names, else `masks`."""
     return next(
@@ -223,26 +188,21 @@ def place_of_new_masks(root: Path) -> Path:
 def find_masks(root: Path, file: DatasetFile, path: Path, videos: VideoIndex) -> list[Masks]:
     """Open all masks and exports that the file names."""
     if isinstance(file.masks, dict):
-        return [
-            masks
-            for name, place in file.masks.items()
-            if (video := videos.find(name, f"{path}: masks")) is not None
-            for masks in open_masks(root / place, videos, video)
-        ]
-    if file.mask_pattern:
-        return _masks_beside(file.mask_pattern, path, videos)
-    return [masks for place in file.mask_places for masks in open_masks(root / place, videos, None)]
-
-
-def _masks_beside(pattern: str, path: Path, videos: VideoIndex) -> list[Masks]:
-    """The masks that lie among the frames of each video and fit the pattern."""
-    if pattern == BESIDE and videos.json_beside_frames:
-        return [Masks(open_labelme(videos.place, videos.json_beside_frames), None)]
-    masks = [Masks(ImageMasks(v.folder, v.beside[pattern]), v) for v in videos.all if pattern in v.beside]
-    if not masks:
-        beside = f" (there are {listed(list(videos.beside), _NAMED)})" if videos.beside else ""
-        raise UserError(f"{path}: masks is {pattern!r}, but no file beside a frame is called like that{beside}.")
+        named = [(root / place, videos.find(name, f"{path}: masks")) for name, place in file.masks.items()]
+        return [masks for place, video in named if video for masks in open_masks(place, videos, video)]
+    masks: list[Masks] = []
+    for name in file.mask_places:
+        masks += [_masks_of_pattern(root, name)] if is_pattern(name) else open_masks(root / name, videos, None)
     return masks
+
+
+def _masks_of_pattern(root: Path, pattern: str) -> Masks:
+    files = find_files(root, pattern)
+    if not files:
+        raise UserError(f"{root / FILE_NAME}: masks is {pattern!r}, which is the path of no file below {root}.")
+    if pattern.lower().endswith(JSON):
+        return Masks(open_labelme(root, {name: root / file for name, file in files.items()}), None)
+    return Masks(ImageMasks(root, files), None)
 
 
 def open_masks(place: Path, videos: VideoIndex, only: VideoEntry | None) -> Iterator[Masks]:
@@ -256,29 +216,23 @@ def open_masks(place: Path, videos: VideoIndex, only: VideoEntry | None) -> Iter
     labelme: dict[str, LabelMeFile] = {}
     for folder, folders, files in iterate_folders(place):
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
-        images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
         exports = [folder / name for name in folders if is_export(folder / name)]
         folders[:] = [name for name in folders if folder / name not in exports]
         exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
+        of_folder: dict[str, LabelMeFile] = {}
         for export in exports:
             opened = open_file(export)
             if isinstance(opened, LabelMeFile):
-                labelme[within + export.stem] = opened
+                of_folder[within + export.stem] = opened
             else:
                 yield Masks(opened, only or _named_after(export, videos))
+        labelme |= of_folder
+        if not of_folder:  # images beside LabelMe files are copies of the frames
+            images |= {within + stem: within + name for stem, name in images_of(folder, files).items()}
     if labelme:
-        copies = _copies_of_frames(place, images, labelme)
-        yield Masks(labelme_export(place, labelme, list(copies.values())), only)
-        images = {name: file for name, file in images.items() if name not in labelme and name not in copies}
+        yield Masks(labelme_export(place, labelme), only)
     if images:
         yield Masks(ImageMasks(place, _without_suffix(images, videos, only)), only)
-
-
-def _copies_of_frames(place: Path, images: Mapping[str, str], labelme: Mapping[str, LabelMeFile]) -> dict[str, str]:
-    """Copies of frames without a LabelMe file yet: colour images, in folders where others have one."""
-    folders = {os.path.dirname(name) for name in labelme if name in images and has_channels(place / images[name])}
-    others = {name: file for name, file in images.items() if name not in labelme and os.path.dirname(name) in folders}
-    return {name: file for name, file in others.items() if has_channels(place / file)}
 
 
 def _without_suffix(images: dict[str, str], videos: VideoIndex, only: VideoEntry | None) -> dict[str, str]:
@@ -299,20 +253,15 @@ def _named_after(export: Path, videos: VideoIndex) -> VideoEntry | None:
     return named[0] if named else None
 
 
-def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> tuple[ClassTable, list[str]]:
-    """The class table, and the labels that have a class by their id alone."""
+def _class_table(file: DatasetFile, path: Path, masks: list[Masks]) -> ClassTable:
     if any(part.export.frames for part in masks) and not file.classes:
         raise UserError(f"{path} names masks but no classes: list under classes what their values mean.")
-    labels = {label: value for part in masks for label, value in part.export.labels.items()}
-    images = image_masks(masks)
-    table = file.class_table(path, labels, images)
+    table = file.class_table(path, [label for part in masks for label in part.export.labels], image_masks(masks))
     for part in masks:
         if part.export.labels and not part.export.labels.keys() & table.label_ids.keys():
             labels_of = f"the labels of {part.export.path} ({', '.join(part.export.labels)})"
             raise UserError(f"{path}: none of {labels_of} is a class or a value of one: list them under classes.")
-    classes = file.classes_of_labels(path, labels) if images else {}
-    ids = {label: name for label, name in classes.items() if isinstance(labels[label], int) and label != name}
-    return table, [f"{label} (id {labels[label]}) as {name}" for label, name in ids.items()]
+    return table
 
 
 def _match(
@@ -328,7 +277,7 @@ def _match(
             if video is None:
                 unmatched.append(mask.name)
             elif len(places) > 1 or index in video.masks:
-                frames = listed(sorted(f"{one.id} (frame {at})" for one, at in places), _NAMED)
+                frames = listed(sorted(f"{one.id} (frame {at})" for one, at in places), _MAX_NAMED_FRAMES)
                 other = f", which has the mask {video.masks[index].name}" if len(places) == 1 else ""
                 doubtful.append(f"{mask.name} fits {frames}{other}")
             else:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.dataset import Dataset, Frame, Split, Video
-from suture.data.datasets import Source
-from suture.data.images import MaskFile
+from suture.data.dataset import Dataset, Split, Video
+from suture.data.datasets import Source, make_frames
 from suture.data.listing import images_of, iterate_folders, last_number, listing
 from suture.data.scoring_rules import Protocol
 
@@ -72,16 +71,9 @@ def load(root: Path, protocol: str = "sequences", test_patient: int | None = Non
             annotations = folder / "annot" / place.name / name
             images = images_of(place / name)
             masks = images_of(annotations) if annotations.is_dir() else {}
-            frames = [
-                Frame(
-                    index,
-                    last_number(stem) or 0,
-                    place / name / image,
-                    MaskFile(annotations / masks.pop(stem)) if stem in masks else None,
-                )
-                for index, (stem, image) in enumerate(images.items())
-            ]
-            unmatched += [str(annotations / mask) for mask in masks.values()]
+            numbered = [(last_number(stem) or 0, stem) for stem in images]
+            frames = make_frames(numbered, place / name, images, annotations, masks)
+            unmatched += [str(annotations / mask) for stem, mask in masks.items() if stem not in images]
             is_test = int(name[3:]) in TEST_SEQUENCES if by_sequence else patient == (test_patient or 2)
             split: Split = "test" if is_test else "train"
             videos.append(Video(name, place.name, frames, split))

@@ -9,9 +9,8 @@ from urllib.parse import unquote
 from pydantic import BaseModel
 
 from suture.core.errors import UserError
-from suture.core.text import number
 from suture.data.dataset import Boxes
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, read_json, validate_size
+from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, empty_note, has_area, read_json, validate_size
 
 Key = int | float | str
 """An id or a name: tools write either as number or as text."""
@@ -62,9 +61,7 @@ def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
         listed += len(new_images)
         if without_shape:
             boxes.append(Boxes(name, without_shape, sum(len(image.shapes) for image in new_images.values())))
-    empty = f"{path.name}: of {number(listed, 'image')}, {listed - len(images):,} without any shape"
-    shows = "an annotation of empty run lengths would mean that a frame shows nothing"
-    notes = [f"{empty}: taken as not labelled ({shows})."] if len(images) < listed else []
+    notes = empty_note(path, listed, len(images))
     return ShapeExport(path, labels, images, notes, boxes)
 
 

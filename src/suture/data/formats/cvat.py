@@ -88,10 +88,6 @@ class CvatMask:
     def examine(self, by_color: bool) -> tuple[np.ndarray, int]:
         return self.read(by_color), 0
 
-    def size(self) -> tuple[int, int]:
-        with open_image(io.BytesIO(self._bytes()), self.name) as image:
-            return image.size
-
     def content(self) -> bytes:
         return repr(sorted(self.export.labels.items())).encode() + self._bytes()
 

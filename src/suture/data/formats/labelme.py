@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +11,12 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictStr
 
 from suture.core.errors import UserError
-from suture.core.text import listed, number, short
+from suture.core.text import short
 from suture.data.dataset import Boxes
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, has_area, read_json, validate_size
+from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, empty_note, has_area, read_json, validate_size
 from suture.data.images import open_image, raw_mask
 
 _COCO_KEYS = (b'"images"', b'"annotations"', b'"categories"')
-_MAX_NAMED = 3
 _CIRCLE_CORNERS = 128
 
 
@@ -50,23 +49,11 @@ class _Content(BaseModel):
     shapes: list[_Entry]
 
 
-def labelme_export(path: Path, files: Mapping[str, LabelMeFile], waiting: Sequence[str] = ()) -> ShapeExport:
-    """Combine the files of a folder or a zip, by the names of their frames.
-
-    Args:
-        path: The folder or zip.
-        files: Files by the names of their frames.
-        waiting: Copies of frames among the files that are not labelled yet.
-    """
+def labelme_export(path: Path, files: Mapping[str, LabelMeFile]) -> ShapeExport:
+    """Combine the files of a folder or a zip, by the names of their frames."""
     drawn = {frame: file.drawn for frame, file in files.items() if file.drawn.shapes}
     shapes = [shape for image in drawn.values() for shape in image.shapes]
-    notes = []
-    if empty := len(files) - len(drawn):
-        of_all = f"{path.name}: of {number(len(files), 'LabelMe file')}, {empty:,} without any shape"
-        notes.append(f"{of_all}: taken as not labelled.")
-    if waiting:
-        images = f"{number(len(waiting), 'colour image')} without a LabelMe file ({listed(waiting, _MAX_NAMED)})"
-        notes.append(f"{path.name}: {images}: taken as frames that are not labelled yet.")
+    notes = empty_note(path, len(files), len(drawn))
     without_shape = sum(file.without_shape for file in files.values())
     boxes = [Boxes(str(path), without_shape, len(shapes))] if without_shape else []
     names = {frame: file.name for frame, file in files.items()}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from suture.core.errors import UserError
 from suture.core.io import parse_json
-from suture.core.text import reason
+from suture.core.text import number, reason
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
 from suture.data.dataset import Boxes
 from suture.data.images import MAX_PIXELS
@@ -43,6 +43,12 @@ def validate_size(where: str, width: Any, height: Any) -> tuple[int, int]:
     if min(width, height) < 1 or width * height > MAX_PIXELS:
         raise UserError(f"{where} is an image of {width}×{height} pixels, which is impossible: export it again.")
     return width, height
+
+
+def empty_note(path: Path, listed: int, drawn: int) -> list[str]:
+    """A note on images without any shape, if there are any."""
+    note = f"{path.name}: of {number(listed, 'image')}, {listed - drawn:,} without any shape: taken as not labelled."
+    return [note] if drawn < listed else []
 
 
 def has_area(segmentation: Any) -> bool:
@@ -123,9 +129,6 @@ class ShapeMask:
         if unknown:
             raise UnknownValues(unknown, f"the labels of dataset.yaml ({', '.join(self.label_ids)})")
         return cv2.transpose(ids.T), covered  # C order, ten times faster than by numpy
-
-    def size(self) -> tuple[int, int]:
-        return self.image.width, self.image.height
 
     def content(self) -> bytes:
         return json.dumps([self.image.width, self.image.height, list(self.image.shapes)], sort_keys=True).encode()
