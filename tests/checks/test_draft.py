@@ -60,7 +60,7 @@ def test_a_folder_of_frames_and_id_masks(tmp_path: Path) -> None:
     assert classes_of(content) == [("class_1", 1), ("class_7", 7), ("ignored", 255)]
     assert content["cases"] == {"case1": ["case1_1", "case1_2"]}
     assert "unpainted" not in content
-    assert "# question: what do unpainted pixels mean (the value 0" in text
+    assert "# question: what do unpainted pixels mean (value 0" in text
     assert text.count("# guess") >= 8
     dataset = load_dataset(tmp_path)
     assert dataset.classes.names == ("class_1", "class_7")
@@ -148,14 +148,6 @@ def test_white_alone_on_black_is_a_class(tmp_path: Path, white: int | tuple[int,
     assert not problems(tmp_path)
 
 
-@pytest.mark.parametrize(("value", "name"), [(0, "foreground"), (1, "ignored")])
-def test_white_beside_classes_that_the_file_has(tmp_path: Path, value: int, name: str) -> None:
-    write_frames(tmp_path / "videos", *numbered("a"))
-    write_masks(tmp_path / "masks", *numbered("a"), values=[0, 255])
-    content = draft_over(tmp_path, f"classes: [{{name: tissue, value: {value}}}]")
-    assert [entry["name"] for entry in content["classes"]] == ["tissue", name]
-
-
 def test_colour_masks(tmp_path: Path) -> None:
     write_frames(tmp_path / "frames", *numbered("a", "b", "c"))
     write_masks(tmp_path / "labels", *numbered("a", "b", "c"), values=[(9, 9, 9), (0, 255, 0), (255, 0, 4)])
@@ -230,22 +222,6 @@ def test_a_coco_file_gives_its_categories(tmp_path: Path) -> None:
     assert dataset["a"].with_mask == [2]
 
 
-@pytest.mark.parametrize("values", [[0, 7], [[0, 0, 0], [9, 8, 7]]])
-def test_images_and_labels_in_one_folder(tmp_path: Path, values: list) -> None:
-    """Only the user knows which value is which label: the draft asks, and the answer is kept."""
-    write_frames(tmp_path / "videos", *numbered("a", "b"))
-    write_masks(tmp_path / "masks", *numbered("a"), values=values)
-    write_labelme(tmp_path / "masks/b/0001.json", "liver", "fat")
-    text = write_draft(tmp_path).read_text()
-    assert "to which values do the labels liver and fat belong?" in text
-    answered = re.sub(r"value: ([^c]*), color", r"value: [\1, liver, fat], color", text)
-    (tmp_path / "dataset.yaml").write_text(f"{answered}\nunpainted: background\n")
-    assert "to which values" not in write_draft(tmp_path, force=True).read_text()
-    dataset = load_dataset(tmp_path)
-    assert {video.id: video.with_mask for video in dataset} == {"a": [0, 1, 2], "b": [1]}
-    assert dataset.read_mask(dataset["b"], 1).max() == 1
-
-
 def test_labels_that_differ_in_capitals_only_are_reported(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos", *numbered("a"))
     for index, label in enumerate(("Grasper", "grasper", "liver")):
@@ -258,12 +234,6 @@ def test_labels_that_differ_in_capitals_only_are_reported(tmp_path: Path) -> Non
     report = check(tmp_path, progress=False, workers=1)
     assert "class-alike" not in {problem.code for problem in report.problems}
     assert report.class_table["Grasper"]["train"].frames == 2
-
-
-def test_a_folder_without_masks(tmp_path: Path) -> None:
-    write_frames(tmp_path, *numbered("a", "b"))
-    assert "# question: no masks were found" in write_draft(tmp_path).read_text()
-    assert [video.id for video in load_dataset(tmp_path)] == ["a", "b"]
 
 
 def test_names_that_need_quotes_survive(tmp_path: Path) -> None:
@@ -343,13 +313,6 @@ def test_forced_it_leaves_a_guess_marked_until_somebody_answers_it(tmp_path: Pat
 def test_forced_it_reads_a_file_in_any_style(tmp_path: Path, old: str) -> None:
     write_frames(tmp_path / "videos", *numbered("a"))
     assert yaml.safe_load(old).items() <= draft_over(tmp_path, old).items()
-
-
-def test_forced_it_reads_masks_in_the_colours_that_the_file_says(tmp_path: Path) -> None:
-    write_frames(tmp_path / "videos", *numbered("a"))
-    write_masks(tmp_path / "masks", *numbered("a"), values=[[0, 0, 0], [9, 9, 9], [5, 5, 5]])
-    content = draft_over(tmp_path, "classes: [{name: liver, value: [9, 9, 9]}]")
-    assert [entry["value"] for entry in content["classes"]] == [[9, 9, 9], [5, 5, 5]]
 
 
 def test_a_file_with_a_mistake_is_not_written_over_even_by_force(tmp_path: Path) -> None:
@@ -458,18 +421,6 @@ def test_words_that_tell_no_splits_apart_are_none(paths: str) -> None:
     assert (len(split["train"]), len(split["test"])) == (len(guess_cases(videos)) - 1, 1)
 
 
-def test_the_draft_of_folders_train_and_test_that_hold_the_frames(tmp_path: Path) -> None:
-    names = numbered("train", "val", "test", "extra")
-    write_frames(tmp_path / "images", *names)
-    write_masks(tmp_path / "masks", *names)
-    text = write_draft(tmp_path).read_text()
-    assert yaml.safe_load(text)["split"] == {"train": ["train"], "val": ["val"], "test": ["test"]}
-    assert "split:  # guess: by names and folders" in text
-    assert "  # question: which split have these?" in text
-    assert "[extra]" in text
-    assert not problems(tmp_path)
-
-
 def test_a_case_that_says_two_splits_is_asked_about(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos", *numbered("train1", "train2", "test1"))
     assert draft_over(tmp_path, "cases: {ann: [train2, test1]}")["split"] == {"train": ["train1"]}
@@ -512,12 +463,6 @@ def test_guessed_cases_are_reported_until_somebody_has_answered(tmp_path: Path) 
     shutil.rmtree(tmp_path / "old")
     path.write_text("cases:\n  new: [a, b, c, d]  # guess\n")
     assert problems(tmp_path)["guessed-case"].severity == "warning", "there is nothing left to test on"
-
-
-def test_an_answer_is_kept_though_it_is_outdated(tmp_path: Path) -> None:
-    write_frames(tmp_path / "images", *numbered("caseA", "caseB", separator="_"))
-    content = draft_over(tmp_path, "videos_by: name\nsplit:\n  train: [images]\n")
-    assert content["split"] == {"train": ["images"]}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_they_count_before_the_names_of_folders(tmp_path: Path) -> None:
 def test_a_note_counts_lines_and_what_they_name(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos", "a/1", "b/1", "b/2", "c/2")
     write_lists(tmp_path, train="a", test=f"b;{'9' * 5000};2")
-    (note,) = load_dataset(tmp_path).notes[:1]
+    note = load_dataset(tmp_path).notes[-1]
     assert "test.txt and train.txt; they name 2 videos" in note
     assert "2 lines of none or several (first: test.txt: '99" in note
     assert len(note) < 300

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from suture.core.errors import UserError
-from suture.core.io import LOCK, MAX_YAML_BYTES, read_json, read_yaml, together_in, write_bytes, write_text
+from suture.core.io import (
+    LOCK,
+    MAX_YAML_BYTES,
+    filling,
+    read_json,
+    read_yaml,
+    remove_leftovers_of,
+    together_in,
+    write_bytes,
+    write_text,
+)
 
 
 def test_a_mapping(tmp_path: Path) -> None:
@@ -151,3 +161,21 @@ def test_one_that_was_killed_before_it_said_what_it_does_is_no_hindrance(tmp_pat
             assert other.wait() == 0
             assert read_json(tmp_path / LOCK) == {"model": "a"}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    for process, kept in ((int(dead.stdout), False), (os.getpid(), True)):
+        file, folder = (tmp_path / f".model.{process:08x}beef{suffix}" for suffix in (".onnx", ""))
+        file.touch()
+        folder.mkdir()
+        (folder / "frame.png").touch()
+        remove_leftovers_of(tmp_path / "model.onnx")
+        remove_leftovers_of(tmp_path / "model")
+        assert (file.exists(), folder.exists()) == (kept, kept)
+    other = tmp_path / ".model.txt"
+    other.touch()
+    with filling(tmp_path / "model") as filled:
+        (filled / "a").touch()
+    assert (tmp_path / "model/a").exists()
+    assert other.exists()

@@ -1,13 +1,9 @@
 """`suture select`: choose the frames to label, and write them out for a labelling tool."""
 
-import os
-import shutil
 import threading
-import uuid
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +12,7 @@ import cv2
 from rich.progress import Progress
 
 from suture.core.errors import UserError
-from suture.core.io import write_text
+from suture.core.io import filling, write_text
 from suture.core.progress import ProgressBar
 from suture.core.workers import cores
 from suture.data.dataset import Dataset, Video
@@ -74,10 +70,13 @@ def select(
             reason = f"--every {every}: all these frames have a mask already; give a smaller number."
         if not chosen.count:
             raise UserError(reason)
-        with _filling(out) as folder:
-            counts = {video.id: len(chosen[video.id]) for video in dataset}
-            _for_all(dataset, lambda v, done: _write(v, chosen[v.id], folder, done), counts, bar, "write frames")
-            write_text(folder / LIST_NAME, chosen.to_text())
+        counts = {video.id: len(chosen[video.id]) for video in dataset}
+        try:
+            with filling(out, last=LIST_NAME) as folder:  # if the list exists, all its frames exist
+                _for_all(dataset, lambda v, done: _write(v, chosen[v.id], folder, done), counts, bar, "write frames")
+                write_text(folder / LIST_NAME, chosen.to_text())
+        except OSError as error:
+            raise UserError(f"{out} cannot be written ({error.strerror or error}): choose another folder.") from error
     return chosen
 
 
@@ -130,25 +129,6 @@ def _write(video: Video, indices: Sequence[int], folder: Path, done: Callable[[i
         _, data = cv2.imencode(".png", cv2.cvtColor(video.read(index), cv2.COLOR_RGB2BGR))
         path.write_bytes(data.tobytes())
         done(1)
-
-
-@contextmanager
-def _filling(out: Path) -> Iterator[Path]:
-    """Yield a new folder whose files go into `out` when the block succeeds."""
-    temporary = out.absolute().with_name(f".{out.absolute().name}.{uuid.uuid4().hex[:12]}")
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        if not out.exists():
-            os.replace(temporary, out)
-        else:
-            # The list goes last: if it exists, all its frames exist.
-            for file in sorted(temporary.iterdir(), key=lambda file: file.name == LIST_NAME):
-                os.replace(file, out / file.name)
-    except OSError as error:
-        raise UserError(f"{out} cannot be written ({error.strerror or error}): choose another folder.") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _for_all(

@@ -14,7 +14,7 @@ from suture.checks.frame_facts import find_video_view
 from suture.checks.mask_values import MaskValues, Value, read_mask_values
 from suture.checks.parallel import in_parallel
 from suture.core.errors import UserError
-from suture.core.io import SafeLoader, read_text, read_yaml, write_text
+from suture.core.io import SafeLoader, read_text, read_yaml, remove_leftovers_of, write_text
 from suture.core.text import listed, number
 from suture.core.workers import cores
 from suture.data.classes import Color, Raw, distinct_colors
@@ -52,6 +52,7 @@ def write_draft(root: Path, force: bool = False, workers: int | None = None) -> 
     path = root / FILE_NAME
     if path.exists() and not force:
         raise UserError(f"{path} is already there: use --force to draft what it does not contain yet.")
+    remove_leftovers_of(path)
     write_text(path, draft_dataset_file(root, workers))
     return path
 

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import cv2
 import numpy as np
 
-from suture.data.classes import IGNORE, NEAR, ClassTable, Raw, UnknownValues, pack
+from suture.data.classes import IGNORE, ClassTable, Raw, UnknownValues, pack
 from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import max_16_bit_value, read_image
 from suture.data.video import VideoFile
@@ -43,8 +43,6 @@ class MaskFacts:
     """Pixels per class outside the view, which are among the ignored."""
     unknown: dict[Raw, int] = field(default_factory=dict)
     """Pixels per value that the class table does not know, the most frequent ones."""
-    distinct: int = 0
-    """The number of such values."""
     unstated: int = 0
     """Unpainted pixels, where the class table does not say what they mean."""
     has_zero: bool = False
@@ -54,15 +52,11 @@ class MaskFacts:
     """Share of the pixels at edges whose value lies between its neighbours': resizing makes such, people do not."""
     covered: int = 0
     """Shapes of an export that later ones cover, so that nothing of them is left."""
-    near: float = 0.0
-    """Share of the unknown pixels whose colour is almost that of a class: lossy compression makes such."""
 
-    def add_unknown(self, error: UnknownValues, classes: ClassTable) -> None:
+    def add_unknown(self, error: UnknownValues) -> None:
         """Record the values that the class table does not know, the most frequent first."""
         self.unstated = error.unpainted
-        self.distinct = len(error.painted)
         self.unknown = dict(list(error.painted.items())[:MAX_UNKNOWN_VALUES])
-        self.near = _near_share(self.unknown, classes)
 
 
 @dataclass(slots=True)
@@ -154,7 +148,7 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     try:
         raw, facts.covered = mask.examine(classes.by_color)
     except UnknownValues as error:  # readers of annotation tools' exports know their labels themselves
-        facts.add_unknown(error, classes)
+        facts.add_unknown(error)
         return facts
     except Exception as error:  # whatever a decoder throws at a damaged file
         colors = None if classes.by_color else _read_colors(mask)
@@ -254,15 +248,5 @@ def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarra
     try:
         return classes.encode(raw)
     except UnknownValues as error:
-        facts.add_unknown(error, classes)
+        facts.add_unknown(error)
         return error.ids
-
-
-def _near_share(unknown: dict[Raw, int], classes: ClassTable) -> float:
-    known = np.array([v for v in classes.values if isinstance(v, tuple)] + [(0, 0, 0)])
-    colors = [v for v in unknown if isinstance(v, tuple)]
-    if not colors:
-        return 0.0
-    nearest = np.abs(np.array(colors)[:, None] - known).max(axis=2).min(axis=1)
-    counts = np.array([unknown[v] for v in colors])
-    return float(counts[nearest <= NEAR].sum() / counts.sum())

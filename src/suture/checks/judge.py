@@ -301,7 +301,7 @@ def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
     """Root cause of wrong values in a mask; None without wrong values."""
     if mask.error:
         return None
-    if is_jpeg(mask.name) or (mask.distinct > 12 and mask.near > 0.6):
+    if is_jpeg(mask.name):
         return "jpeg-mask"
     if mask.colored:
         return "colours-for-ids"
@@ -407,7 +407,7 @@ def _look_alikes(ones: Sequence[FrameFacts], others: Sequence[FrameFacts]) -> It
         sought = np.array([_coarse(frame) for frame in block])
         nearest = np.argmin(squares - 2 * sought @ known.T, axis=1)
         alike = np.abs(known[nearest] - sought).max(axis=1) <= MAX_ALIKE
-        yield from ((ones[nearest[place]], block[place]) for place in np.flatnonzero(alike))
+        yield from ((ones[int(nearest[place])], block[place]) for place in np.flatnonzero(alike).tolist())
 
 
 def _coarse(frame: FrameFacts) -> np.ndarray:

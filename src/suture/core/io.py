@@ -1,11 +1,13 @@
 """Atomic files, folder locks, and readers of JSON and YAML that name the place of a mistake."""
 
 import fcntl
+import glob
 import itertools
 import json
 import os
 import platform
 import re
+import shutil
 import uuid
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -42,8 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays last, because image and video writers choose the format by it.
-    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:12]}{path.suffix}")
+    temporary = _temporary(path)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -54,6 +55,53 @@ def replacing(path: Path) -> Iterator[Path]:
             with suppress(AttributeError):  # read-only in PyAV's errors
                 error.filename = str(path)  # users know the final name only
         raise
+
+
+@contextmanager
+def filling(folder: Path, last: str = "") -> Iterator[Path]:
+    """Fill a folder at once: yield a hidden one, whose files go into `folder` on success, `last` as the last.
+
+    What killed processes have left is removed.
+    """
+    remove_leftovers_of(folder)
+    temporary = _temporary(folder.absolute())
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        if not folder.exists():
+            os.replace(temporary, folder)
+        else:
+            for file in sorted(temporary.iterdir(), key=lambda file: file.name == last):
+                os.replace(file, folder / file.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary(path: Path) -> Path:
+    """A hidden name beside a path, with this process's number in it."""
+    # The suffix stays last, because image and video writers choose the format by it.
+    return path.with_name(f".{path.stem}.{os.getpid():08x}{uuid.uuid4().hex[:4]}{path.suffix}")
+
+
+def remove_leftovers_of(path: Path) -> None:
+    """Remove the temporary files and folders that killed processes of this machine have left for a path."""
+    for place in path.absolute().parent.glob(f".{glob.escape(path.stem)}.*{glob.escape(path.suffix)}"):
+        made_by = re.fullmatch(r"([0-9a-f]{8})[0-9a-f]{4}", place.name[len(path.stem) + 2 :].removesuffix(path.suffix))
+        if made_by and not _is_running(int(made_by[1], 16)):
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)
+            else:
+                place.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        pass
+    return True
 
 
 @contextmanager

@@ -181,8 +181,7 @@ class DatasetFile(Settings):
                 origin[value] = entry.name
             if entry.merge and entry.color:
                 colors.setdefault(entry.merge, entry.color)
-        # A tool's background is what nobody painted: `unpainted` gives it a meaning.
-        values |= {label: targets[label] for label in labels if label in targets and label != BACKGROUND} | values
+        values |= {label: targets[label] for label in labels if label in targets} | values
 
         painted = [colors.get(name) or color for name, color in zip(names, default_colors(names), strict=True)]
         return ClassTable(tuple(names), tuple(painted), values, self._unpainted(path, names), self._mirror(path, names))

@@ -1,9 +1,10 @@
 """Patterns of files, such as `{video}/Masks/{frame}_class.png`."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
-from suture.data.listing import iterate_folders
+from suture.data.listing import iterate_folders, mask_suffixes
 
 _PLACEHOLDER = re.compile(r"\{(.*?)\}")
 
@@ -31,7 +32,14 @@ def find_files(root: Path, pattern: str) -> dict[str, str]:
             if match := expression.fullmatch(within + name):
                 named = match.groupdict()
                 files[f"{named.get('video', within[:-1] or '.')}/{named['frame']}"] = within + name
-    return files
+    return {name: file for name, file in files.items() if not _is_other_kind(name, file, files)}
+
+
+def _is_other_kind(name: str, file: str, files: Collection[str]) -> bool:
+    """Test whether a file has the name of another one's frame: 1_color_mask where `{frame}_mask` also fits 1_mask."""
+    stem = Path(file).stem
+    frames = (f"{name.rpartition('/')[0]}/{stem.removesuffix(suffix)}" for suffix in mask_suffixes(stem))
+    return any(frame in files and frame != name for frame in frames)
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

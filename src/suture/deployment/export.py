@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from suture.core.errors import UserError
-from suture.core.io import write_bytes, write_text
+from suture.core.io import remove_leftovers_of, write_bytes, write_text
 from suture.data.classes import IGNORE
 from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
@@ -156,6 +156,8 @@ def export_run(
             f"{MIN_AGREEMENT[shape.precision]:.1%}; {fix}."
         )
     with _write_errors(output):
+        for path in (output, card):
+            remove_leftovers_of(path)
         write_bytes(output, file)
         write_text(card, text)
     return Exported(output, card, shape, agreement, sum(map(len, frames)), real)

@@ -2,7 +2,6 @@ import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any, ClassVar
 from unicodedata import normalize
 
@@ -355,24 +354,6 @@ def test_masks_are_matched_by_their_names(
     assert (len(dataset.unmatched_masks), len(dataset.doubtful_masks)) == (unmatched, doubtful)
 
 
-def test_masks_in_doubt_are_an_error(tmp_path: Path) -> None:
-    write_image(tmp_path / "masks" / "a__frame_000000.png", 0)
-    dataset = load_one(tmp_path)
-    with pytest.raises(
-        UserError, match=r"fits a \(frame 0\), which has the mask .*: .* and keep one mask of each frame"
-    ):
-        dataset.require_clear_masks()
-
-
-def test_masks_past_the_end_of_a_video_make_its_others_doubtful(tmp_path: Path) -> None:
-    write_video(tmp_path / "videos" / "film.mp4")
-    for name in ("8", "16"):
-        write_image(tmp_path / "masks" / "film" / f"{name}.png", 0)
-    dataset = load_masked(tmp_path)
-    with pytest.raises(UserError, match=r"masks up to frame 16, but film has 12 frames, 0–11 \(another frame rate"):
-        dataset.require_clear_masks()
-
-
 def test_masks_per_video_and_in_several_places(tmp_path: Path) -> None:
     write_frames(tmp_path / "videos", "a/1", "b/1")
     for video in "ab":
@@ -487,23 +468,6 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
         dataset.videos[0].read(0)
 
 
-def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(path: Any) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    write_frames(tmp_path / "a", "1")
-    monkeypatch.setattr(os, "scandir", deny)
-    with pytest.raises(UserError, match=r"cannot be listed \(Permission denied\)"):
-        load_dataset(tmp_path, "folder")
-
-
-def test_frames_and_masks_in_one_folder(tmp_path: Path) -> None:
-    write_image(tmp_path / "a" / "1.jpg")
-    write_image(tmp_path / "a" / "1.png")
-    with pytest.raises(UserError, match=r"holds both 1\.jpg and 1\.png"):
-        load_dataset(tmp_path)
-
-
 def test_masks_among_the_frames(tmp_path: Path) -> None:
     """As in CholecSeg8k."""
     for number in (80, 81):
@@ -602,12 +566,6 @@ def test_natural_order_is_the_order_of_numbers(numbers: list[int], prefix: str) 
     assert [last_number(name) for name in names] == sorted(numbers)
 
 
-@given(st.lists(st.text(max_size=12)), st.randoms())
-def test_natural_order_takes_any_name(names: list[str], random: Random) -> None:
-    shuffled = random.sample(names, len(names))
-    assert sorted(shuffled, key=natural) == sorted(names, key=natural)
-
-
 @given(st.lists(st.text("019a_")), st.lists(st.integers(0, 999)))
 def test_names_that_only_differ_in_digits_need_no_keys_to_be_in_order(names: list[str], numbers: list[int]) -> None:
     recorded = [f"frame_{number:03d}.png" for number in numbers]
@@ -628,18 +586,6 @@ def test_videos_that_names_tell_apart(tmp_path: Path) -> None:
     assert [frame.number for frame in dataset["caseA"].frames] == [1, 2, 10]
 
 
-def test_a_mask_is_of_the_frame_in_a_folder_of_its_path(tmp_path: Path) -> None:
-    for split in ("train", "test"):
-        write_frames(tmp_path / "images" / split, "caseA_0001", "caseA_0002")
-    write_image(tmp_path / "masks/test/caseA_0002.png", 0)
-    write_image(tmp_path / "masks/caseA_0001.png", 0)
-    write_file(tmp_path, videos="images", videos_by="name", masks="masks", classes=CLASSES)
-    dataset = load_dataset(tmp_path)
-    assert masks_of(dataset) == {"test_caseA": [1]}
-    (mask,) = dataset.doubtful_masks
-    assert mask.endswith("fits test_caseA (frame 0) and train_caseA (frame 0)")
-
-
 def test_extracted_frames_as_a_dataset_of_their_own(tmp_path: Path) -> None:
     """The folder of `suture select`: their numbers are those of the video that they come from, not their places."""
     names = ("case03__frame_000001", "case03__frame_000002", "case04__frame_000000", "case04__frame_000009")
@@ -651,15 +597,6 @@ def test_extracted_frames_as_a_dataset_of_their_own(tmp_path: Path) -> None:
     dataset = load_dataset(tmp_path)
     assert masks_of(dataset) == {"case03": [0, 1], "case04": [0, 1]}
     assert not dataset.doubtful_masks
-
-
-def test_masks_beside_frames_of_several_videos_in_one_folder(tmp_path: Path) -> None:
-    write_frames(tmp_path, "a_1", "a_2", "b_1")
-    write_image(tmp_path / "a_2_mask.png", 0)
-    write_file(tmp_path, videos_by="name", masks="{frame}_mask.png", classes=CLASSES)
-    dataset = load_dataset(tmp_path)
-    assert {video.id: len(video) for video in dataset} == {"a": 2, "b": 1}
-    assert masks_of(dataset) == {"a": [1]}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import contextlib
 import json
-import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -135,17 +134,6 @@ def test_shapes_that_cannot_be_drawn_are_named(tmp_path: Path, segmentation: Any
         read(path)
 
 
-def test_polygons_without_area_are_no_shapes(root: Path) -> None:
-    """As in LabelMe: a frame with nothing else would be labelled as background all over."""
-    write(root / "coco.json", content(("grasper", [[1, 1, 4, 4]]), ("clip", [[], [1, 1]])))
-    write_file(root, "coco.json")
-    assert check(root, progress=False, workers=1).problems[0].code == "boxes-only"
-    write(root / "coco.json", content(("grasper", [[1, 1, 4, 4], *SQUARE]), ("clip", [[1, 1, 4, 4]])))
-    dataset = load_dataset(root)
-    assert [(boxes.boxes, boxes.shapes) for boxes in dataset.boxes] == [(1, 1)]
-    assert int(dataset.read_mask(dataset["a"], 0).sum()) == 12
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -170,11 +158,6 @@ def test_files_that_are_not_json_are_named(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "coco.json").write_bytes(text)
     with pytest.raises(UserError, match=r"coco\.json is not valid JSON"):
         open_export(tmp_path / "coco.json")
-
-
-def test_a_mask_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    mask = open_export(write(tmp_path / "coco.json", content(("grasper", SQUARE)))).mask("a/0001", {"grasper": 1}, None)
-    assert (pickle.loads(pickle.dumps(mask)).read(False) == mask.read(False)).all()
 
 
 @pytest.mark.parametrize(
@@ -286,16 +269,6 @@ def test_a_file_of_boxes_is_refused(root: Path) -> None:
         UserError, match=r"coco\.json: it has 3 boxes or lines, no shapes; export the annotations as polygons"
     ):
         load_dataset(root).require_clear_masks()
-
-
-def test_boxes_among_shapes_are_told_of(root: Path) -> None:
-    value = content(("grasper", SQUARE), ("clip", []))
-    write(root / "coco.json", value)
-    write_file(root, "coco.json")
-    problem = next(found for found in check(root, progress=False, workers=1).problems if found.code == "boxes")
-    assert (problem.severity, problem.count) == ("warning", 1)
-    assert problem.first == "coco.json: it has 1 box or line, 1 shape"
-    load_dataset(root).require_clear_masks()
 
 
 @pytest.mark.parametrize(

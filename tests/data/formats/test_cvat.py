@@ -170,7 +170,7 @@ def test_no_label_is_known(tmp_path: Path) -> None:
     write_videos(tmp_path, "a")
     write_export(tmp_path / "masks/a.zip", {"frame_000001": png()})
     write_file(tmp_path, classes=[{"name": "liver"}])
-    with pytest.raises(UserError, match=r"none of the labels of .*a\.zip \(background, grasper, clip: titan\)"):
+    with pytest.raises(UserError, match=r"none of the labels of .*a\.zip \(grasper, clip: titan\)"):
         load_dataset(tmp_path)
 
 

@@ -102,16 +102,6 @@ def test_files_that_are_not_labelmes_are_named(tmp_path: Path, value: Any, messa
         open_export(write(tmp_path / "0001.json", value))
 
 
-def test_each_file_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(root / "masks/a/0001.json", content(shape("grasper")))
-    write(root / "masks/a/0002.json", content(shape("grasper")))
-    write_file(root, "masks")
-    read_bytes, names = Path.read_bytes, []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: names.append(path.name) or read_bytes(path))
-    load_dataset(root)
-    assert sorted(names) == ["0001.json", "0002.json"]
-
-
 @pytest.mark.parametrize(
     ("place", "masks", "video", "index"),
     [
@@ -170,15 +160,6 @@ def test_beside_coco_in_one_folder(root: Path) -> None:
     assert {video.id: video.with_mask for video in load_dataset(root)} == {"a": [0], "b": [0]}
 
 
-def test_a_file_without_shapes_is_not_labelled(root: Path) -> None:
-    write(root / "masks/a/0001.json", content())
-    write(root / "masks/a/0002.json", content(shape("grasper")))
-    write_file(root, "masks")
-    dataset = load_dataset(root)
-    assert dataset["a"].with_mask == [1]
-    assert dataset.notes == ["masks: of 2 images, 1 without any shape: taken as not labelled."]
-
-
 def test_boxes_are_told_of(root: Path) -> None:
     box = shape("grasper", [[1, 1], [4, 4]], "rectangle")
     write(root / "masks/a/0001.json", content(shape("grasper"), box))
@@ -228,16 +209,3 @@ def test_other_json_beside_frames_is_none_of_theirs(root: Path) -> None:
 def test_words_of_coco_in_it(tmp_path: Path, more: dict[str, Any]) -> None:
     path = write(tmp_path / "0001.json", content(shape("images"), **more))
     assert open_export(path).labels == {"images": "images"}
-
-
-def test_coco_with_a_category_called_shapes(tmp_path: Path) -> None:
-    polygon = {"image_id": 1, "category_id": 1, "segmentation": [[2, 1, 6, 1, 6, 4, 2, 4]]}
-    image = {"id": 1, "file_name": "0001.png", "width": 8, "height": 6}
-    coco = {"images": [image], "categories": [{"id": 1, "name": "shapes"}], "annotations": [polygon]}
-    assert open_export(write(tmp_path / "0001.json", coco)).labels == {"shapes": 1}
-
-
-def test_a_draft_of_boxes_alone_can_be_read(root: Path) -> None:
-    write(root / "masks/a/0001.json", content(shape("grasper", SQUARE[::2], "rectangle")))
-    assert "# classes:  # question" in write_draft(root).read_text()
-    assert "boxes-only" in {problem.code for problem in check(root, progress=False, workers=1).problems}

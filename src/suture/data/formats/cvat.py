@@ -16,7 +16,7 @@ from suture.data.images import IMAGE_SUFFIXES, open_image, raw_mask
 
 LABEL_MAP = "labelmap.txt"
 _BACKGROUND = "background"
-"""CVAT's label for unpainted pixels."""
+"""CVAT's label for unpainted pixels, which are black: `unpainted` gives them a meaning."""
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,6 @@ def _labels(path: Path, label_map: str) -> dict[str, Color]:
                 f"{path}: {label_map}, line {line} is {entry!r} ({error}): expected label:red,green,blue:parts:actions "
                 "with a colour of its own."
             ) from error
-        labels[label.strip()] = (red, green, blue)
+        if (label.strip(), red, green, blue) != (_BACKGROUND, 0, 0, 0):
+            labels[label.strip()] = (red, green, blue)
     return labels

@@ -1,11 +1,7 @@
 """Generated operations as a folder in the layout of a user's own data, to try everything without any."""
 
-import os
-import shutil
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +11,7 @@ import cv2
 import yaml
 
 from suture.core.errors import UserError
-from suture.core.io import write_text
+from suture.core.io import filling, write_text
 from suture.core.progress import ProgressBar
 from suture.core.workers import pool_for
 from suture.data.labelling import frame_name
@@ -53,7 +49,7 @@ def write_synthetic(
     if out.exists():
         raise UserError(f"{out} is already there: choose another folder or remove it.")
     videos = plan_videos(settings)
-    with _new_folder(out) as folder:
+    with filling(out) as folder:
         (folder / "videos").mkdir(parents=True)
         (folder / "masks").mkdir()
         _write_videos(folder, videos, container, workers, progress)
@@ -82,17 +78,6 @@ def dataset_facts(videos: Sequence[SyntheticVideo]) -> dict[str, Any]:
         "view": {video.id: video.view.to_json() if video.view else "none" for video in videos},
         "exclude": "exclude.csv",
     }
-
-
-@contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
-    """Give a hidden folder that becomes `out` if the block succeeds, and is removed if not."""
-    folder = out.with_name(f".{out.name}.{uuid.uuid4().hex[:12]}")
-    try:
-        yield folder
-        os.rename(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_videos(
