@@ -58,7 +58,7 @@ def test_a_section_of_a_preset_is_undone_by_null() -> None:
     assert load_config(Path("x"), overrides=["data.labelling=null"]).data.labelling == LabellingSettings()
 
 
-@pytest.mark.parametrize("preset", ["demo", "fast"])
+@pytest.mark.parametrize("preset", ["demo", "fast", "default", "best"])
 def test_a_preset_for_any_dataset_takes_all_its_labels(preset: str) -> None:
     assert load_config(Path("x"), preset).data.labelling == LabellingSettings()
 

@@ -65,6 +65,16 @@ def hub_argument(encoder: str, weights: str) -> str | bool:
     return True if encoder.startswith("tu-") else weights
 
 
+def hub_licence(encoder: str) -> str | None:
+    """Licence of an encoder's weights on the hub; known for encoders of timm only.
+
+    >>> hub_licence("tu-vit_small_patch14_dinov2")
+    'apache-2.0'
+    """
+    settings = timm.get_pretrained_cfg(encoder.removeprefix("tu-")) if encoder.startswith("tu-") else None
+    return settings.license if settings else None
+
+
 def normalisation(encoder: str, hub_weights: str | None) -> Normalisation:
     """Mean and deviation of RGB in 0..1 that the encoder's weights were trained with."""
     if encoder.startswith("tu-"):

@@ -303,7 +303,10 @@ def _assemble(
     # A TypeError is about an option that the encoder does not have; the other errors say more.
     cause = next((error for error in reversed(errors) if not isinstance(error, TypeError)), errors[0])
     at = "" if output_stride is None else f" at output stride {output_stride}"
-    raise UserError(f"encoder: {encoder} does not go with {architecture}{at} ({_first_line(cause)}).") from cause
+    raise UserError(
+        f"encoder: {encoder} does not go with {architecture}{at} ({_first_line(cause)}). Vision transformers need "
+        "model.architecture=dpt; upernet takes most others."
+    ) from cause
 
 
 def _load_from_hub(segmenter: Segmenter, weights: str, options: Mapping[str, Any]) -> None:

@@ -75,7 +75,7 @@ class ModelSettings(Settings):
     """Architecture of the segmenter, and starting weights of its encoder."""
 
     architecture: str = "deeplabv3"
-    """Architecture of segmentation-models-pytorch."""
+    """Architecture of segmentation-models-pytorch; `dpt` is our own, for vision transformers."""
     encoder: str = "resnet50"
     """Encoder of segmentation-models-pytorch, or of timm with the prefix `tu-`."""
     output_stride: int | None = None
@@ -91,7 +91,7 @@ class ModelSettings(Settings):
     origin: str | None = None
     """Origin of the weights, recorded by the run."""
     licence: str | None = None
-    """Licence of the weights, for the run's records."""
+    """Licence of the weights, for the model card; known by itself for timm's weights of the hub."""
 
 
 class LoggerSettings(Settings):

@@ -12,6 +12,7 @@ from suture.core.text import NAMED, listed
 from suture.data.dataset import SPLITS, Dataset, Split, Video
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
+from suture.models.encoder_weights import hub_licence
 from suture.models.model_files import fingerprint, is_weights_file
 from suture.training.config import Config, ModelSettings
 
@@ -130,10 +131,10 @@ def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:
     """Describe the starting weights of the encoder: name, hash, and the stated origin and licence."""
     if model.weights is None:
         return None
-    stated = {"origin": model.origin, "licence": model.licence}
     if is_weights_file(model.weights):
-        return fingerprint(Path(model.weights)) | stated
+        return fingerprint(Path(model.weights)) | {"origin": model.origin, "licence": model.licence}
     digest = hashlib.sha256()
     for name, tensor in sorted(start.encoder.state_dict().items()):
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
-    return {"hub": model.weights, "sha256": digest.hexdigest()} | stated
+    licence = model.licence or hub_licence(model.encoder)
+    return {"hub": model.weights, "sha256": digest.hexdigest(), "origin": model.origin, "licence": licence}
