@@ -17,7 +17,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from suture.cli import app, main
-from suture.cli.options import require_unused
 from suture.core.errors import UserError
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.data.synthetic.write_synthetic import write_synthetic
@@ -207,49 +206,6 @@ def test_mistakes_name_themselves(
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
-
-
-HOLDS = """
-import sys
-from pathlib import Path
-from suture.core.io import lock_folder
-with lock_folder(Path(sys.argv[1])):
-    print("in", flush=True)
-    sys.stdin.read()
-"""
-ASKS = """
-import sys
-from suture.cli import main
-try:
-    main()
-finally:
-    print("torch" in sys.modules)
-"""
-
-
-@pytest.mark.parametrize("command", ["train operations", "train operations -o RUN", "evaluate RUN"])
-def test_a_run_in_use_is_told_before_pytorch_is_loaded(
-    command: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But not to one of several processes, whose folder the first may hold for all of them."""
-    run = Path("runs/operations-stitch-0")
-    (tmp_path / "operations").symlink_to(dataset)
-    monkeypatch.chdir(tmp_path)
-    asks = [sys.executable, "-c", ASKS, *command.replace("RUN", str(run)).split()]
-    with subprocess.Popen([sys.executable, "-c", HOLDS, str(run)], stdin=-1, stdout=-1, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "in\n"
-        done = subprocess.run(asks, capture_output=True, text=True, timeout=100, check=False)
-        for several in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
-            with monkeypatch.context() as started:
-                started.setenv(several, "2")
-                require_unused(run)
-        with pytest.raises(UserError, match=f"{run} is in use by process {holder.pid} on "):
-            require_unused(run)
-        holder.communicate()
-    assert done.stderr.startswith(f"error: {run} is in use by process {holder.pid} on ")
-    assert (done.returncode, done.stdout) == (2, "False\n")
-    require_unused(run)
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "report", "export", "predict", "compare"])

@@ -36,13 +36,13 @@ SCORES_OF_NOTHING = {
 @pytest.mark.parametrize(
     ("shape", "content", "where"),
     [
-        (EnvironmentRecord, [], "expected a mapping of keys to values"),
-        (EnvironmentRecord, {"starts": []}, "starts: expected 1 or more entries"),
-        (EnvironmentRecord, {"starts": 3}, "starts: expected a list"),
-        (StageRecord, {"steps": 4}, "seconds: missing"),
-        (StageRecord, {"seconds": "long"}, "seconds: expected a number"),
-        (ShotsRecord, {"a": [0, "x"]}, "a.1: expected a whole number"),
-        (DataRecord, "cut", "expected a mapping of keys to values"),
+        (EnvironmentRecord, [], "input should be a valid dictionary"),
+        (EnvironmentRecord, {"starts": []}, "starts: list should have at least 1 item"),
+        (EnvironmentRecord, {"starts": 3}, "starts: input should be a valid list"),
+        (StageRecord, {"steps": 4}, "seconds: field required"),
+        (StageRecord, {"seconds": "long"}, "seconds: input should be a valid number"),
+        (ShotsRecord, {"a": [0, "x"]}, "a.1: input should be a valid integer"),
+        (DataRecord, "cut", "input should be a valid dictionary"),
     ],
 )
 def test_the_place_that_was_changed_is_named(shape: type[BaseModel], content: Any, where: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A dataset, a config and a run that are as small as they can be."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,20 @@ def finished(pgvcl: Callable[..., Config], tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("finished") / "run"
     train(pgvcl("evaluation.splits=[val, test]", "evaluation.completion=true"), folder, QUIET)
     return folder
+
+
+@pytest.fixture(scope="session")
+def scored(
+    dataset: Path, supervised: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Path], Path]:
+    """Copy a scored supervised run and its dataset into a folder, as `run` and `data`; return the run."""
+    folder = tmp_path_factory.mktemp("scored")
+    shutil.copytree(dataset, folder / "data")
+    settings = ("evaluation.splits=[val, test]", "evaluation.completion=true")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)  # a relative path is right in a copy too
+        train(supervised("data.root=data", *settings), Path("run"), QUIET)
+    return lambda to: shutil.copytree(folder, to, dirs_exist_ok=True) / "run"
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from commands import CONTEXT
 from rich.console import Console
@@ -34,6 +36,25 @@ def killed(config: Config, folder: Path, pattern: str, count: int = 1) -> bool:
     process = begin(config, folder, pattern, count)
     process.join()
     return process.exitcode == -signal.SIGKILL
+
+
+class Interrupted(BaseException):
+    """Ends a run inside this process, where `killed` would kill it."""
+
+
+def interrupted(config: Config, folder: Path, pattern: str, count: int = 1) -> bool:
+    """Start a run in this process; return whether it ended where the n-th file of a pattern is not yet renamed."""
+
+    def interrupt() -> None:
+        raise Interrupted
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", _replace_or(interrupt, folder, pattern, count))
+        try:
+            train(config, folder, Console(quiet=True))
+        except Interrupted:
+            return True
+    return False
 
 
 def begin_command(words: list[str], said: Path) -> tuple[Any, Connection]:
@@ -64,18 +85,24 @@ def _command(words: list[str], said: Path, connection: Connection) -> None:
 
 
 def _train(config: Config, folder: Path, pattern: str | None, count: int) -> None:
+    if pattern:
+        os.replace = _replace_or(lambda: os.kill(os.getpid(), signal.SIGKILL), folder, pattern, count)
+    train(config, folder, Console(quiet=True))
+
+
+def _replace_or(end: Callable[[], object], folder: Path, pattern: str, count: int) -> Any:
+    """Build an `os.replace` that calls `end` at the n-th file of a pattern in a folder."""
     replace, left = os.replace, count
 
-    def replace_or_die(temporary: Path, path: Path) -> None:
+    def replace_or_end(temporary: Path, path: Path) -> None:
         nonlocal left
-        if pattern and path.is_relative_to(folder) and path.relative_to(folder).match(pattern):
+        if path.is_relative_to(folder) and path.relative_to(folder).match(pattern):
             left -= 1
             if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
+                end()
         replace(temporary, path)
 
-    os.replace = replace_or_die  # type: ignore[assignment]
-    train(config, folder, Console(quiet=True))
+    return replace_or_end
 
 
 def same(one: Path, other: Path) -> bool:

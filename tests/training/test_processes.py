@@ -7,13 +7,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
 import yaml
@@ -147,33 +146,42 @@ def test_all_processes_end_where_the_first_one_refuses(both: Any) -> None:
     assert refusals[1] == "exit 2"
 
 
+@contextmanager
+def two_processes(config: Path, folder: Path, said: Path) -> Iterator[list[Any]]:
+    """Two processes of one training, as srun starts them, after their third step."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "localhost", "SLURM_NODEID": "0"}
+    step |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    words = ["suture", "train", config, "-o", folder]
+    with ExitStack() as stack:
+        both = []
+        for rank in range(2):
+            own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
+            both.append(stack.enter_context(started(*words, said=said / f"said-{rank}", **step, **own)))
+        while len(read_curve(folder / "stages/1-train/metrics.csv")) < 3:
+            assert both[0].is_alive(), (said / "said-0").read_text()
+            time.sleep(0.02)
+        yield both
+
+
 def test_a_signal_to_one_process_ends_all_after_the_same_step(
     supervised: Callable[..., Config], tmp_path: Path
 ) -> None:
     config = supervised("method.train.steps=60", "compute.checkpoint_every=60", "compute.log_every=1")
     file, folder = tmp_path / "config.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    with (tmp_path / "said").open("w") as said:
-        torchrun = subprocess.Popen(
-            [*TORCHRUN, "-m", "suture", "train", str(file), "-o", str(folder)], stdout=said, stderr=said
-        )
-    try:
-        while len(read_curve(folder / "stages/1-train/metrics.csv")) < 2:
-            assert torchrun.poll() is None, (tmp_path / "said").read_text()
-            time.sleep(0.02)
-        children = psutil.Process(torchrun.pid).children()
-        next(child for child in children if child.environ().get("RANK") == "1").terminate()
-        assert torchrun.wait(60) == 1
-        assert not psutil.wait_procs(children, timeout=60)[1]
-    finally:
-        torchrun.kill()
+    with two_processes(file, folder, tmp_path) as both:
+        both[1].terminate()
+        for process in both:
+            process.join(60)
+        assert [process.exitcode for process in both] == [143, 143]
     kept = torch.load(folder / "stages/1-train/last.ckpt", weights_only=True)["global_step"]
     assert 2 <= kept < 60
-    text = (tmp_path / "said").read_text()
+    text = (tmp_path / "said-0").read_text()
     assert text.count(f"stage 1 of 1: train was interrupted; {kept} steps are saved") == 1
     assert text.count("Stopped; to go on: start all processes again, by the same command") == 1
-    train(config, folder, QUIET)  # in one process, from there
-    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 61))
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -181,23 +189,10 @@ def test_a_killed_process_ends_the_others_with_one_sentence(
     supervised: Callable[..., Config], tmp_path: Path, lost: int
 ) -> None:
     """As srun starts them: torchrun would end the others itself."""
-    config = supervised("method.train.steps=60", "compute.checkpoint_every=2", "compute.log_every=1")
+    config = supervised("method.train.steps=30", "compute.checkpoint_every=2", "compute.log_every=1")
     file, folder = tmp_path / "config.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "localhost", "SLURM_NODEID": "0"}
-    step |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    words = ["suture", "train", file, "-o", folder]
-    with ExitStack() as stack:
-        both = []
-        for rank in range(2):
-            own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)}
-            both.append(stack.enter_context(started(*words, said=tmp_path / f"said-{rank}", **step, **own)))
-        while len(read_curve(folder / "stages/1-train/metrics.csv")) < 3:
-            assert both[0].is_alive(), (tmp_path / "said-0").read_text()
-            time.sleep(0.02)
+    with two_processes(file, folder, tmp_path) as both:
         both[lost].kill()
         both[1 - lost].join(60)
         assert both[1 - lost].exitcode == 2
@@ -206,7 +201,7 @@ def test_a_killed_process_ends_the_others_with_one_sentence(
     assert "Traceback" not in text
     assert "Warning" not in text
     train(config, folder, QUIET)  # nobody holds the lock, and the checkpoint is whole
-    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 61))
+    assert [row["step"] for row in read_curve(folder / "stages/1-train/metrics.csv")] == list(range(1, 31))
 
 
 def test_alone_where_nobody_started_several() -> None:

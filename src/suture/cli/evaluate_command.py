@@ -4,17 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 from suture.cli import terminal
-from suture.cli.options import COMMAND_LINE, Overrides, existing, require_unused
+from suture.cli.options import COMMAND_LINE, Overrides, existing
 from suture.cli.terminal import out, print_line, print_scores
 from suture.cli.train_command import NOTHING_SCORED
 
 
 def evaluate(run: Annotated[Path, existing("a run folder")], set: Overrides = None) -> None:
     """Score a finished run again, and print its scores."""
-    from suture.training.config import validate_scoring_overrides
-
-    validate_scoring_overrides(set or [], COMMAND_LINE)
-    require_unused(run)
     with terminal.waiting():
         from suture.reports.scores_section import scores_table
         from suture.training.train import evaluate_run

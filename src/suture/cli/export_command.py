@@ -56,12 +56,8 @@ def export(
             run, output, frame=height_width, view=scene, dynamic=dynamic, logits=logits, half=fp16, force=force
         )
     print_line(out, f"{done.path}: {done.shape}")
-    if not (frame or dynamic):
-        print_line(
-            out, "Its input is a frame of that size that shows the scene alone: see --frame and --view for others."
-        )
-    elif not (view or dynamic):
-        print_line(out, "Its input is a frame that shows the scene alone: give --view X,Y,W,H if there is a border.")
+    if not (view or dynamic):
+        print_line(out, "Its input is a frame that shows the scene alone: see --frame and --view for others.")
     origin = "of the run's videos" if done.real else "that were generated, as the run's data cannot be read here"
     print_line(out, f"Same class as in PyTorch: {done.agreement:.3%} of the pixels of {done.checked} frames {origin}")
     print_line(out, f"Card: {done.card}")

@@ -40,14 +40,6 @@ def validate_folder(value: Any) -> Any:
     return value
 
 
-def require_unused(folder: Path) -> None:
-    """Raise if another process uses a run folder; processes of torchrun or srun share it."""
-    from suture.core.io import require_unlocked
-
-    if all(int(os.environ.get(count, 1)) == 1 for count in ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")):
-        require_unlocked(folder)
-
-
 def parse_options(values: list[str] | None) -> dict[str, Any]:
     """Parse `KEY=VALUE` options of a dataset source; values are YAML."""
     from suture.training.config import set_value

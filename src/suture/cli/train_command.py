@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from suture.cli import terminal
-from suture.cli.options import COMMAND_LINE, Overrides, Preset, existing, require_unused, validate_folder
+from suture.cli.options import COMMAND_LINE, Overrides, Preset, existing, validate_folder
 from suture.cli.terminal import out, print_line, print_scores
 
 NOTHING_SCORED = "Nothing was scored: no video that is to be scored has masks."
@@ -26,13 +26,10 @@ def train(
     The same command again continues an interrupted run.
     """
     with terminal.waiting():
-        from suture.training.config import Config, load_config
+        from suture.training.config import load_config
         from suture.training.run_folder import default_folder
 
-        def require_unused_run(config: Config) -> None:
-            require_unused(run or default_folder(config))
-
-        config = load_config(target, preset, set or [], origin=COMMAND_LINE, validate_early=require_unused_run)
+        config = load_config(target, preset, set or [], origin=COMMAND_LINE)
         from suture.reports.scores_section import scores_table
         from suture.training.train import train as train_run
 

@@ -3,7 +3,6 @@
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -221,7 +220,7 @@ def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def deciding_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that decide a run's outcome, by dotted key: not where it runs, nor where its files are."""
     ignored = ("format", "compute.", "data.cache")
-    flat = flattened(without_folders(deepcopy(dict(config))))
+    flat = flattened(without_folders(config))
     return {key: value for key, value in flat.items() if not key.startswith(ignored)}
 
 

@@ -124,7 +124,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
         if not _try_lock(file):
-            raise _in_use(folder, file)
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}")
         file.flush()
@@ -137,19 +139,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
                     (folder / LOCK).unlink()
                     for place in made:
                         place.rmdir()
-
-
-def require_unlocked(folder: Path) -> None:
-    """Raise if another process holds the lock of a folder, without taking the lock."""
-    with suppress(FileNotFoundError), (folder / LOCK).open() as file:
-        if not _try_lock(file, fcntl.LOCK_SH):
-            raise _in_use(folder, file)
-
-
-def _in_use(folder: Path, file: IO[str]) -> UserError:
-    file.seek(0)
-    holder = file.read().strip() or "another process"
-    return UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.")
 
 
 @contextmanager
@@ -195,11 +184,11 @@ def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
             return
 
 
-def _try_lock(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     """Try to lock a file; return False if another process holds it."""
     try:
         # Not flock: data loader processes would inherit it and hold it after their parent was killed.
-        fcntl.lockf(file, kind | fcntl.LOCK_NB)
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
@@ -374,12 +363,12 @@ def validate_folder_path(out: Path) -> None:
         raise UserError(f"The output {out} is a file, expected a folder: give another.")
 
 
-def check_format(path: Path, number: object, newest: int) -> None:
-    """Raise if the format number of a file is not one that this version reads."""
-    if not isinstance(number, int) or number < 1:
-        raise UserError(f"{path} has format {number!r}, expected a whole number from 1 to {newest}.")
-    if number > newest:
-        raise UserError(f"{path} has format {number}, but this version of Suture reads up to {newest}: update Suture.")
+def check_format(path: Path, number: object, expected: int) -> None:
+    """Raise if the format number of a file is not the one that this version reads."""
+    if number != expected:
+        raise UserError(
+            f"{path} has format {short(number)}, but this version of Suture reads {expected}: update Suture."
+        )
 
 
 def _one_line(error: yaml.YAMLError) -> str:

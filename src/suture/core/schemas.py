@@ -158,8 +158,6 @@ class BestRecord(BaseModel):
 
     step: StrictInt
     score: Number
-    masks: StrictStr | None = None
-    """Fingerprint of the validation masks; absent in `done.json`."""
 
 
 class StageRecord(BaseModel):
@@ -177,12 +175,6 @@ class StageRecord(BaseModel):
     loss: Number = 0.0
     peak_memory: StrictInt | None = None
     best: BestRecord | None = None
-
-
-class ClockRecord(BaseModel):
-    """`clock.json`: time that a pseudo-label stage has taken so far."""
-
-    seconds: Number
 
 
 class ShotsRecord(RootModel[dict[str, list[StrictInt]]]):
@@ -252,39 +244,6 @@ class ModelRecord(BaseModel):
     segmenter: SegmenterRecord
     classes: list[ClassRecord]
     size: tuple[StrictInt, StrictInt]
-
-
-class _Method(BaseModel):
-    name: StrictStr
-
-
-class _Data(BaseModel):
-    options: dict[str, Any] = {}
-    size: Any
-    labelling: dict[str, Any]
-
-
-class _Model(BaseModel):
-    architecture: StrictStr
-    encoder: StrictStr
-    output_stride: StrictInt | None
-    weights: StrictStr | None
-
-
-class _Evaluation(BaseModel):
-    include_background: StrictBool
-    flip: StrictBool
-    scales: list[Number]
-
-
-class ConfigRecord(BaseModel):
-    """`config.yaml`: the keys that reports and cards show."""
-
-    seed: StrictInt
-    method: _Method
-    data: _Data
-    model: _Model
-    evaluation: _Evaluation
 
 
 def require_no_run(folder: Path, expected: str) -> None:

@@ -5,36 +5,6 @@ from datetime import timedelta
 from reprlib import Repr
 from typing import Any
 
-_EXPECTED = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "string_pattern_mismatch": "text that matches {pattern}",
-    "string_too_short": "text of at least {min_length} characters",
-    "path_type": "a path",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "a mapping of keys to values",
-    "mapping_type": "a mapping of keys to values",
-    "model_type": "a mapping of keys to values",
-    "model_attributes_type": "a mapping of keys to values",
-    "too_short": "{min_length} or more entries, not {actual_length}",
-    "too_long": "{max_length} or fewer entries, not {actual_length}",
-    "greater_than": "a number greater than {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number less than {lt}",
-    "less_than_equal": "a number of at most {le}",
-    "literal_error": "{expected}",
-    "none_required": "null",
-}
-"""Error types of pydantic in plain words; braces are filled from the error's context."""
-
 
 def number(count: int, noun: str, plural: str | None = None) -> str:
     """Write a count with its noun.
@@ -86,20 +56,15 @@ def time_left(remaining: float, done: float, seconds: float) -> str:
 
 
 def reason(mistake: Mapping[str, Any]) -> str:
-    """Explain one of pydantic's errors in plain words, by its type and context.
+    """Return the message of one of pydantic's errors, as the second half of a sentence.
 
     Args:
         mistake: An entry of `ValidationError.errors()`.
 
-    Returns:
-        The second half of a message, such as "expected a whole number".
-
-    >>> reason({"type": "greater_than", "ctx": {"gt": 0}}), reason({"type": "missing"})
-    ('expected a number greater than 0', 'missing')
+    >>> reason({"type": "greater_than", "msg": "Input should be greater than 0"})
+    'input should be greater than 0'
     """
-    kind, context = mistake["type"], mistake.get("ctx", {})
-    if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format(**context)}"
-    if kind == "value_error":
-        return str(context["error"])
-    return "missing" if kind == "missing" else str(mistake["msg"])
+    if mistake["type"] == "value_error":
+        return str(mistake["ctx"]["error"])
+    message = str(mistake["msg"])
+    return message[:1].lower() + message[1:]

@@ -23,17 +23,13 @@ class BestWeights(Callback):
         folder: Folder of the stage.
         every: Steps between two scores.
         score: Score of a segmenter on the validation videos; None if nothing can be scored.
-        masks: Fingerprint of the validation masks, which must not change during the training.
     """
 
-    def __init__(
-        self, folder: Path, every: int, score: Callable[[Segmenter], float | None], masks: Callable[[], str]
-    ) -> None:
+    def __init__(self, folder: Path, every: int, score: Callable[[Segmenter], float | None]) -> None:
         self.weights = folder / "best.safetensors"
         self.record = folder / "best.json"
         self.every = every
         self.score = score
-        self.masks = masks
 
     def on_step_start(self, loop: TrainingLoop) -> None:
         if loop.step and loop.step % self.every == 0:
@@ -48,12 +44,6 @@ class BestWeights(Callback):
         best = read_record(self.record, BestRecord) if self.record.exists() else {"score": float("-inf")}
         modes = [(module, module.training) for module in stage.modules()]
         segmenter = stage.outcome()
-        masks = self.masks()
-        if best.get("masks", masks) != masks:
-            raise UserError(
-                f"The validation masks changed since {stage.key}.best_every began to choose weights by them: put them "
-                f"back, or remove {self.record}; then start the same command again."
-            )
         with torch.compiler.set_stance("force_eager"):  # blocks that were compiled for training
             value = self.score(segmenter)
         if value is None:
@@ -65,10 +55,10 @@ class BestWeights(Callback):
             module.training = training
         if value > best["score"] and loop.is_first:
             save_model(segmenter, self.weights)
-            write_json(self.record, {"step": loop.step, "score": value, "masks": masks})
+            write_json(self.record, {"step": loop.step, "score": value})
 
     def load_into(self, segmenter: Segmenter) -> dict[str, Any]:
         """Load the best weights into a segmenter; return their step and score."""
         segmenter.load_state_dict(load_model(self.weights, segmenter.describe()).state_dict())
-        best = read_record(self.record, BestRecord)
-        return {"step": best["step"], "score": best["score"]}
+        best: dict[str, Any] = read_record(self.record, BestRecord)
+        return best

@@ -36,22 +36,16 @@ CHECKPOINT_DUE = 1
 class Checkpoint(Callback):
     """Saves the whole state every few steps, after `MAX_CHECKPOINT_AGE_S`, and when a signal ends the training.
 
-    It also saves before every validation of `BestWeights`, which takes long and may fail.
-
     Args:
         path: The file.
         every: Steps between checkpoints.
         agree: Maximum of a number over all processes; None with one process.
-        validate_every: Steps between validations of `BestWeights`.
     """
 
-    def __init__(
-        self, path: Path, every: int, agree: Callable[[int], int] | None = None, validate_every: int | None = None
-    ) -> None:
+    def __init__(self, path: Path, every: int, agree: Callable[[int], int] | None = None) -> None:
         self.path = path
         self.every = every
         self.agree = agree
-        self.validate_every = validate_every
         self.kept: int | None = None
         """Step of the latest checkpoint; None before the first one was read."""
         self.signal: int | None = None
@@ -125,10 +119,8 @@ class Checkpoint(Callback):
         return request
 
     def on_step_start(self, loop: TrainingLoop) -> None:
-        step, request = loop.step, self.request()
-        # The last step is followed by a validation.
-        validates = self.validate_every and (step % self.validate_every == 0 or step == loop.stage.total_steps - 1)
-        if step != self.kept and (request or validates or step % self.every == 0):
+        request = self.request()
+        if loop.step != self.kept and (request or loop.step % self.every == 0):
             self.save(loop)
         if request > CHECKPOINT_DUE:
             raise ended_by(request)

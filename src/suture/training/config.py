@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -179,7 +180,6 @@ def load_config(
     overrides: Sequence[str] = (),
     *,
     origin: str = "the settings given",
-    validate_early: Callable[[Config], object] | None = None,
 ) -> Config:
     """Make a complete config from a file or a dataset, a preset and overrides.
 
@@ -188,7 +188,6 @@ def load_config(
         preset: Name of a preset, instead of the one in the file.
         overrides: Settings as `KEY=VALUE`, which take precedence.
         origin: Source of the overrides, for messages.
-        validate_early: Called with the config before the method's settings are read, which imports torch.
 
     Raises:
         UserError: A setting is unknown or has a wrong value; all such mistakes are listed.
@@ -199,11 +198,6 @@ def load_config(
     where = where_preset = origin
     if target is not None and is_config_file(target):
         settings, where = read_yaml(target), str(target)
-        if {"datasets", "methods"} <= settings.keys():
-            raise UserError(
-                f"{target} is a comparison file, expected a config file: to train what it compares, "
-                f"`suture compare {target}`."
-            )
         stated = settings.pop("preset", None)
         if preset is None:
             preset, where_preset = stated, where
@@ -217,8 +211,7 @@ def load_config(
         set_value(settings, override, origin)
     if not settings.get("data"):
         raise UserError(f"{where}: no dataset is named; give its folder, or a config file with data.root.")
-    below = _without(_preset(preset, where_preset), overrides)
-    return parse_config(merge(below, _method_as_section(settings)), where, validate_early)
+    return parse_config(merge(_preset(preset, where_preset), _method_as_section(settings)), where)
 
 
 def is_config_file(path: Path) -> bool:
@@ -265,14 +258,6 @@ def validate_scoring_overrides(overrides: Sequence[str], origin: str) -> None:
             )
 
 
-def _without(preset: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Remove the sections of a preset that an override sets to null."""
-    for key in (override.partition("=")[0] for override in overrides if override.endswith("=null")):
-        *above, last = key.split(".")
-        _subsection(preset, above).pop(last, None)
-    return preset
-
-
 def _subsection(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return a nested section; empty if there is none."""
     for name in names:
@@ -281,15 +266,12 @@ def _subsection(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any
     return settings
 
 
-def parse_config(
-    settings: Mapping[str, Any], where: str, validate_early: Callable[[Config], object] | None = None
-) -> Config:
+def parse_config(settings: Mapping[str, Any], where: str) -> Config:
     """Validate settings and complete them with the defaults.
 
     Args:
         settings: Nested settings. `methods` may have settings of several methods; those of the chosen one are used.
         where: File or source of the settings, for messages.
-        validate_early: Called with the config before the method's settings are read, which imports torch.
     """
     settings = _method_as_section(settings)
     method, several = _section(settings, "method", where), _section(settings, "methods", where)
@@ -297,8 +279,6 @@ def parse_config(
     defaults = {key: Config.model_fields[key].default.model_dump() for key in ("model", "compute", "evaluation")}
     rest = {key: value for key, value in settings.items() if key != "methods"} | {"method": {"name": name}}
     config = _validated(Config, merge(defaults, rest), "", where)
-    if validate_early is not None:
-        validate_early(config)
     for other in several:
         _method_settings(other, _section(several, other, where), f"methods.{other}", where)
     own = {key: value for key, value in method.items() if key != "name"}
@@ -370,16 +350,18 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Merge settings, key by key, with precedence for `above`; of alternatives only those of `above` stay.
 
+    A section that is null in `above` is left out: it has its defaults.
+
     >>> merge({"a": {"b": 1, "c": 2}, "steps": 5}, {"a": {"c": 3}, "epochs": 7})
     {'a': {'b': 1, 'c': 3}, 'steps': None, 'epochs': 7}
     """
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        if isinstance(under, Mapping) and (value is None or isinstance(value, Mapping)):
-            merged[key] = merge(under, value or {})  # an empty section changes nothing
+        if isinstance(under, Mapping) and value is None:
+            del merged[key]
         else:
-            merged[key] = value
+            merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
     for names in ALTERNATIVES:
         if any(above.get(name) is not None for name in names):
             merged |= {name: None for name in names if name in below and name not in above}
@@ -403,31 +385,24 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def without_folders(config: dict[str, Any]) -> dict[str, Any]:
+def without_folders(config: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the paths in a config by their names."""
-    for *sections, last in PATHS:
-        section = _subsection(config, sections)
-        path = section.get(last)
-        if path and (last != "weights" or is_weights_file(path)):
-            section[last] = PurePath(path).name
-    return config
+    return _map_paths(config, lambda path: PurePath(path).name)
 
 
 def relocated(settings: Mapping[str, Any], before: Path, after: Path | None) -> dict[str, Any]:
     """Rewrite paths that are relative to the folder `before` as relative to `after`, or as absolute if it is None."""
-    moved = dict(settings)
-    for place in PATHS:
-        *sections, last = place
-        section: Any = moved
-        for name in sections:
-            if not isinstance(section, dict) or not isinstance(section.get(name), Mapping):
-                break
-            section[name] = dict(section[name])
-            section = section[name]
-        else:
-            path = section.get(last)
-            if isinstance(path, str) and (last != "weights" or is_weights_file(path)):
-                section[last] = _relocated_path(path, before, after)
+    return _map_paths(settings, lambda path: _relocated_path(path, before, after))
+
+
+def _map_paths(settings: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return a copy of settings with every path changed."""
+    moved = deepcopy(dict(settings))
+    for *sections, last in PATHS:
+        section = _subsection(moved, sections)
+        path = section.get(last)
+        if isinstance(path, str) and (last != "weights" or is_weights_file(path)):
+            section[last] = change(path)
     return moved
 
 

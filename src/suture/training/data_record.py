@@ -1,7 +1,6 @@
 """The content of `data.json`, and a dataset matched to what a run recorded there."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from suture.core.errors import UserError
 from suture.core.text import NAMED, listed
-from suture.data.dataset import SPLITS, Dataset, Split, Video
+from suture.data.dataset import SPLITS, Dataset, Split
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
 from suture.models.encoder_weights import hub_licence
@@ -59,67 +58,48 @@ def data_record(dataset: Dataset, labelling: Labelling, config: Config, start: "
 
 
 def match_record(record: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> Dataset:
-    """Give a dataset the names and the split of a run, so that nothing the run was trained on is scored as new.
+    """Give a dataset the split of a run, so that nothing the run was trained on is scored as new.
 
-    A renamed video gets back its name in the run. A case goes where the run had any of its videos, first of all into
-    train; a case that is new stays where it is. Notes of the dataset list the changes.
+    A case goes where the run had any of its videos, first of all into train; a case that is new stays where it is.
+    Notes of the dataset list the changes.
 
     Args:
         record: Content of `data.json`.
         dataset: The dataset today.
         prints: Fingerprints of its files.
+
+    Raises:
+        UserError: A video has another name than in the run.
     """
     known = record["videos"]
-    same = _same(known, dataset, prints)
-
-    def place(video: Video) -> str:
-        return video.id if dataset.divides_cases else video.case
-
+    _require_same_names(known, dataset, prints)
+    whole = {video.id: video.id if dataset.divides_cases else video.case for video in dataset}
     recorded: dict[str, set[Split | None]] = {}
-    for video in dataset:
-        recorded.setdefault(place(video), set()).update(known[name]["split"] for name in same[video.id])
-    for name in known.keys() - {name for names in same.values() for name in names}:
-        recorded.setdefault(name if dataset.divides_cases else known[name]["case"], set()).add(known[name]["split"])
-
-    lost = known.keys() - {video.id for video in dataset}
-    videos: list[Video] = []
-    changes = []
-    for video in dataset:
-        name = next((name for name in same[video.id] if name in lost), video.id)
-        lost.discard(name)
-        split = _first(recorded[place(video)]) or video.split
-        renamed = {} if name == video.id else {"id": name, "case": known[name]["case"]}
-        videos.append(replace(video, split=split, **renamed))
-        # A move from train to val is the work of `data.validation`.
-        moved = video.split != split and ("test" in (video.split, split) or video.split == "val")
-        joined = _first({known[name]["split"] for name in same[video.id]}) not in (None, split)
-        if renamed or moved or joined:
-            changes.append(f"{video.id}{f' as {name}' if renamed else ''} in {split}")
-    note = f"The dataset has changed since the training, and is scored as it was then: {listed(changes, NAMED)}."
-    return replace(dataset, videos=videos, notes=[*dataset.notes, note] if changes else dataset.notes)
-
-
-def _same(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> dict[str, list[str]]:
-    """Return the recorded names of each video: its own, or those of videos with the same content.
-
-    Only videos with as many frames as another recorded video are hashed.
-    """
-    lengths = Counter(one["frames"] for one in known.values())
-    of_content: dict[str, list[str]] = {}
     for name, one in known.items():
-        of_content.setdefault(one["sha256"], []).append(name)
-    same = {video.id: [video.id] if video.id in known else [] for video in dataset}
-    unsure = [video for video in dataset if lengths[len(video)] > (known.get(video.id, {}).get("frames") == len(video))]
-    for video, content in zip(unsure, prints.videos(unsure), strict=True):
-        names = of_content.get(content, [])
-        if names and video.id not in names:
-            if video.id in known:
-                raise UserError(
-                    f"{dataset.root}: the video {video.id} was {names[0]} in the run's training, and another "
-                    f"video was {video.id}: give the videos the names that they had then."
-                )
-            same[video.id] = names
-    return same
+        recorded.setdefault(whole.get(name, one["case"]), set()).add(one["split"])
+    videos = [replace(video, split=_first(recorded.get(whole[video.id], ())) or video.split) for video in dataset]
+    # A move from train to val is the work of `data.validation`.
+    moved = [
+        f"{video.id} in {video.split}"
+        for video, before in zip(videos, dataset, strict=True)
+        if before.split != video.split and (before.split, video.split) != ("train", "val")
+    ]
+    note = f"The dataset has changed since the training, and is scored as it was then: {listed(moved, NAMED)}."
+    return replace(dataset, videos=videos, notes=[*dataset.notes, note] if moved else dataset.notes)
+
+
+def _require_same_names(known: Mapping[str, Any], dataset: Dataset, prints: Fingerprints) -> None:
+    names: dict[str, list[str]] = {}
+    for name, one in known.items():
+        names.setdefault(one["sha256"], []).append(name)
+    here = {video.id for video in dataset}
+    for video, content in zip(dataset, prints.videos(dataset.videos), strict=True):
+        before = names.get(content, [video.id])
+        if video.id not in before and (video.id in known or here.isdisjoint(before)):  # not merely a copy
+            raise UserError(
+                f"{dataset.root}: the video {video.id} was {before[0]} in the run's training: give the videos "
+                "the names that they had then."
+            )
 
 
 def _first(splits: Collection[Split | None]) -> Split | None:

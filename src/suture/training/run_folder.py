@@ -24,7 +24,6 @@ from suture.core.io import (
 )
 from suture.core.schemas import (
     STARTS,
-    ConfigRecord,
     DataRecord,
     EnvironmentRecord,
     MetricsRecord,
@@ -35,6 +34,7 @@ from suture.core.schemas import (
     read_record,
     taking_part,
 )
+from suture.core.settings import Settings
 from suture.data.dataset import Dataset, training_view
 from suture.data.listing import holds_files
 from suture.models.model_files import DESCRIPTION, TRAINED_ON, WEIGHTS
@@ -59,16 +59,13 @@ def read_curve(path: Path) -> list[dict[str, float]]:
     """Read the rows of a stage's `metrics.csv`, without a half-written last row; empty if there is no file."""
     if not path.exists():
         return []
-    reader = csv.DictReader(read_text(path, "the loss curve of a stage").splitlines())
     rows = []
     try:
-        if missing := {*CURVE_COLUMNS[:-1]} - {*(reader.fieldnames or CURVE_COLUMNS)}:
-            raise UserError(f"{path} has no column {min(missing)}: put back a whole copy, or remove it.")
-        for row in reader:
+        for row in csv.DictReader(read_text(path, "the loss curve of a stage").splitlines()):
             with suppress(TypeError, ValueError):
-                keys = [key for key in CURVE_COLUMNS if key != "taught" or row.get(key)]
+                keys = [key for key in CURVE_COLUMNS if key != "taught" or row[key]]
                 rows.append({key: int(row[key]) if key == "step" else float(row[key]) for key in keys})
-    except csv.Error as error:
+    except (csv.Error, KeyError) as error:
         raise UserError(f"{path} is damaged ({error}): put back a whole copy, or remove it.") from error
     return rows
 
@@ -148,7 +145,7 @@ class Run:
     @property
     def config_record(self) -> dict[str, Any]:
         """Content of `config.yaml` as written; paths are relative to the run folder."""
-        return self.read_file(self.folder / "config.yaml", ConfigRecord)
+        return self.read_file(self.folder / "config.yaml", Config)
 
     @property
     def config(self) -> Config:
@@ -157,7 +154,7 @@ class Run:
         def parse(path: Path) -> Config:
             return parse_config(relocated(read_yaml(path), self.folder, Path()), str(path))
 
-        return self.read_file(self.folder / "config.yaml", Config, parse)
+        return self.read_file(self.folder / "config.yaml", Settings, parse)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -372,7 +369,7 @@ class Run:
         self.require_same_config(config)
         if not self.has_data:
             return
-        free = {"protocol"} if self._scoring_may_change(config) else set[str]()
+        free = set[str]() if self.is_scored else {"protocol"}
         if changes := _data_changes(_without(self.data, free), _without(data, free)):
             raise UserError(
                 f"{self.folder} was started with other data ({_shorten(changes)}): "
@@ -384,18 +381,13 @@ class Run:
         if self.is_begun and (self.folder / "config.yaml").exists():
             before = relocated(self.config.model_dump(mode="json"), Path(), None)
             after = relocated(config.model_dump(mode="json"), Path(), None)
-            free = {"compute", "evaluation"} if self._scoring_may_change(config) else {"compute"}
+            free = {"compute"} if self.is_scored else {"compute", "evaluation"}
             if changes := differences(_without(before, free), _without(after, free)):
                 go_on = shlex.join(["suture", "train", str(self.folder / "config.yaml"), "-o", str(self.folder)])
                 raise UserError(
                     f"{self.folder} was started with another config ({_shorten(changes)}): "
                     f"to resume it unchanged, run {go_on}; for the changed settings, give another folder with -o."
                 )
-
-    def _scoring_may_change(self, config: Config) -> bool:
-        """Test that nothing is scored yet, and that no stage chooses weights by scores."""
-        chooses = any(isinstance(stage, Mapping) and stage.get("best_every") for stage in config.method.values())
-        return not chooses and not self.is_scored
 
 
 def _data_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,6 @@
 A stage is done when its `done.json` exists. An unfinished stage resumes from its `last.ckpt`.
 """
 
-import hashlib
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -12,12 +11,13 @@ import lightning.pytorch.loggers
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
+from suture.checks.check import require_classes_to_learn
 from suture.core.errors import UserError
 from suture.core.io import write_json
-from suture.core.schemas import ClockRecord, ShotsRecord, read_record
+from suture.core.schemas import ShotsRecord, read_record
 from suture.core.signals import ended_by
+from suture.core.text import NAMED, listed
 from suture.core.workers import cores
-from suture.data.fingerprint import Fingerprints
 from suture.data.sampling.frames import TrainingFrames
 from suture.data.shots import stored_shots
 from suture.data.store import FrameStore, storage_size
@@ -69,6 +69,7 @@ def make_context(session: Session) -> StageContext:
     """Open the frame store, detect shots, and collect what all stages need."""
     config, processes = session.config, session.processes
     frames = processes.first_then_all(lambda: open_frames(session))
+    processes.share(lambda: _print_unseen_classes(session, frames))
     workers = config.compute.workers
     if workers is None:
         workers = min(8, cores(processes.local_world)) if processes.device.type == "cuda" else 0
@@ -93,16 +94,26 @@ def make_context(session: Session) -> StageContext:
     )
 
 
-def open_frames(session: Session, *, masks_alone: bool = False) -> TrainingFrames:
-    """Open the training frames in the frame store, or their masks alone, which takes less time."""
+def open_frames(session: Session) -> TrainingFrames:
+    """Open the training frames in the frame store."""
     data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
     smallest = min(stage.settings.smallest_crop for stage in session.stages if isinstance(stage, Stage))
     size = data.store_size or storage_size(min(data.height_width), smallest)
     videos = dataset.split("train")
-    usable = {} if masks_alone else {video.id: video.usable for video in videos}
+    usable = {video.id: video.usable for video in videos}
     labelled = {video.id: labelling[video.id] for video in videos}
     store = FrameStore.open(dataset, usable, labelled, size, data.cache, progress=session.processes.first)
     return TrainingFrames(dataset, labelling, store)
+
+
+def _print_unseen_classes(session: Session, frames: TrainingFrames) -> None:
+    """Print the classes that no labelled frame shows; require two classes that some frame shows."""
+    seen = {position for labelled in frames.labelled.tolist() for position in frames.shows(labelled)}
+    names = frames.classes.names
+    require_classes_to_learn(session.opened.dataset, [names[position] for position in seen], len(frames.labelled))
+    if unseen := [name for position, name in enumerate(names) if position not in seen]:
+        they = "they" if len(unseen) > 1 else "it"
+        session.print(f"No labelled frame shows {listed(unseen, NAMED)}: {they} cannot be learnt.")
 
 
 def _shots(session: Session, frames: TrainingFrames) -> list[int]:
@@ -163,37 +174,21 @@ def run_stages(session: Session) -> None:
 
 def _label(session: Session, context: StageContext, stage: PseudoLabels, folder: Path, title: str) -> None:
     """Write the pseudo labels of a stage; finished videos are its checkpoints."""
-    began, first = time.perf_counter(), session.processes.first
-    clock = folder / "clock.json"
-    earlier = read_record(clock, ClockRecord)["seconds"] if clock.exists() else 0.0
-
-    def seconds() -> dict[str, float]:
-        return {"seconds": round(earlier + time.perf_counter() - began, 3)}
-
-    with bar(title, len(context.frames.unlabelled), session.console) as (progress, task):
-
-        def show(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-            if first:
-                write_json(clock, seconds())
-
-        stage.run(context, show)
+    began = time.perf_counter()
+    frames = len(context.frames.unlabelled)
+    with bar(title, frames, session.console) as (progress, task):
+        stage.run(context, lambda done, total: progress.update(task, completed=done, total=total))
     session.processes.wait()
-    if first:
-        write_json(folder / "done.json", {"frames": len(context.frames.unlabelled)} | seconds())
-        clock.unlink(missing_ok=True)
+    if session.processes.first:
+        write_json(folder / "done.json", {"frames": frames, "seconds": round(time.perf_counter() - began, 3)})
     session.processes.wait()
 
 
 def _train(session: Session, context: StageContext, stage: Stage, folder: Path, title: str) -> None:
     """Train a stage to its end, from its last checkpoint if there is one."""
     processes, compute = session.processes, session.config.compute
-    checkpoint = Checkpoint(
-        folder / "last.ckpt",
-        compute.checkpoint_every,
-        processes.largest if processes.world > 1 else None,
-        stage.settings.best_every,
-    )
+    agree = processes.largest if processes.world > 1 else None
+    checkpoint = Checkpoint(folder / "last.ckpt", compute.checkpoint_every, agree)
     processes.share(lambda: folder.mkdir(parents=True, exist_ok=True))
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -249,16 +244,14 @@ def _best_weights(session: Session, stage: Stage, folder: Path) -> BestWeights |
     every = stage.settings.best_every
     if every is None:
         return None
-    opened = session.opened
-    frames = frames_to_score(opened.dataset, opened.labelling, ["val"], completion=False)["val"]
-    masks = [opened.dataset[video].masks[index] for video, indices in frames.items() for index in indices]
-    prints = Fingerprints(session.config.data.cache)
-    return BestWeights(
-        folder,
-        every,
-        score=lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"],
-        masks=lambda: hashlib.sha256("".join(prints.masks(masks)).encode()).hexdigest(),
-    )
+    dataset, labelling = session.opened.dataset, session.opened.labelling
+    frames = frames_to_score(dataset, labelling, ["val"], completion=False).get("val")
+    if not frames:
+        raise UserError(
+            f"{stage.key}.best_every is set, but no validation video of {dataset.root} has masks: name training cases "
+            "or videos in data.validation."
+        )
+    return BestWeights(folder, every, lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"])
 
 
 def _loggers(settings: LoggerSettings | None, folder: Path) -> list[Logger]:

@@ -9,16 +9,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 
-from suture.checks.check import require_classes_to_learn, require_labels, validate_masks
+from suture.checks.check import require_labels, validate_masks
 from suture.core.errors import UserError
 from suture.core.io import write_json
 from suture.core.schemas import labelled_frames
 from suture.core.settings import validate_scales
-from suture.core.text import NAMED, listed, number
+from suture.core.text import number
 from suture.data import messages
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
@@ -38,7 +37,7 @@ from suture.training.distributed import Processes
 from suture.training.environment import environment
 from suture.training.explain_failures import explain_failures
 from suture.training.run_folder import Run, changed_values
-from suture.training.run_stages import open_frames, run_stages, starting_segmenter
+from suture.training.run_stages import run_stages, starting_segmenter
 from suture.training.session import AnyStage, Opened, Session
 
 __all__ = ["Opened", "Run", "evaluate_run", "open_data", "open_data_of", "train"]
@@ -143,11 +142,8 @@ def open_session(
         return session
     is_trained = processes.share(lambda: all(run.stage(*one).is_done for one in _numbered(stages)))
     machine = None if is_trained else environment(processes.device, processes.precision(config.compute))
-    if not is_trained:
-        processes.share(lambda: _validate_best_every(session))
     processes.share(lambda: run.begin(config, data, machine))
     _print_overview(session)
-    processes.share(lambda: _print_unseen_classes(session))
     return session
 
 
@@ -194,39 +190,17 @@ def _validate_data(opened: Opened, config: Config, stages: Sequence[AnyStage]) -
             )
         if isinstance(stage, PseudoLabels):
             opened.dataset.classes.flip_order(stage.settings.flip)
-    _validate_scoring(opened, config, with_validation=_best_every_key(stages) is not None)
+    _validate_scoring(opened, config)
 
 
-def _validate_scoring(opened: Opened, config: Config, with_validation: bool = False) -> None:
+def _validate_scoring(opened: Opened, config: Config) -> None:
     """Raise `UserError` if protocol or masks cannot be scored."""
     settings = config.evaluation
     opened.dataset.classes.flip_order(settings.flip)
     protocol_of(opened.dataset, settings.include_background).validate_classes(opened.dataset.classes.names)
-    splits = sorted({*settings.splits} | ({"val"} if with_validation else set()))
-    sets = frames_to_score(opened.dataset, opened.labelling, splits, settings.completion)
+    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
     places = [(video, index) for frames in sets.values() for video, indices in frames.items() for index in indices]
     validate_masks(opened.dataset, places)
-
-
-def _best_every_key(stages: Sequence[AnyStage]) -> str | None:
-    """Return the config key of the first stage with `best_every`."""
-    return next((stage.key for stage in stages if isinstance(stage, Stage) and stage.settings.best_every), None)
-
-
-def _validate_best_every(session: Session) -> None:
-    """Require a validation mask that shows a scored class, if a stage chooses its weights by such masks."""
-    dataset, key = session.opened.dataset, _best_every_key(session.stages)
-    if key is None:
-        return
-    counted = {dataset.classes.names.index(name) for name in session.protocol("val").counted(dataset.classes.names)}
-    for video in dataset.split("val"):
-        for index in video.with_mask:
-            if counted.intersection(np.unique(dataset.read_mask(video, index)).tolist()):
-                return
-    raise UserError(
-        f"{key}.best_every is set, but no validation mask of {dataset.root} shows a class that is learnt and scored: "
-        "choose other training cases or videos in data.validation."
-    )
 
 
 def _describe_data(
@@ -268,24 +242,6 @@ def _print_overview(session: Session) -> None:
             hint := stage.hint(len({video.case for video in with_frames}), len(with_frames))
         ):
             session.print(hint)
-
-
-def _print_unseen_classes(session: Session) -> None:
-    """Print the classes that no labelled frame shows; require two classes that some frame shows.
-
-    It reads the masks alone, before all frames are stored.
-    """
-    frames = open_frames(session, masks_alone=True)
-    names, seen = frames.classes.names, set[int]()
-    for labelled in frames.labelled.tolist():
-        seen.update(frames.shows(labelled))
-        if len(seen) == len(names):
-            return
-    shown = [names[position] for position in sorted(seen)]
-    require_classes_to_learn(session.opened.dataset, shown, len(frames.labelled))
-    unseen = [name for position, name in enumerate(names) if position not in seen]
-    they = "they" if len(unseen) > 1 else "it"
-    session.print(f"No labelled frame shows {listed(unseen, NAMED)}: {they} cannot be learnt.")
 
 
 # Score

@@ -368,7 +368,7 @@ def test_masks_per_video_and_in_several_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"format": 2}, "has format 2, but this version of Suture reads up to 1"),
+        ({"format": 2}, "has format 2, but this version of Suture reads 1"),
         ({"clases": []}, r"no key 'clases' \(did you mean classes\?\)"),
         ({"classes": [{"name": "a", "colour": [1, 2, 3]}]}, r"no key 'classes\.0\.colour' \(did you mean color\?\)"),
         ({"classes": [{"name": "a", "value": 70000}]}, "id from 0 to 65535"),
