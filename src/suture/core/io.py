@@ -124,9 +124,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
         if not _try_lock(file):
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.")
+            raise _in_use(folder, file)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}")
         file.flush()
@@ -139,6 +137,19 @@ def lock_folder(folder: Path) -> Iterator[None]:
                     (folder / LOCK).unlink()
                     for place in made:
                         place.rmdir()
+
+
+def require_unlocked(folder: Path) -> None:
+    """Raise if another process holds the lock of a folder, without taking the lock."""
+    with suppress(FileNotFoundError), (folder / LOCK).open() as file:
+        if not _try_lock(file, fcntl.LOCK_SH):
+            raise _in_use(folder, file)
+
+
+def _in_use(folder: Path, file: IO[str]) -> UserError:
+    file.seek(0)
+    holder = file.read().strip() or "another process"
+    return UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.")
 
 
 @contextmanager
@@ -184,11 +195,11 @@ def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
             return
 
 
-def _try_lock(file: IO[str]) -> bool:
+def _try_lock(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     """Try to lock a file; return False if another process holds it."""
     try:
         # Not flock: data loader processes would inherit it and hold it after their parent was killed.
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(file, kind | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
