@@ -48,6 +48,7 @@ SLOW = {
     "methods/test_pgvcl_plain.py",
     "methods/test_pixpro.py",
     "methods/test_precision.py",
+    "methods/test_propagate.py",
     "methods/test_stage.py",
     "models/test_encoder_weights.py",
     "models/test_fold_batch_norms.py",

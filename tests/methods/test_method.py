@@ -44,7 +44,7 @@ OVERFIT: dict[str, dict[str, Any]] = {
 ARCHITECTURE = {"uamt": "deeplabv3plus", "pgvcl": "deeplabv3plus", "pixpro": "deeplabv3plus", "dmt": "deeplabv3plus"}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "propagate"])  # it trains nothing
 def test_overfits_a_few_frames(name: str, tiny_context: Build, fit: Any) -> None:
     architecture = ARCHITECTURE.get(name, "linknet")
     context = tiny_context({"a": 4, "b": 4}, every=2, stored=(32, 32), architecture=architecture)

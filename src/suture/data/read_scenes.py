@@ -1,7 +1,7 @@
 """Scenes as a segmenter sees them: the view of a frame at the segmenter's size, and the way back to the frame."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import cv2
@@ -9,6 +9,9 @@ import numpy as np
 
 from suture.data.classes import IGNORE
 from suture.data.dataset import Video
+
+MaskSource = Callable[[Video, Sequence[int]], Iterator[tuple[int, np.ndarray]]]
+"""Makes the masks of frames of a video: index and class ids (H, W), `IGNORE` outside the view."""
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -43,6 +46,12 @@ def read_scenes(
 
 def _stack(indices: list[int], scenes: list[Future[np.ndarray]]) -> tuple[list[int], np.ndarray]:
     return indices, np.stack([scene.result() for scene in scenes])
+
+
+def resize_into_frame(ids: np.ndarray, video: Video) -> np.ndarray:
+    """Resize class ids of the view and paste them into the whole frame."""
+    size = (video.view.width, video.view.height)
+    return paste_in_frame(cv2.resize(ids, size, interpolation=cv2.INTER_NEAREST_EXACT), video)
 
 
 def paste_in_frame(ids: np.ndarray, video: Video) -> np.ndarray:

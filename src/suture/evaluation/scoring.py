@@ -12,7 +12,7 @@ from suture.data import messages
 from suture.data.dataset import Dataset, Video
 from suture.data.datasets import protocol_named
 from suture.data.labelling import Labelling
-from suture.data.read_scenes import paste_in_frame, read_scenes
+from suture.data.read_scenes import MaskSource, paste_in_frame, read_scenes
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import Scorer
 from suture.evaluation.protocols import COMPLETION, score, scorer_of
@@ -91,6 +91,7 @@ def score_frames(
     frames: Frames,
     size: tuple[int, int],
     *,
+    masks: MaskSource | None = None,
     progress: Callable[[int], None] = lambda frames: None,
     rank: int = 0,
     world: int = 1,
@@ -99,6 +100,7 @@ def score_frames(
     """Score this process's share of the videos.
 
     Args:
+        masks: Scored instead of the segmenter's masks.
         progress: Called with the number of frames done.
         options: Passed to `predict_masks`.
     """
@@ -110,7 +112,8 @@ def score_frames(
         video = dataset[name]
         width, height = video.size
         inside = video.view.mask(width, height)
-        for index, prediction in predict_masks(segmenter, video, indices, size, **options):
+        predicted = masks(video, indices) if masks else predict_masks(segmenter, video, indices, size, **options)
+        for index, prediction in predicted:
             truth = dataset.read_mask(video, index)
             if truth.shape != prediction.shape:
                 raise UserError(messages.other_size(name, index, (truth.shape[1], truth.shape[0]), (width, height)))

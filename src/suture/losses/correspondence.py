@@ -33,6 +33,8 @@ def affinity(query: Tensor, key: Tensor, radius: int) -> Tensor:
 def carry(affinity: Tensor, values: Tensor, top: int, temperature: float) -> Tensor:
     """Softmax-weighted mean of the key frame's values (B C h w) at the `top` most similar cells: B C h w.
 
+    Several key frames stand one below the other in the values, and one after the other in the affinity.
+
     >>> query = torch.eye(3).view(1, 3, 1, 3)
     >>> key = query.roll(1, 3)  # everything moved one cell to the right
     >>> carry(affinity(query, key, 2), torch.tensor([7.0, 8.0, 9.0]).view(1, 1, 1, 3), 1, 0.1).tolist()
@@ -42,7 +44,7 @@ def carry(affinity: Tensor, values: Tensor, top: int, temperature: float) -> Ten
     weights = (best / temperature).softmax(2)
     cells = where.flatten(1)[:, None].expand(-1, values.shape[1], -1)
     best_values = values.flatten(2).gather(2, cells).unflatten(2, where.shape[1:])
-    return (best_values * weights[:, None]).sum(3).view_as(values)
+    return (best_values * weights[:, None]).sum(3).unflatten(2, (-1, values.shape[3]))
 
 
 def cycle_consistent(affinity: Tensor, grid: Tensor, within: int) -> Tensor:

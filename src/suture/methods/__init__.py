@@ -11,5 +11,6 @@ METHODS = {
     "dmt": "DMT",
     "uamt": "UAMT",
     "unimatch": "UniMatch",
+    "propagate": "Propagate",
 }
 """Names of the methods, which are also their modules, and their `Method` classes."""

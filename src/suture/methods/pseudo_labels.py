@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -13,6 +14,8 @@ from suture.core.errors import UserError
 from suture.core.io import replacing, require_regular_file
 from suture.core.settings import Settings
 from suture.data.classes import IGNORE
+from suture.data.dataset import Video
+from suture.data.read_scenes import MaskSource, resize_into_frame
 from suture.data.sampling.frames import TrainingFrames
 from suture.methods.stage import StageContext
 from suture.models.inference import predict_probabilities
@@ -39,6 +42,9 @@ class PseudoLabels:
     Each video has a file of labels and one of confidence, at training size, for memory mapping. Files appear when a
     video is finished, so a killed pass goes on with the next video. Several processes share the videos.
     """
+
+    is_outcome: ClassVar[bool] = False
+    """True if the labels are the outcome of the run: it scores them instead of a model."""
 
     def __init__(self, name: str, settings: PseudoSettings, *, start_from: str | None = None) -> None:
         self.name = name
@@ -71,8 +77,6 @@ class PseudoLabels:
             progress(done, total)
 
     def _label(self, context: StageContext, segmenter: Segmenter, video: str, numbers: np.ndarray) -> None:
-        inside = context.frames.pixels.inside(video).astype(np.uint8)
-        inside = cv2.resize(inside, context.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
         labels_file, confidence_file = _files(self.folder(context.folder), video)
         with (
             replacing(labels_file) as a,
@@ -81,27 +85,48 @@ class PseudoLabels:
             b.open("wb") as confidence,
         ):
             # Written piece by piece: on a full disk this raises an error, where a memory map would crash.
-            for file in (labels, confidence):
-                shape = (len(numbers), *context.size)
-                write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-            for start in range(0, len(numbers), self.settings.batch):
-                part = numbers[start : start + self.settings.batch]
-                frames = np.stack([context.frames.image(number) for number in part])
-                probabilities = predict_probabilities(
-                    segmenter,
-                    torch.from_numpy(frames).to(context.device),
-                    context.size,
-                    flip=context.frames.classes.flip_order(self.settings.flip),
-                    scales=self.settings.scales,
-                    autocast=context.autocast,
-                )
-                sure, ids = probabilities.max(1)
-                labels.write(np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE)).tobytes())
-                confidence.write(np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0)).tobytes())
+            for batch in self.predict(context, segmenter, video, numbers):
+                for file, part in zip((labels, confidence), batch, strict=True):
+                    if not file.tell():
+                        shape = (len(numbers), *part.shape[1:])
+                        write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+                    file.write(part.tobytes())
+
+    def predict(
+        self, context: StageContext, segmenter: Segmenter, video: str, numbers: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield labels and stored confidence of the frames of a video in batches, each B H W, uint8."""
+        inside = context.frames.pixels.inside(video).astype(np.uint8)
+        inside = cv2.resize(inside, context.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
+        for start in range(0, len(numbers), self.settings.batch):
+            part = numbers[start : start + self.settings.batch]
+            frames = np.stack([context.frames.image(number) for number in part])
+            probabilities = predict_probabilities(
+                segmenter,
+                torch.from_numpy(frames).to(context.device),
+                context.size,
+                flip=context.frames.classes.flip_order(self.settings.flip),
+                scales=self.settings.scales,
+                autocast=context.autocast,
+            )
+            sure, ids = probabilities.max(1)
+            labels = np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE))
+            yield labels, np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0))
 
     def load(self, context: StageContext) -> None:
         """Load the labels into the training frames."""
         load_pseudo_labels(self.folder(context.folder), context.frames)
+
+    def masks(self, run: Path, frames: TrainingFrames) -> MaskSource:
+        """Open the labels of a run folder as masks of whole frames."""
+        load_pseudo_labels(self.folder(run), frames)
+        numbers = {(frames.places[n][0].id, frames.places[n][1]): n for n in frames.unlabelled.tolist()}
+
+        def masks(video: Video, indices: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+            for index in indices:
+                yield index, resize_into_frame(frames.pseudo[numbers[video.id, index]], video)
+
+        return masks
 
 
 def load_pseudo_labels(folder: Path, frames: TrainingFrames) -> None:

@@ -101,6 +101,11 @@ class Segmenter(nn.Module):
         # Cropped last, so that logits at the border are those of a padded image.
         return self.classify(self._decode(self._prepare(images)), images.shape[-2:])
 
+    def levels(self, images: Tensor) -> list[Tensor]:
+        """Levels of the encoder for images B 3 H W, of which they cover sides that are multiples of `multiple`."""
+        levels: list[Tensor] = self.encoder(self._prepare(images))
+        return levels
+
     def features(self, images: Tensor, factors: Tensor | None = None) -> Tensor:
         """Output of the decoder, B D h w with h = ceil(H / stride), for images B 3 H W.
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from markupsafe import Markup
 
@@ -13,7 +12,7 @@ from suture.core.text import listed, number
 from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.data.labelling import Labelling
-from suture.data.read_scenes import paste_in_frame
+from suture.data.read_scenes import resize_into_frame
 from suture.data.sampling.frames import TrainingFrames
 from suture.evaluation.metrics import mean
 from suture.methods.pseudo_labels import PseudoLabels, load_pseudo_labels
@@ -93,7 +92,7 @@ def judge_pseudo_labels(stage: PseudoLabels, folder: Path, judge: FrameScorer, l
             ids = np.asarray(frames.pseudo[numbers[key]])
             truth = judge.truth(key)
             truths += truth is not None
-            scorer = judge.score(key, native(ids, dataset[name]), truth)
+            scorer = judge.score(key, resize_into_frame(ids, dataset[name]), truth)
             total += scorer
             confidence = stage.confidence(frames.confidence[numbers[key]])
             results[key] = PseudoFrame(
@@ -145,7 +144,7 @@ def pseudo_pictures(context: ReportContext, qualities: Mapping[int, PseudoQualit
     truths = judge.truths(chosen)
     panels = [Panel("truth", "truth", truths)] if truths else []
     for place, quality in qualities.items():
-        labels = {key: native(quality.frames[key].ids, videos[key[0]]) for key in chosen}
+        labels = {key: resize_into_frame(quality.frames[key].ids, videos[key[0]]) for key in chosen}
         panels.append(Panel.of_predictions(f"pseudo label of {context.runs[place].title}", labels, judge, truths))
     predicted = context.predicted_panels(videos, chosen, judge, truths)
     for panel, model in zip(predicted, context.models.values(), strict=True):
@@ -153,12 +152,6 @@ def pseudo_pictures(context: ReportContext, qualities: Mapping[int, PseudoQualit
     first = next(iter(qualities.values()), None)
     notes = {key: _note(key, first.frames[key] if first else None, runs[0]) for key in chosen}
     return Gallery(videos, chosen, panels + predicted, notes, candidates=len(scored))
-
-
-def native(ids: np.ndarray, video: Video) -> np.ndarray:
-    """Resize class ids of the view and paste them into the whole frame."""
-    size = (video.view.width, video.view.height)
-    return paste_in_frame(cv2.resize(ids, size, interpolation=cv2.INTER_NEAREST_EXACT), video)
 
 
 def over_distance(distances: Sequence[int], values: Sequence[float]) -> list[tuple[float, float, int]]:

@@ -97,7 +97,7 @@ def make_context(session: Session) -> StageContext:
 def open_frames(session: Session) -> TrainingFrames:
     """Open the training frames in the frame store."""
     data, dataset, labelling = session.config.data, session.opened.dataset, session.opened.labelling
-    smallest = min(stage.settings.smallest_crop for stage in session.stages if isinstance(stage, Stage))
+    smallest = min((stage.settings.smallest_crop for stage in session.stages if isinstance(stage, Stage)), default=1)
     size = data.store_size or storage_size(min(data.height_width), smallest)
     videos = dataset.split("train")
     usable = {video.id: video.usable for video in videos}

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from suture.data.dataset import Dataset
 from suture.data.labelling import Labelling
+from suture.data.read_scenes import MaskSource
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.scoring import Frames, protocol_of, score_frames, scores
 from suture.methods.pseudo_labels import PseudoLabels
@@ -53,7 +54,14 @@ class Session:
         for line in lines:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def score(self, segmenter: Segmenter, which: str, frames: Frames, title: str | None = None) -> dict[str, Any]:
+    def score(
+        self,
+        segmenter: Segmenter,
+        which: str,
+        frames: Frames,
+        title: str | None = None,
+        masks: MaskSource | None = None,
+    ) -> dict[str, Any]:
         """Score a segmenter on the masks of a set; all processes share the work.
 
         Args:
@@ -61,6 +69,7 @@ class Session:
             which: Name of the set: `val`, `test` or `completion`.
             frames: Frames by video.
             title: Title of the progress bar; None shows no bar.
+            masks: Scored instead of the segmenter's masks.
         """
         config, processes, dataset = self.config, self.processes, self.opened.dataset
         settings, protocol = config.evaluation, self.protocol(which)
@@ -72,6 +81,7 @@ class Session:
                 segmenter,
                 frames,
                 config.data.height_width,
+                masks=masks,
                 progress=lambda done: progress.advance(task, done),
                 rank=processes.rank,
                 world=processes.world,

@@ -25,7 +25,7 @@ from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
-from suture.data.sampling.frames import carve_validation, find_unlearnt_classes
+from suture.data.sampling.frames import TrainingFrames, carve_validation, find_unlearnt_classes
 from suture.evaluation.scoring import Frames, frames_to_score, protocol_of
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
@@ -248,14 +248,22 @@ def _print_overview(session: Session) -> None:
 
 
 def score(session: Session, *, keep: bool = True) -> dict[str, Any]:
-    """Score the session's segmenter on new videos and completion; write `metrics.json` unless `keep` is False."""
+    """Score the session's segmenter on new videos and completion; write `metrics.json` unless `keep` is False.
+
+    Labels that are a run's outcome are scored in completion alone.
+    """
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
-    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    labels = next((stage for stage in session.stages if isinstance(stage, PseudoLabels) and stage.is_outcome), None)
+    splits = () if labels else settings.splits
+    sets = frames_to_score(opened.dataset, opened.labelling, splits, settings.completion)
+    masks = None
+    if labels:
+        masks = labels.masks(session.run.folder, TrainingFrames(opened.dataset, opened.labelling, pixels=None))
     if keep:
         processes.share(lambda: _require_no_lost_scores(session.run, sets))
     session.segmenter.to(processes.device).eval()
     metrics = {
-        name: session.score(session.segmenter, name, frames, f"evaluate {name}") for name, frames in sets.items()
+        name: session.score(session.segmenter, name, frames, f"evaluate {name}", masks) for name, frames in sets.items()
     }
     if keep and processes.first:
         write_json(session.run.folder / "metrics.json", metrics)
@@ -301,7 +309,8 @@ def evaluate_run(
     with _locked(run, processes), explain_failures(run.folder):
         data = processes.share(lambda: run.data)
         opened = processes.first_then_all(lambda: open_data_of(data, config))
-        session = Session(run, config, opened, data, processes, _console(console, processes), model.segmenter)
+        stages = list(config.build_method().stages())
+        session = Session(run, config, opened, data, processes, _console(console, processes), model.segmenter, stages)
         _require_same_classes(session, model.names)
         processes.share(lambda: _validate_scoring(opened, config))
         session.print(*opened.dataset.notes)
