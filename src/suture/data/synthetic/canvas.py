@@ -16,7 +16,11 @@ THREAD_COLOR = (0.30, 0.16, 0.52)
 
 
 class Canvas:
-    """The still scene of a shot, painted layer over layer: `color`, `height` and `classes`."""
+    """The still scene of a shot, painted layer over layer."""
+
+    color: Floats
+    height: Floats
+    classes: Image
 
     def __init__(self, video: SyntheticVideo, shot: Shot):
         settings = video.settings
@@ -65,13 +69,13 @@ class Canvas:
         x, y = self.rng.uniform(-0.3, 0.3, 2).tolist()
         mix(color, (0.95, 0.97, 1.0), step(0.3, 0.1, np.hypot(self.x - x, self.y - y)))
         self.color = color
-        self.height: Floats = np.zeros(self.shape, np.float32)
+        self.height = np.zeros(self.shape, np.float32)
         self.classes[:] = OUTSIDE
 
     def _paint_wall(self) -> None:
         """Pink peritoneum with folds and fine vessels."""
         folds, coarse, fine = self.noise(0.35, 2), self.noise(0.45, 3), self.noise(0.03, 3)
-        self.color: Floats = self._blend((0.72, 0.30, 0.27), (0.92, 0.58, 0.52), 0.5 + 0.28 * coarse + 0.1 * fine)
+        self.color = self._blend((0.72, 0.30, 0.27), (0.92, 0.58, 0.52), 0.5 + 0.28 * coarse + 0.1 * fine)
         drawn: Image = np.zeros(self.shape, np.uint8)
         for _ in range(12):
             self._draw_vessel(drawn, self.rng.uniform(-0.6, 0.6, 2), 0.007)
