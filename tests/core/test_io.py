@@ -1,21 +1,17 @@
 """YAML files: a mapping, whole, and without a key that occurs twice. JSON files: whole. Folders that are shared."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from suture.core.errors import UserError
 from suture.core.io import (
-    LOCK,
     MAX_YAML_BYTES,
     filling,
     read_json,
     read_yaml,
     remove_leftovers_of,
-    together_in,
     write_bytes,
     write_text,
 )
@@ -110,57 +106,6 @@ def test_what_took_hours_is_on_the_disk_before_it_takes_the_place_of_the_old(
     assert path.read_bytes() == b"new"
     write_text(path, "newer")  # such as a run's config, without which it cannot go on
     assert seen[1:] == [(b"new", b"newer")]
-
-
-HOLDS = """
-import sys
-from pathlib import Path
-from suture.core.io import together_in
-with together_in(Path(sys.argv[1]), {"model": sys.argv[2]}):
-    print("in", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_processes_share_a_folder_that_do_the_same_in_it(tmp_path: Path) -> None:
-    folder = tmp_path / "new/out"
-    command = [sys.executable, "-c", HOLDS, str(folder), "a"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "in\n"
-        with (
-            pytest.raises(UserError, match=r"out is in use by another process, with other settings \(model\): wait"),
-            together_in(folder, {"model": "b"}),
-        ):
-            pass
-        with together_in(folder, {"model": "a"}):
-            pass
-        assert (folder / LOCK).exists(), "the other one is still there"
-        other.communicate()
-    assert not (tmp_path / "new").exists()
-    with together_in(folder, {"model": "b"}):
-        assert (folder / LOCK).exists()
-    assert not (tmp_path / "new").exists()
-
-
-BREAKS_OFF = """
-import fcntl, sys, time
-file = open(sys.argv[1], "a+")
-fcntl.lockf(file, fcntl.LOCK_EX)
-print("in", flush=True)
-time.sleep(1)
-"""
-
-
-def test_one_that_was_killed_before_it_said_what_it_does_is_no_hindrance(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BREAKS_OFF, str(tmp_path / LOCK)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "in\n"
-        with together_in(tmp_path, {"model": "a"}):
-            assert other.wait() == 0
-            assert read_json(tmp_path / LOCK) == {"model": "a"}
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

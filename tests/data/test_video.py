@@ -212,19 +212,6 @@ def test_the_pixels_of_anamorphic_video_are_not_square(tmp_path: Path) -> None:
         assert VideoFile(write(tmp_path / f"c{suffix}", frames=2)).pixel_aspect == 1
 
 
-def test_rotation_tag(tmp_path: Path) -> None:
-    path = tmp_path / "a.mkv"
-    with av.open(str(path), "w") as container:
-        stream: Any = container.add_stream("ffv1", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv444p"
-        stream.metadata["rotate"] = "90"
-        container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(0), format="rgb24").reformat(format="yuv444p")))
-        container.mux(stream.encode(None))
-    video = VideoFile(path)
-    assert video.size == (64, 96)
-    assert closeness(video.read(0), np.rot90(picture(0), -1)) < 4
-
-
 def write_flat(path: Path, yuv: tuple[int, int, int], size: tuple[int, int], matrix: int | None, full: bool) -> Path:
     """A lossless file of one colour, given as it is stored."""
     width, height = size
@@ -351,16 +338,6 @@ def test_what_an_edit_list_cuts_out_is_not_missed(tmp_path: Path, first: int, co
     assert (len(video), video.missing) == (count, 0)
     for index in np.random.default_rng(0).permutation(count).tolist():
         np.testing.assert_array_equal(video.read(index), frames[first + index])
-
-
-def test_a_few_seconds_that_a_long_matroska_file_lost_are_missed(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mkv", "mpeg4", frames=2000, b_frames=0)
-    assert VideoFile(path).missing == 0
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) * 96 // 100])
-    video = VideoFile(path)
-    assert 1900 < len(video) < 1950
-    assert len(video) + video.missing == 2000
 
 
 def test_a_file_cut_in_the_middle_gives_the_same_frames_on_many_threads(tmp_path: Path) -> None:

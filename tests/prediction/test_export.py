@@ -257,6 +257,7 @@ def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch
         (["--frame", "20x20", "--view", "-1,0,9,9"], "--view is -1,0,9,9, expected numbers such as 420,0,1080,1080"),
         (["--frame", "20x20", "--view", "12,0,9,9"], "--view is 12,0,9,9, expected a rectangle within the frames"),
         (["--dynamic", "--frame", "20x20"], "leave --frame and --view out"),
+        (["--frame", "20x20", "--view", "2,0,9,9", "--logits"], "leave --view out"),
         (["-o", "model.bin"], "--output is model.bin, expected a name that ends in .onnx"),
     ],
 )

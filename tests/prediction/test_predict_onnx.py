@@ -6,13 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-import torch
 from predict_files import COLORS, NAMES, picture, write_model, write_video
 from rich.console import Console
 
@@ -22,7 +20,6 @@ from suture.data.view import View
 from suture.deployment.export import ExportFormat, to_onnx
 from suture.models.model import Model
 from suture.prediction.mask_files import read_written_mask
-from suture.prediction.onnx_network import OnnxNetwork
 from suture.prediction.predict import predict
 from suture.prediction.prediction_settings import PredictionSettings
 from suture.prediction.predictor import Predictor
@@ -108,6 +105,9 @@ def test_masks_and_how_sure_they_are(tmp_path: Path, frame: tuple[int, int] | No
         sure = np.exp(expected) / np.exp(expected).sum(0)
         assert prediction.confidence == pytest.approx(sure.max(0).mean(), abs=1e-4)
         np.testing.assert_allclose(predictor.probabilities(picture(3)), sure, atol=1e-4)
+        return
+    with pytest.raises(UserError, match=r"model\.onnx has no probabilities: export it with --logits"):
+        predictor.probabilities(picture(3))
 
 
 def test_a_file_is_opened_without_the_libraries_of_networks(tmp_path: Path) -> None:
@@ -119,9 +119,7 @@ def test_a_file_is_opened_without_the_libraries_of_networks(tmp_path: Path) -> N
     assert done.stdout.split() == []
 
 
-def test_what_a_file_decides_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores made of decisions, at the size of whole frames, took several times as long as the network."""
-    monkeypatch.setattr(OnnxNetwork, "forward", None)
+def test_ids_of_a_view_lie_in_its_frame(tmp_path: Path) -> None:
     predictor = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks"))
     frame, expected = np.zeros((60, 70, 3), np.uint8), np.full((60, 70), IGNORE, np.uint8)
     frame[8:48, 5:53], expected[8:48, 5:53] = picture(3), scores(picture(3)).argmax(0)
@@ -130,9 +128,8 @@ def test_what_a_file_decides_is_taken_as_it_is(tmp_path: Path, monkeypatch: pyte
         np.testing.assert_array_equal(predictor(frame, view), np.where(view.mask(70, 60), expected, IGNORE))
 
 
-@pytest.mark.parametrize("output", ["masks", "logits"])
-def test_a_view_inside_the_file(tmp_path: Path, output: str) -> None:
-    found = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), output, VIEW))(picture(3))
+def test_a_view_inside_the_file(tmp_path: Path) -> None:
+    found = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks", VIEW))(picture(3))
     expected = np.where(VIEW.mask(48, 40), scores(picture(3)).argmax(0), IGNORE)
     np.testing.assert_array_equal(found, expected)
 
@@ -153,9 +150,6 @@ def test_a_view_inside_the_file_is_the_only_one(tmp_path: Path) -> None:
     assert Predictor(model)(cv2.resize(frame, (96, 80))).shape == (80, 96), "the same frames, resized"
     with pytest.raises(UserError, match="whole frames of the shape 48×40 and no view"):
         Predictor(model)(np.zeros((44, 48, 3), np.uint8))
-    for flip in (True, False):
-        with pytest.raises(UserError, match="export it without --view"):
-            Predictor(model, flip=flip, window=not flip)
 
 
 def test_averages(tmp_path: Path) -> None:
@@ -163,14 +157,10 @@ def test_averages(tmp_path: Path) -> None:
     dynamic = write_onnx(tmp_path / "dynamic.onnx", None, "logits")
     frame = picture(2, 100, 90)
     expected = scores(frame).argmax(0)
-    for predictor in (
-        Predictor(fixed, flip=True, window=True),
-        Predictor(dynamic, flip=True, window=True),
-        Predictor(dynamic, scales=(1, 1.5)),
-    ):
-        assert (predictor(frame) == expected).mean() > 0.9
-    with pytest.raises(UserError, match="export it with --dynamic"):
-        Predictor(fixed, scales=(1, 1.5))
+    for options in ({"flip": True, "window": True}, {"scales": (1, 1.5)}):
+        assert (Predictor(dynamic, **options)(frame) == expected).mean() > 0.9
+        with pytest.raises(UserError, match="export it with --dynamic and --logits"):
+            Predictor(fixed, **options)
 
 
 def test_a_file_knows_how_videos_were_told_apart(tmp_path: Path) -> None:
@@ -200,20 +190,11 @@ def test_a_video_through_a_file_that_gives_decisions_only(tmp_path: Path) -> Non
     predictor = Predictor(write_onnx(tmp_path / "model.onnx", (40, 48), "masks"))
     video = write_video(tmp_path / "case.mp4", 4)
     quiet = Console(file=io.StringIO())
-    assert predict(predictor, [video], tmp_path / "out", PredictionSettings(smooth=0.5), console=quiet).problems == []
+    assert predict(predictor, [video], tmp_path / "out", console=quiet).problems == []
     first = (tmp_path / "out/case/frames.csv").read_text().splitlines()[1].split(",")
     assert first[3:5] == ["", ""]  # it does not say how sure it is
-
-
-def test_probabilities_are_enlarged_and_not_scores() -> None:
-    """As a run does it, and the page on deployment says it: of enlarged scores, the surer side would take too much."""
-    scores = np.array([[[[20, 0]], [[0, 1]]]], np.float32)  # one pixel sure of the first class, one in doubt
-    session = SimpleNamespace(run=lambda names, given: [scores])
-    found = OnnxNetwork(session, 2, 1, scored=True, view=None)(torch.zeros(1, 3, 1, 4))
-    sure, doubt = torch.tensor(scores)[0, :, 0].softmax(0).unbind(1)
-    expected = torch.stack([sure, 0.75 * sure + 0.25 * doubt, 0.25 * sure + 0.75 * doubt, doubt], 1)
-    torch.testing.assert_close(found.softmax(1)[0, :, 0], expected)
-    assert found.argmax(1).tolist() == [[[0, 0, 1, 1]]]
+    with pytest.raises(UserError, match="export it with --logits"):
+        predict(predictor, [video], tmp_path / "smooth", PredictionSettings(smooth=0.5), console=quiet)
 
 
 def test_a_file_that_was_really_exported(tmp_path: Path) -> None:

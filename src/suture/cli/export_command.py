@@ -48,7 +48,7 @@ def export(
 
     height_width = (size[1], size[0]) if size else None
     scene = View.parse(rect, "--view") if rect else None
-    validate_export_options(output, height_width, scene, dynamic=dynamic, force=force)
+    validate_export_options(output, height_width, scene, dynamic=dynamic, logits=logits, force=force)
     with terminal.waiting():
         from suture.deployment.export import export_run
     with terminal.waiting("Exporting, and comparing with PyTorch"):

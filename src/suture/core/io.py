@@ -9,7 +9,7 @@ import platform
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -152,49 +152,6 @@ def _in_use(folder: Path, file: IO[str]) -> UserError:
     return UserError(f"{folder} is in use by {holder}: wait for it, or choose another folder.")
 
 
-@contextmanager
-def together_in(folder: Path, doing: Mapping[str, Any]) -> Iterator[None]:
-    """Share a folder with processes that do the same work; the last one removes the lock.
-
-    Args:
-        folder: The folder to share.
-        doing: Settings that must be equal in all processes, as JSON values.
-
-    Raises:
-        UserError: Another process uses the folder with other settings.
-    """
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
-    path = folder / LOCK
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        with path.open("a+") as file:
-            if _try_lock(file):  # the first process here
-                file.truncate(0)
-                json.dump(doing, file)
-                file.flush()
-            fcntl.lockf(file, fcntl.LOCK_SH)  # waits while another process writes its settings
-            file.seek(0)
-            content = file.read()
-            if not content or not _is_at(file, path):  # killed before it wrote, or removed by the last to leave
-                continue
-            theirs = json.loads(content)
-            if changed := [key for key, value in doing.items() if theirs.get(key) != value]:
-                raise UserError(
-                    f"{folder} is in use by another process, with other settings ({', '.join(changed)}): wait for it, "
-                    "or choose another folder."
-                )
-            try:
-                yield
-            finally:
-                fcntl.lockf(file, fcntl.LOCK_UN)
-                with suppress(OSError):
-                    if _try_lock(file) and _is_at(file, path):  # the last one
-                        path.unlink()
-                        for place in made:  # empty folders go again
-                            place.rmdir()
-            return
-
-
 def _try_lock(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     """Try to lock a file; return False if another process holds it."""
     try:
@@ -203,14 +160,6 @@ def _try_lock(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_at(file: IO[str], path: Path) -> bool:
-    """Test that an open file is still the one at this path."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def suffix_of(path: str | Path) -> str:

@@ -39,7 +39,6 @@ _MAX_DEVIATION = 2.0
 """Range of the normalised histograms, in standard deviations to either side."""
 _MAX_BLOCK_DISTANCE = 0.2
 _BLOCK_OF = np.add.outer(np.arange(_SIDE) // _BLOCK_SIDE * _BLOCKS, np.arange(_SIDE) // _BLOCK_SIDE).ravel()
-_CHUNK_FRAMES = 512
 _MIN_PARALLEL_FRAMES = 2048
 """Fewer frames are measured faster in one process."""
 
@@ -169,42 +168,26 @@ def stored_shots(
                 curves[video.id] = curve
                 progress(len(video.usable))
     missing = [video for video in videos if video.id not in curves]
-    for video, curve in _measure(missing, store, settings.method, workers or cores(), progress):
-        curves[video.id] = curve
-        content = BytesIO()
-        np.save(content, curve)
-        with suppress(OSError):  # the folder cannot be written: measure again next time
-            write_bytes(paths[video.id], content.getbuffer())
+    tasks = [(video.id, video.usable) for video in missing]
+    with ExitStack() as stack:
+        run: Callable[..., Iterator[np.ndarray]] = map
+        if len(missing) > 1 and sum(len(usable) for _, usable in tasks) >= _MIN_PARALLEL_FRAMES:
+            processes = min(workers or cores(), len(missing))
+            run = stack.enter_context(pool_for("looking for shots", processes)).map
+        measured = run(partial(_stored_curve, store, settings.method), tasks)
+        for video, curve in zip(missing, measured, strict=True):
+            curves[video.id] = curve
+            content = BytesIO()
+            np.save(content, curve)
+            with suppress(OSError):  # the folder cannot be written: measure again next time
+                write_bytes(paths[video.id], content.getbuffer())
+            progress(len(video.usable))
     return {video.id: _shots_of_video(video, curves[video.id], settings) for video in videos}
 
 
-def _measure(
-    videos: Sequence[Video], store: "FrameStore", method: str, workers: int, progress: Callable[[int], None]
-) -> Iterator[tuple[Video, np.ndarray]]:
-    """Measure curves in chunks of frames, in parallel where that pays."""
-    chunks = [(video, first) for video in videos for first in range(0, len(video.usable), _CHUNK_FRAMES)]
-    with ExitStack() as stack:
-        run: Callable[..., Iterator[np.ndarray]] = map
-        if workers > 1 and sum(len(video.usable) for video in videos) >= _MIN_PARALLEL_FRAMES:
-            run = stack.enter_context(pool_for("looking for shots", min(workers, len(chunks)))).map
-        tasks = (
-            (video.id, video.usable[max(first - 1, 0) : first + _CHUNK_FRAMES + 2], first) for video, first in chunks
-        )
-        parts: list[np.ndarray] = []
-        for (video, first), part in zip(chunks, run(partial(_measure_chunk, store, method), tasks), strict=True):
-            parts.append(part)
-            progress(min(_CHUNK_FRAMES, len(video.usable) - first))
-            if first + _CHUNK_FRAMES >= len(video.usable):
-                yield video, np.concatenate(parts)
-                parts = []
-
-
-def _measure_chunk(store: "FrameStore", method: str, task: tuple[str, list[int], int]) -> np.ndarray:
-    """Measure the transitions of one chunk, whose frames are given with one before and two behind them."""
-    video, indices, first = task
-    curve = _curve((store.frame(video, index) for index in indices), store.inside(video), method)
-    begin = min(first, 1)
-    return curve[begin : begin + _CHUNK_FRAMES]
+def _stored_curve(store: "FrameStore", method: str, task: tuple[str, list[int]]) -> np.ndarray:
+    video, indices = task
+    return _curve((store.frame(video, index) for index in indices), store.inside(video), method)
 
 
 def _shots_of_video(video: Video, curve: np.ndarray, settings: ShotSettings) -> Shots:

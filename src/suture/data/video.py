@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,8 @@ _UNKNOWN_MATRICES = (2, 3)
 _DEPENDENT_TYPES = (PictureType.P, PictureType.B)
 _PLANAR_FORMATS = ("yuv420p", "yuvj420p")
 _PROBE_SIDE = 256
+MISSING_TOLERANCE_S = 0.2
+"""Time (s) by which a file's stated duration may exceed its frames, besides 5 %."""
 _MAX_IDLE_DECODERS = 4
 """An open decoder of large video holds tens of megabytes."""
 
@@ -119,7 +120,7 @@ class VideoFile:
         with contextlib.closing(self._open()) as decoder:
             aspect = decoder.pixel_aspect
             for _, frame in decoder.frames():
-                if _quarter_turns(frame, decoder.tagged_rotation) % 2:
+                if _quarter_turns(frame) % 2:
                     return (frame.height, frame.width), 1 / aspect
                 return (frame.width, frame.height), aspect
         raise UserError(f"{self.path} holds no frame that decodes: it is damaged or of an unknown codec.")
@@ -169,7 +170,7 @@ class _Decoder:
                 self._seek(key)
         for current, frame in self.frames():
             if current == position and not frame.is_corrupt:
-                return DecodedFrame(frame, self.tagged_rotation)
+                return DecodedFrame(frame)
             if current >= position:
                 break
         raise UserError(f"{self.path}: frame {position} does not decode: copy the file again, or exclude the frame.")
@@ -195,8 +196,6 @@ class _Decoder:
         self._container, self._stream = _open(self.path)
         self._stream.codec_context.thread_count = self.threads
         self._stream.codec_context.thread_type = "AUTO"
-        tag = {name.lower(): value for name, value in self._stream.metadata.items()}.get("rotate", "")
-        self.tagged_rotation = int(tag) if tag.lstrip("-").isdigit() else 0
         self._next = 0
         self._decoded = self._decode()
 
@@ -233,7 +232,6 @@ class DecodedFrame:
     """A decoded frame, not yet converted to RGB."""
 
     frame: av.VideoFrame
-    tagged_rotation: int
 
     def rgb(self) -> np.ndarray:
         """Convert to RGB, uint8, H W 3, by the file's colour matrix and range, or by those of the frame's size."""
@@ -243,7 +241,7 @@ class DecodedFrame:
         converted = _converter.reformat(
             frame, format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1
         )
-        turned = np.rot90(converted.to_ndarray(), _quarter_turns(frame, self.tagged_rotation))
+        turned = np.rot90(converted.to_ndarray(), _quarter_turns(frame))
         return np.ascontiguousarray(turned)
 
     def planes(self) -> "YuvPlanes | None":
@@ -251,7 +249,7 @@ class DecodedFrame:
         frame = self.frame
         if frame.format.name not in _PLANAR_FORMATS or frame.interlaced_frame or frame.width % 2 or frame.height % 2:
             return None
-        if _quarter_turns(frame, self.tagged_rotation) or frame.planes[0].line_size < 0:  # stored upside down
+        if _quarter_turns(frame) or frame.planes[0].line_size < 0:  # stored upside down
             return None
         matrix = self._assumed_matrix or frame.colorspace
         return YuvPlanes(frame, _fit_yuv_to_rgb(frame.format.name, matrix, frame.color_range, frame.width % 64))
@@ -300,7 +298,7 @@ def _fit_yuv_to_rgb(pixel_format: str, matrix: int, color_range: int, beyond: in
     for plane, (low, high) in zip(planes, [(70, 180), (100, 156), (100, 156)], strict=True):  # no channel overflows
         plane.update(generator.integers(low, high, plane.buffer_size, np.uint8).tobytes())
     yuv = np.insert(sample_planes(frame.to_ndarray()).reshape(-1, 3), 3, 1, axis=1).astype(float)
-    rgb = DecodedFrame(frame, 0).rgb().reshape(-1, 3).astype(float)
+    rgb = DecodedFrame(frame).rgb().reshape(-1, 3).astype(float)
     matrix_t, *_ = np.linalg.lstsq(yuv, rgb, rcond=None)
     return YuvToRgb(*map(tuple, matrix_t.T.round(6).tolist()))  # no digits that differ from call to call
 
@@ -360,16 +358,12 @@ def _read_index(path: Path) -> _FrameIndex:
     # The header is read first: a closed file gives no answers.
     kind, reorders = container.format.name, stream.codec_context.has_b_frames
     time_base, fps = float(stream.time_base or 1), float(stream.average_rate or 25)
-    edited, seconds = (stream.duration or 0) * time_base, (container.duration or 0) / av.time_base
-    promised, track = stream.frames, _track_seconds(stream) if "matroska" in kind else 0.0
+    seconds = (stream.duration or 0) * time_base or (container.duration or 0) / av.time_base
     listed: list[tuple[int | None, int | None, bool]] = []
-    packets = 0
     with container, contextlib.suppress(av.FFmpegError):  # of a file that was cut off, the rest counts
         for packet in container.demux(stream):
-            if packet.size and not packet.is_corrupt:
-                packets += 1
-                if not packet.is_discard:
-                    listed.append((packet.pts, packet.dts, packet.is_keyframe))
+            if packet.size and not packet.is_corrupt and not packet.is_discard:
+                listed.append((packet.pts, packet.dts, packet.is_keyframe))
     if not listed:
         raise UserError(f"{path} holds no frames: it is cut off or its recording was never finished.")
     has_clock = kind in ("mpeg", "mpegts")
@@ -390,14 +384,9 @@ def _read_index(path: Path) -> _FrameIndex:
     is_key = np.array(keys)[order] & timed
     is_key[0] = True
     begin = int(stamps.min()) if has_clock else 0
-    if "mp4" in kind:
-        # An edit list hides frames behind its end, which are not missing.
-        unlisted = round((edited - float(np.ptp(stamps)) * time_base) * fps) - 1 if edited else promised
-        missing = max(0, min(promised - packets, unlisted))
-    else:  # AVI also counts empty frames, other files give a duration, which sound may make a little longer
-        end = max(float((stamps.max() - begin) * time_base), len(stamps) / fps)
-        seconds = track or promised / fps or seconds
-        missing = round((seconds - end) * fps) if seconds > end + (2 if track else max(2, 0.05 * end)) else 0
+    end = max(float((stamps.max() - begin) * time_base), len(stamps) / fps)
+    # Sound may make the file a little longer.
+    missing = round((seconds - end) * fps) if seconds > 1.05 * end + MISSING_TOLERANCE_S else 0
     return _FrameIndex(stamps[order], np.flatnonzero(is_key), timed, begin, time_base, fps, missing)
 
 
@@ -415,15 +404,9 @@ def _has_second_fields(packets: Sequence[tuple[int | None, int | None, bool]], p
     return bool(steps) and float(np.median(steps)) < 1.5 * period
 
 
-def _track_seconds(stream: av.video.VideoStream) -> float:
-    """Duration of the video alone, without the sound, which most writers put into Matroska; 0 without it."""
-    tag = re.fullmatch(r"(\d+):(\d+):(\d+\.\d+)", stream.metadata.get("DURATION", ""))
-    return 3600 * int(tag[1]) + 60 * int(tag[2]) + float(tag[3]) if tag else 0.0
-
-
-def _quarter_turns(frame: av.VideoFrame, tagged: int) -> int:
+def _quarter_turns(frame: av.VideoFrame) -> int:
     """Quarter turns, anticlockwise, that bring a decoded frame upright."""
-    return round((frame.rotation or -tagged) / 90) % 4
+    return round(frame.rotation / 90) % 4
 
 
 class _Converter(threading.local):

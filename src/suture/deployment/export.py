@@ -140,7 +140,7 @@ def export_run(
     >>> export_run(Path("runs/pgvcl"), Path("model.onnx"), frame=(1080, 1920)).agreement  # doctest: +SKIP
     0.99998
     """
-    validate_export_options(output, frame, view, dynamic=dynamic, force=force)
+    validate_export_options(output, frame, view, dynamic=dynamic, logits=logits, force=force)
     run = Run(folder)
     model, text, card = run.model(), render_card(run), card_path(output)
     require_new_or_same(card, text, force)

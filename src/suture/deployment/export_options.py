@@ -10,7 +10,7 @@ from suture.data.view import View
 
 
 def validate_export_options(
-    output: Path, frame: tuple[int, int] | None, view: View | None, *, dynamic: bool, force: bool
+    output: Path, frame: tuple[int, int] | None, view: View | None, *, dynamic: bool, logits: bool, force: bool
 ) -> None:
     """Raise if an ONNX file cannot have these options, or cannot be written to `output`."""
     if suffix_of(output) != ".onnx":
@@ -19,6 +19,8 @@ def validate_export_options(
         raise UserError("--dynamic leaves the size of the frames open: leave --frame and --view out.")
     if frame and frame[0] * frame[1] > MAX_PIXELS:
         raise UserError(f"--frame is {frame[1]}x{frame[0]}, expected at most {MAX_PIXELS // 2**20} million pixels.")
+    if view and logits:
+        raise UserError("--logits has no pixels outside a view: leave --view out, and crop the frames yourself.")
     if view and not (frame and view.is_within(frame[1], frame[0])):
         raise UserError(f"--view is {view}, expected a rectangle within the frames of --frame WIDTHxHEIGHT.")
     require_outside_dataset(output)

@@ -94,11 +94,6 @@ class ClipJob:
     @property
     def made_of(self) -> dict[str, Any]:
         """Everything that determines the results. Existing results are kept or continued only if it is unchanged."""
-        return {**self.made_by, "input": self.clip.identity}
-
-    @property
-    def made_by(self) -> dict[str, Any]:
-        """The part of `made_of` that is the same for all clips of a command."""
         predictor = self.predictor
         return {
             "format": FORMAT,
@@ -107,6 +102,7 @@ class ClipJob:
             "scales": list(predictor.scales),
             "window": predictor.window,
             "view": self.view.view and self.view.view.to_json() if self.view != "auto" else "auto",
+            "input": self.clip.identity,
             **self.settings.to_json(),
         }
 
@@ -126,11 +122,9 @@ class ClipJob:
 
     def run(self, progress: Callable[[int], None]) -> ClipResult:
         """Predict the clip; `progress` is called with numbers of frames that are done."""
-        self.clip.validate_bit_depth()
         remove_leftovers(self.folder)
         self.known = {i: row for i, row in self.journal.read(self.made_of).items() if self._is_done(i, row)}
         rows = dict(self.known)
-        progress(sum(not self._is_needed(index) for index in self.known))
         cropped = self.view == "auto" and self.predictor.network.crops
         view = self.clip.find_view(ClipView(None, origin="cropped by the model") if cropped else self.view)
         if self.clip.file is not None and (problem := view.problem(*self.clip.file.size)):
@@ -176,14 +170,6 @@ class ClipJob:
         name = self.clip.frame_name(index)
         return self.plan.mask_path(name).exists() and (not self.plan.pictures or self.plan.picture_path(name).exists())
 
-    def _is_needed(self, index: int) -> bool:
-        """True if a frame has to be decoded: it is new, an overlay video shows it, or the next is compared with it."""
-        return (
-            index not in self.known
-            or self.plan.overlay_video
-            or (index + 1 < len(self.clip) and index + 1 not in self.known)
-        )
-
     def _is_new(self, frame: ClipFrame) -> bool:
         return frame.pixels is not None and frame.index not in self.known
 
@@ -193,9 +179,8 @@ class ClipJob:
         def kind(frame: ClipFrame) -> tuple[bool, tuple[int, int] | None, YuvToRgb | None]:
             return self._is_new(frame), frame.size, frame.colours
 
-        needed = filter(self._is_needed, range(len(self.clip)))
         together = min(FRAMES_TOGETHER, self.batch)
-        frames = self.clip.frames(needed, together, planes=self.predictor.gpu is not None)
+        frames = self.clip.frames(range(len(self.clip)), together, planes=self.predictor.gpu is not None)
         for _, alike in groupby((self._checked(frame, view) for frame in frames), kind):
             while group := list(islice(alike, self.batch)):
                 yield group

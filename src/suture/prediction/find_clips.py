@@ -95,33 +95,18 @@ def _files_below(folder: Path, leave_out: Path | None) -> Iterator[Path]:
 
 def _name_clips(clips: list[InputClip]) -> list[InputClip]:
     """Name each clip by the shortest end of its path that no other has, with `_` between the folders."""
-    paths = [Path(os.path.abspath(clip.path)) for clip in clips]
-    # The suffix separates a.mp4 from a.avi. A folder has no suffix, even with a point in its name.
-    short = [path if len(clip.images) > 1 else path.with_suffix("") for clip, path in zip(clips, paths, strict=True)]
+    endings = []
+    for clip in clips:
+        path = Path(os.path.abspath(clip.path))
+        # The suffix separates a.mp4 from a.avi. A folder has no suffix, even with a point in its name.
+        stem = path if len(clip.images) > 1 else path.with_suffix("")
+        full = path.with_name(path.name.replace(".", "_"))
+        lengths = range(1, len(path.parts))
+        endings.append(["_".join(one.parts[-length:]) for one in (stem, full) for length in lengths])
     # Names are compared without case: on some file systems A and a are the same.
-    count = Counter(str(path).casefold() for path in short)
-    ends = [
-        [*path.parts[1:-1], stem.name if count[str(stem).casefold()] == 1 else path.name.replace(".", "_")]
-        for path, stem in zip(paths, short, strict=True)
-    ]
-    twins = Counter(str(path).casefold() for path in paths)  # A.mp4 and a.mp4 in one folder
-    lengths = [1] * len(clips)
-    while True:
-        names = ["_".join(end[-length:]) for end, length in zip(ends, lengths, strict=True)]
-        exact, folded = Counter(names), Counter(name.casefold() for name in names)
-        same = [
-            exact[n] > 1 or folded[n.casefold()] > twins[str(p).casefold()] for n, p in zip(names, paths, strict=True)
-        ]
-        longer = [number for number, end in enumerate(ends) if same[number] and lengths[number] < len(end)]
-        if not longer:
-            break
-        for number in longer:
-            lengths[number] += 1
-    named: dict[str, InputClip] = {}
-    for clip, name in zip(clips, names, strict=True):
-        clip.name = name
-        if named.setdefault(name, clip) is not clip:
-            raise UserError(
-                f"The results of {clip.path} and {named[name].path} would have one name: rename one of them."
-            )
+    count = Counter(name for names in endings for name in {name.casefold() for name in names})
+    for clip, names in zip(clips, endings, strict=True):
+        clip.name = next((name for name in names if count[name.casefold()] == 1), "")
+        if not clip.name:
+            raise UserError(f"The results of {clip.path} and of another input would have one name: rename one of them.")
     return clips

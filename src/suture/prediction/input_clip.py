@@ -13,7 +13,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.data.find_view import find_view, view_frames
-from suture.data.images import low_depth_divisor, max_16_bit_value, read_image
+from suture.data.images import read_image
 from suture.data.labelling import frame_name
 from suture.data.video import DecodedFrame, VideoFile, YuvPlanes
 from suture.data.view import View
@@ -141,20 +141,6 @@ class InputClip:
         except UserError as error:
             # Results name files, not their folders, which can name a patient.
             return ClipFrame(index, name, time, None, str(error).replace(str(path), path.name))
-
-    def validate_bit_depth(self) -> None:
-        """Raise if images of 10 or 12 bits were saved as 16: they are read as black."""
-        largest = 0
-        for index in view_frames(len(self.images)):
-            value = max_16_bit_value(self.images[index])
-            if value is None:
-                return
-            largest = max(largest, value)
-        if divisor := low_depth_divisor(largest):
-            raise UserError(
-                f"{self.path}: its 16-bit images have no value above {largest} and are read as black: save them with "
-                f"8 bits, values divided by {divisor}."
-            )
 
     def find_view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
         """Return the view of its frames: as set, or found if the setting is `auto` or for frames of another size."""

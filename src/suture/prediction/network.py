@@ -17,7 +17,7 @@ class Network:
     """A network and its properties."""
 
     module: nn.Module
-    """Maps images (B, 3, h, w) in 0..1 to logits (B, C, h, w); one more channel means that a pixel is ignored."""
+    """Maps images (B, 3, h, w) in 0..1 to logits (B, C, h, w)."""
     classes: ClassTable
     size: tuple[int, int]
     """Height and width of its images."""
@@ -27,7 +27,7 @@ class Network:
     any_size: bool = True
     """It takes images of other sizes too."""
     scored: bool = True
-    """Its logits are scores; otherwise they are decisions, without confidence."""
+    """It returns scores; otherwise class ids, without confidence."""
     view: ClipView | Literal["auto"] = "auto"
     """View of the frames that it was trained on."""
     videos_by: VideosBy = "folder"

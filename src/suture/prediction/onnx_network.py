@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from suture.core.errors import UserError
 from suture.core.io import check_format, parse_json, require_regular_file
 from suture.core.schemas import OnnxRecord, validate_shape
-from suture.data.classes import IGNORE
 from suture.data.view import View
 from suture.models.model_files import fingerprint
 from suture.prediction.input_clip import read_training_view
@@ -19,8 +17,6 @@ from suture.prediction.network import Network, class_table
 
 ONNX_FORMAT = 1
 """Format of the entry `suture` in the metadata of an ONNX file."""
-SURE_LOGIT = 40.0
-"""Logit of the chosen class in a file without scores; the other classes have 0."""
 
 
 class OnnxNetwork(nn.Module):
@@ -28,56 +24,26 @@ class OnnxNetwork(nn.Module):
 
     Args:
         session: ONNX Runtime's session.
-        classes: Number of classes.
         multiple: Sides of images are padded to a multiple of this.
-        scored: The file returns scores; otherwise class ids.
-        view: Part of its frames that the file crops out itself.
     """
 
-    def __init__(self, session: Any, classes: int, multiple: int, scored: bool, view: View | None) -> None:
+    def __init__(self, session: Any, multiple: int) -> None:
         super().__init__()
         self.session = session
-        self.classes = classes
         self.multiple = multiple
-        self.scored = scored
-        self.view = view
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits (B, C, h, w) of images (B, 3, h, w) in 0..1, computed one image at a time.
+        """Return the logits (B, C, h, w) that a file with scores has for images (B, 3, h, w) in 0..1."""
+        return self.run((images * 255).round().byte().permute(0, 2, 3, 1)).float().to(images.device)
 
-        A file that ignores pixels by itself has one more channel for these.
-        """
-        height, width = images.shape[-2:]
-        frames = (images * 255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+    def run(self, frames: Tensor) -> Tensor:
+        """Return the file's output for frames (B, h, w, 3), uint8, computed one frame at a time."""
+        height, width = frames.shape[1:3]
         padding = (0, -height % self.multiple), (0, -width % self.multiple), (0, 0)
-        logits = [self._logits(np.pad(frame, padding, mode="edge")) for frame in frames]
-        return torch.cat(logits).to(images.device)[..., :height, :width]
-
-    def class_ids(self, frames: Tensor) -> Tensor:
-        """Return the class ids (B, h, w) of frames (B, h, w, 3) from a file without scores."""
+        padded = [np.pad(frame, padding, mode="edge") for frame in frames.cpu().numpy()]
+        outputs = [self.session.run(None, {"frames": frame[None]})[0] for frame in padded]
         # Joined by NumPy: PyTorch's threads and the runtime's would wait for each other.
-        return torch.from_numpy(np.concatenate([self._run(frame) for frame in frames.numpy()]))
-
-    def _run(self, frame: np.ndarray) -> np.ndarray:
-        output: np.ndarray = self.session.run(None, {"frames": np.ascontiguousarray(frame)[None]})[0]
-        return output
-
-    def _logits(self, frame: np.ndarray) -> Tensor:
-        output = torch.from_numpy(self._run(frame))
-        if not self.scored:
-            classes = torch.tensor([*range(self.classes), IGNORE]).view(1, -1, 1, 1)
-            return (output[:, None] == classes).float() * SURE_LOGIT
-        height, width = frame.shape[:2]
-        view = self.view or View(0, 0, width, height)
-        # Probabilities are enlarged, not logits, as in `to_class_ids` and in a file that returns class ids.
-        probabilities = F.interpolate(output.float().softmax(1), (view.height, view.width), mode="bilinear")
-        logits = probabilities.clamp_min(torch.finfo(torch.float32).tiny).log()
-        if self.view is None:
-            return logits
-        around = (view.x, width - view.x - view.width, view.y, height - view.y - view.height)
-        outside = F.pad(torch.zeros(1, 1, view.height, view.width), around, value=SURE_LOGIT)
-        inside = F.pad(logits - logits.amax(1, keepdim=True), around, value=-SURE_LOGIT)
-        return torch.cat([inside, outside - SURE_LOGIT], 1)
+        return torch.from_numpy(np.concatenate(outputs)[..., :height, :width])
 
 
 def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
@@ -116,26 +82,24 @@ def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
     validate_shape(path, about, OnnxRecord)
     names = tuple(entry["name"] for entry in about["classes"])
     colors = tuple((r, g, b) for r, g, b in (entry["color"] for entry in about["classes"]))
-    fixed, scored = about["kind"] == "fixed", about["output"] == "logits"
+    fixed = about["kind"] == "fixed"
     height, width = shapes[0][1:3] if fixed else about["size"]
     if not (isinstance(height, int) and isinstance(width, int)):
         raise UserError(f"{path} takes frames of any size, but says that theirs is fixed: export it again.")
     view = View.parse(about["view"], str(path)) if about["view"] else None
     run = about["run"]
-    trained_view = "auto" if view else read_training_view(run.get("view", "auto"), str(path))
-    videos_by = run.get("videos_by", "folder")
     # ONNX Runtime silently continues on the CPU if its CUDA libraries are missing.
     if required and device.type != "cpu" and cuda not in session.get_providers():
         raise UserError(f"{path} cannot run on {device}: this ONNX Runtime has no CUDA; pip install onnxruntime-gpu.")
     return Network(
-        OnnxNetwork(session, len(names), 1 if fixed else about["multiple"], scored, view),
+        OnnxNetwork(session, 1 if fixed else about["multiple"]),
         class_table(names, colors, run.get("mirror", [])),
         (height, width),
         torch.device("cpu"),
         fingerprint(path),
         any_size=not fixed,
-        scored=scored,
-        view=trained_view,
-        videos_by=videos_by,
+        scored=about["output"] == "logits",
+        view="auto" if view else read_training_view(run.get("view", "auto"), str(path)),
+        videos_by=run.get("videos_by", "folder"),
         crops=view is not None,
     )

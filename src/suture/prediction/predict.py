@@ -4,9 +4,8 @@ import atexit
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,22 +17,19 @@ import torch.distributed as dist
 from rich.console import Console
 
 from suture.core.errors import UserError, is_full
-from suture.core.io import LOCK, lock_folder, together_in
+from suture.core.io import LOCK, lock_folder
 from suture.core.progress import ProgressBar
 from suture.core.schemas import PredictionRecord, read_record
-from suture.core.text import listed, number
-from suture.data.labelling import video_of
+from suture.core.text import number
 from suture.data.listing import holds_files
 from suture.data.video_index import JOURNAL, RECORD
 from suture.prediction.clip_job import ClipJob
 from suture.prediction.find_clips import find_clips, share_clips
-from suture.prediction.input_clip import InputClip
 from suture.prediction.prediction_settings import PredictionSettings, validate_output_folder
 from suture.prediction.predictor import Predictor
 
 RESULTS = ("masks", "masks.mkv", "overlay", "overlay.mp4", "frames.csv", "frames.parquet", RECORD, JOURNAL)
 MAX_SHOWN_PROBLEMS = 5
-MAX_SHOWN_VIDEOS = 3
 
 
 @dataclass
@@ -87,23 +83,21 @@ def predict(
     batch = batch or (16 if predictor.device.type == "cuda" else 1)
     console = console or Console(stderr=True)
     validate_output_folder(out)
+    if settings.smooth:
+        predictor.require_scores()
     rank, world = _join_processes()
     videos_by = predictor.network.videos_by if settings.videos_by == "trained" else settings.videos_by
     clips = find_clips(inputs, out, videos_by)
-    if rank == 0:
-        _print(console, _grouping_note(clips))
     jobs = [ClipJob(predictor, clip, out / clip.name, settings, batch) for clip in clips]
     share = {clip.name for clip in share_clips(clips, rank, world)}
     own = [job for job in jobs if job.clip.name in share]
     try:
-        new = [job for job in own if force or not job.record.exists()]
-        locked = together_in(out, {**new[0].made_by, "force": force}) if new else nullcontext()
-        with locked, _single_threaded(predictor.runs_parallel and not settings.smooth):
-            for job in own if force else jobs:  # with force, other processes may be writing theirs
-                _require_same_settings(job, force)
-            for job in own if force else ():
-                with lock_folder(job.folder):
-                    _remove_results(job)
+        for job in own:
+            _require_same_settings(job, force)
+        for job in own if force else ():
+            with lock_folder(job.folder):
+                _remove_results(job)
+        with _single_threaded(predictor.runs_parallel and not settings.smooth):
             summary = _run_jobs(own, console, report=len(clips) > 1)
     except OSError as error:
         raise _write_error(out, error) from error
@@ -113,20 +107,6 @@ def predict(
             raise UserError(summary.problems[0])
         raise UserError(f"None of the {len(clips)} inputs can be used, for the reasons above: give others.")
     return summary
-
-
-def _grouping_note(clips: Sequence[InputClip]) -> str:
-    """Explain how images of one folder were grouped into videos, if that may surprise."""
-    folders = Counter(clip.images[0].parent for clip in clips if clip.images)
-    grouped = [f"{clip.name} ({len(clip)})" for clip in clips if clip.images and folders[clip.images[0].parent] > 1]
-    if grouped:
-        videos = listed(grouped, MAX_SHOWN_VIDEOS)
-        return f"Images are grouped into videos by the name before their number: {videos}; see --videos-by."
-    for clip in clips:
-        origins = {video_of(image.name) for image in clip.images}
-        if len(origins) > 1 and all(origins):
-            return f"{clip.path} holds frames of {len(origins)} videos, taken for one: give --videos-by name."
-    return ""
 
 
 @contextmanager
@@ -147,16 +127,16 @@ def _run_jobs(jobs: Sequence[ClipJob], console: Console, *, report: bool) -> Pre
     """Run this process's jobs one after the other; with `report`, print why one fails."""
     summary = PredictionSummary()
     for count, job in enumerate(jobs, start=1):
-        if job.record.exists():
-            problems = read_record(job.record, PredictionRecord)["problems"]
-            summary += PredictionSummary(skipped=1, problems=problems)
-            had = f"; it had {number(len(problems), 'problem')}" if problems else ""
-            _print(console, f"{job.clip.name}: done before, skipped{had}")
-            continue
         try:
+            _require_same_settings(job, force=False)  # another process may have begun meanwhile
+            if job.record.exists():
+                problems = read_record(job.record, PredictionRecord)["problems"]
+                summary += PredictionSummary(skipped=1, problems=problems)
+                had = f"; it had {number(len(problems), 'problem')}" if problems else ""
+                _print(console, f"{job.clip.name}: done before, skipped{had}")
+                continue
             title = f"{job.clip.name} ({count} of {len(jobs)})" if len(jobs) > 1 else job.clip.name
             with lock_folder(job.folder), _progress(title, len(job.clip), console) as progress:
-                _require_same_settings(job, force=False)  # another process may have begun meanwhile
                 started = time.perf_counter()
                 result = job.run(progress)
                 (job.folder / LOCK).unlink(missing_ok=True)
@@ -247,5 +227,4 @@ def _progress(title: str, total: int, console: Console) -> Iterator[Callable[[in
 
 
 def _print(console: Console, line: str) -> None:
-    if line:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -94,12 +94,8 @@ class Predictor:
     ) -> None:
         validate_scales(scales)
         self.network = open_network(Path(model), device)
-        if tuple(scales) != (1.0,) and not self.network.any_size:
-            raise UserError(f"{model} has a fixed size and takes no scales: export it with --dynamic.")
-        if self.network.crops and (flip or window):
-            raise UserError(
-                f"{model} crops its view itself and takes neither flip nor window: export it without --view."
-            )
+        if (flip or window or tuple(scales) != (1.0,)) and not (self.network.any_size and self.network.scored):
+            raise UserError(f"{model} takes no flip, scales or window: export it with --dynamic and --logits.")
         self.flip = flip
         self._flip_order = self.classes.flip_order(flip)
         self.scales = tuple(scales)
@@ -130,6 +126,11 @@ class Predictor:
         """True if several batches, each on one core, are faster than one on all cores: PyTorch on a CPU."""
         return self.gpu is None and self.device.type == "cpu" and not isinstance(self.network.module, OnnxNetwork)
 
+    def require_scores(self) -> None:
+        """Raise if the model returns class ids only."""
+        if not self.network.scored:
+            raise UserError(f"{self.network.identity['name']} has no probabilities: export it with --logits.")
+
     def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
         """Predict the masks of one frame (H, W, 3) or of several (B, H, W, 3), RGB, uint8.
 
@@ -146,10 +147,10 @@ class Predictor:
     @torch.inference_mode()
     def probabilities(self, frames: np.ndarray) -> np.ndarray:
         """Predict class probabilities, float32: (C, H, W) of one frame, (B, C, H, W) of several."""
+        self.require_scores()
         prepared = self.prepare(frames).frames
         small = self._probabilities(prepared.to(self.device))
-        native = F.interpolate(small, prepared.shape[1:3], mode="bilinear", align_corners=False)
-        result = native[:, : len(self.classes)].cpu().numpy()
+        result = F.interpolate(small, prepared.shape[1:3], mode="bilinear", align_corners=False).cpu().numpy()
         return result if frames.ndim == 4 else result[0]
 
     def prepare(
@@ -231,14 +232,12 @@ class Predictor:
             # By the frames' device: `self.device` may lack its number, and would have others.
             network_size = input_size(size, self.network.size, self.window)
             self._cached(("resize", size), lambda: resize_matrices(size, network_size, frames.device))
-        ids = None if smoother else self._decisions(scenes)
-        if ids is None:
+        if self.network.scored:
             probabilities = self._probabilities(scenes, smoother)
             ids = to_class_ids(probabilities, size)
-            if probabilities.shape[1] > len(self.classes):  # an ONNX file that crops its view
-                ids = ids.masked_fill(ids == len(self.classes), IGNORE)
-            certainty = self._certainty(probabilities, self._inside((height, width), view))
+            certainty = self._certainty(probabilities, self._inside((height, width), view, probabilities.shape[2:]))
         else:
+            ids = self._decisions(scenes)
             certainty = torch.full((len(ids), 2), torch.nan)
         around = view.x, width - right, view.y, height - bottom
         masks = F.pad(ids, around, value=IGNORE) if any(around) else ids
@@ -255,13 +254,14 @@ class Predictor:
             measured.append(torch.cat([overlay(*part) for part in parts]))
         return measured
 
-    def _decisions(self, scenes: Tensor) -> Tensor | None:
-        """Class ids of an ONNX file that returns these at the size of the scenes: scores of them would take time."""
-        network = self.network
-        if network.scored or network.any_size or self.flip or self.window or scenes.shape[1:3] != network.size:
-            return None
-        assert isinstance(network.module, OnnxNetwork)
-        return network.module.class_ids(scenes)
+    def _decisions(self, scenes: Tensor) -> Tensor:
+        """Class ids of an ONNX file without scores, at the size of the scenes."""
+        assert isinstance(self.network.module, OnnxNetwork)
+        size = scenes.shape[1:3]
+        if not self.network.any_size and size != self.network.size:
+            scenes = torch.from_numpy(np.stack([resize_frame(scene, self.network.size) for scene in scenes.numpy()]))
+        ids = self.network.module.run(scenes)
+        return ids if ids.shape[1:] == size else F.interpolate(ids[:, None], size, mode="nearest-exact")[:, 0]
 
     def _probabilities(self, scenes: Tensor, smoother: Smoother | None = None) -> Tensor:
         """Class probabilities (B, C, h, w) of scenes, at the network's input size."""
@@ -279,15 +279,14 @@ class Predictor:
             probabilities = smoother(to_images(scenes, probabilities.shape[2:]), probabilities)
         return probabilities.to(self._output_device)
 
-    def _inside(self, size: tuple[int, int], view: View) -> Tensor:
-        """Share (h, w) of each of the network's pixels inside the view: a circle leaves corners out."""
+    def _inside(self, size: tuple[int, int], view: View, shape: Sequence[int]) -> Tensor:
+        """Share of each of the network's pixels (h, w) inside the view: a circle leaves corners out."""
 
         def make() -> Tensor:
             mask = view.crop(view.mask(*size[::-1])).astype(np.float32)
-            inside = resize_frame(mask, input_size(mask.shape, self.network.size, self.window))
-            return torch.from_numpy(inside).to(self._output_device)
+            return torch.from_numpy(resize_frame(mask, (shape[0], shape[1]))).to(self._output_device)
 
-        return self._cached(("inside", size, view), make)
+        return self._cached(("inside", size, view, tuple(shape)), make)
 
     def _outside(self, size: tuple[int, int], view: View) -> Tensor:
         """Pixels of a frame outside the view (H, W), bool."""
@@ -307,13 +306,7 @@ class Predictor:
 
     def _certainty(self, probabilities: Tensor, inside: Tensor) -> Tensor:
         """Confidence and entropy of each image (B, 2), averaged inside the view."""
-        if not self.network.scored:
-            return torch.full((len(probabilities), 2), torch.nan, device=probabilities.device)
-        count = len(self.classes)
-        if probabilities.shape[1] > count:
-            inside = inside * (1 - probabilities[:, count])
-        probabilities = probabilities[:, :count]
-        entropy = torch.special.entr(probabilities).sum(1) / np.log(max(count, 2))
+        entropy = torch.special.entr(probabilities).sum(1) / np.log(max(len(self.classes), 2))
         values = torch.stack([probabilities.amax(1), entropy], 1)
         weight = inside.expand(len(probabilities), *inside.shape[-2:])[:, None]
         return (values * weight).sum((2, 3)) / weight.sum((2, 3)).clamp(min=1e-6)
