@@ -1,6 +1,8 @@
 """YAML files: a mapping, whole, and without a key that occurs twice. JSON files: whole. Folders that are shared."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
