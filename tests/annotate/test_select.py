@@ -2,17 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
 from suture.annotate.select import select
+from suture.annotate.tools import TOOLS
 from suture.core.errors import UserError
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
+from suture.data.formats import open_export
 from suture.data.images import MaskFile, read_image
 from suture.data.labelling import Labelling, frame_name, from_list, read_lines
+from suture.data.view import View
+from suture.prediction.predictor import Prediction
 
 
 def write_video(folder: Path, shots: list[int], seed: int) -> list[Path]:
@@ -164,3 +169,31 @@ def test_frames_do_not_go_into_a_dataset(dataset: Dataset, tmp_path: Path) -> No
     for folder in (tmp_path / "other/label", dataset.root / "label"):
         with pytest.raises(UserError, match=r"would (become|count as) "):
             select(dataset, folder, every=5)
+
+
+class CentrePredictor:
+    """Predicts class 1 in the left half of the view and class 0 in the right."""
+
+    classes = ClassTable(("a", "b"), ((0, 0, 0), (9, 9, 9)), {0: 0, 1: 1})
+
+    def predict(self, frame: np.ndarray, view: View) -> list[Prediction]:
+        mask = np.zeros(frame.shape[:2], np.uint8)
+        mask[:, : frame.shape[1] // 2] = 1
+        return [Prediction(mask, 0.9, 0.25)]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_files_for_a_tool_hold_frames_labels_drafts_and_steps(dataset: Dataset, tmp_path: Path, tool: str) -> None:
+    predictor: Any = CentrePredictor()
+    select(dataset, tmp_path / "out", budget=2, tool=tool, predictor=predictor, progress=False)
+    images = sorted(path.name for path in (tmp_path / "out/images").iterdir())
+    assert images == ["case 1__frame_000010.png", "case2__frame_000020.png"]
+    assert "labels import" in (tmp_path / "out/README.md").read_text()
+    drafts = {"cvat": "annotations.xml", "labelstudio": "tasks.json", "coco": "annotations.json", "png": "masks"}
+    if tool != "labelstudio":  # which has predictions, no annotations
+        export = open_export(tmp_path / "out" / drafts[tool])
+        mask = export.mask("case2__frame_000020", {"a": 0, "b": 1}, None).read(False)
+        assert mask[:, :32].all()
+        assert not mask[:, 32:].any()
+    without = select(dataset, tmp_path / "plain", budget=2, tool=tool, progress=False)
+    assert without.count == 2

@@ -2,23 +2,29 @@
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import cv2
 from rich.progress import Progress
 
+from suture.annotate.drafts import Draft, ToolLabels
+from suture.annotate.tools import TOOLS
 from suture.core.errors import UserError
 from suture.core.io import filling, write_text
 from suture.core.progress import ProgressBar
 from suture.core.workers import cores
 from suture.data.dataset import Dataset, Video
 from suture.data.datasets.folder import require_outside_dataset
+from suture.data.images import read_image
 from suture.data.labelling import Labelling, by_budget, frame_name, from_list
 from suture.data.shots import Shots, find_shots
+
+if TYPE_CHECKING:
+    from suture.prediction.predictor import Predictor
 
 LIST_NAME = "frames.txt"
 Result = TypeVar("Result")
@@ -31,10 +37,14 @@ def select(
     ratio: float | None = None,
     budget: int | None = None,
     listed: Path | None = None,
+    tool: str | None = None,
+    predictor: "Predictor | None" = None,
     force: bool = False,
     progress: bool = True,
 ) -> Labelling:
     """Write the frames to label as `VIDEO__frame_000120.png`, and their list as `frames.txt`.
+
+    For a tool, the frames lie in `images`, beside the tool's labels, drafts and a README.
 
     Frames that have a mask are not taken again, so that a second selection fills the gaps of the first. Excluded frames
     are never taken.
@@ -46,6 +56,8 @@ def select(
         ratio: Take this share of all frames, spread as by `budget`.
         budget: Take this many frames, spread over the shots by their lengths, at least one per shot if possible.
         listed: Take the frames that a text file names, with a mask or without.
+        tool: Write files for this labelling tool, a key of `TOOLS`.
+        predictor: Model that draws drafts for the tool.
         force: Write into a folder that is not empty.
         progress: Show a progress bar.
 
@@ -73,7 +85,14 @@ def select(
         counts = {video.id: len(chosen[video.id]) for video in dataset}
         try:
             with filling(out, last=LIST_NAME) as folder:  # if the list exists, all its frames exist
-                _for_all(dataset, lambda v, done: _write(v, chosen[v.id], folder, done), counts, bar, "write frames")
+                images = folder / "images" if tool else folder
+                images.mkdir(exist_ok=True)
+                _for_all(dataset, lambda v, done: _write(v, chosen[v.id], images, done), counts, bar, "write frames")
+                if tool:
+                    drafts = _drafts(dataset, chosen, images, predictor)
+                    drafts = bar.track(drafts, chosen.count, description="write drafts")
+                    TOOLS[tool].write(folder, drafts, _labels(dataset, predictor))
+                    write_text(folder / "README.md", TOOLS[tool].readme.replace("DATASET", str(dataset.root)))
                 write_text(folder / LIST_NAME, chosen.to_text())
         except OSError as error:
             raise UserError(f"{out} cannot be written ({error.strerror or error}): choose another folder.") from error
@@ -129,6 +148,30 @@ def _write(video: Video, indices: Sequence[int], folder: Path, done: Callable[[i
         _, data = cv2.imencode(".png", cv2.cvtColor(video.read(index), cv2.COLOR_RGB2BGR))
         path.write_bytes(data.tobytes())
         done(1)
+
+
+def _drafts(dataset: Dataset, chosen: Labelling, images: Path, predictor: "Predictor | None") -> Iterator[Draft]:
+    """Yield the written frames, with masks of the model if there is one."""
+    for video, index in chosen:
+        name = frame_name(video, index)
+        frame = read_image(images / f"{name}.png")
+        height, width = frame.shape[:2]
+        if predictor is None:
+            yield Draft(name, width, height)
+        else:
+            (prediction,) = predictor.predict(frame, dataset[video].view)
+            yield Draft(name, width, height, prediction.mask, round(prediction.entropy, 4))
+
+
+def _labels(dataset: Dataset, predictor: "Predictor | None") -> ToolLabels:
+    """Labels of the model, or without one of the dataset."""
+    labels = ToolLabels.of_table(dataset.classes)
+    if predictor is None:
+        return labels
+    names, colors = predictor.classes.names, predictor.classes.colors
+    unpainted = None if labels.unpainted is None else dataset.classes.names[labels.unpainted]
+    same = names.index(unpainted) if unpainted in names else None
+    return ToolLabels.of(names, dict(zip(names, colors, strict=True)), same)
 
 
 def _for_all(

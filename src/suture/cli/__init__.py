@@ -13,6 +13,7 @@ from suture.cli.check_command import check
 from suture.cli.compare_command import compare
 from suture.cli.evaluate_command import evaluate
 from suture.cli.export_command import export
+from suture.cli.labels_command import labels
 from suture.cli.predict_command import predict
 from suture.cli.report_command import report
 from suture.cli.select_command import select
@@ -38,6 +39,8 @@ app = typer.Typer(
 for command in COMMANDS:
     methods = f"Methods, for --set method=NAME: {', '.join(METHODS)}." if command is train else None
     app.command(epilog=methods)(command)
+    if command is select:
+        app.add_typer(labels, name="labels")
 
 
 def _print_version(value: bool) -> None:

@@ -71,8 +71,11 @@ def filling(folder: Path, last: str = "") -> Iterator[Path]:
         if not folder.exists():
             os.replace(temporary, folder)
         else:
-            for file in sorted(temporary.iterdir(), key=lambda file: file.name == last):
-                os.replace(file, folder / file.name)
+            files = (path for path in temporary.rglob("*") if path.is_file())
+            for file in sorted(files, key=lambda file: file.name == last):
+                target = folder / file.relative_to(temporary)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(file, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -248,8 +248,13 @@ class ModelRecord(BaseModel):
 
 def require_no_run(folder: Path, expected: str) -> None:
     """Raise if a folder is a run; `expected` is the input that the command takes."""
-    if (folder / STARTS).is_file() and (folder / "config.yaml").is_file():
+    if is_run(folder):
         raise UserError(f"{folder} is a run, expected {expected}.")
+
+
+def is_run(folder: Path) -> bool:
+    """Test whether a folder is a run."""
+    return (folder / STARTS).is_file() and (folder / "config.yaml").is_file()
 
 
 def taking_part(video: Mapping[str, Any]) -> int:

@@ -537,7 +537,7 @@ def test_a_zip_without_labels_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "masks.zip", "w") as archive:
         archive.writestr("masks/1.png", "hello")
     write_file(tmp_path, videos="videos", masks="masks.zip", classes=CLASSES)
-    with pytest.raises(UserError, match=r"masks\.zip is neither a CVAT export"):
+    with pytest.raises(UserError, match=r"masks\.zip holds no export of CVAT"):
         load_dataset(tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_shapes_that_cannot_be_drawn_are_named(tmp_path: Path, segmentation: Any
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "is not a COCO file"),  # as Label Studio's own JSON
+        ({}, "is not a COCO file"),
         ({"images": [], "annotations": []}, r"is not a COCO file \(categories: field required\)"),
         (
             content() | {"images": [{"id": 1, "file_name": "a", "width": None}]},

@@ -205,10 +205,12 @@ def _masks_of_pattern(root: Path, pattern: str) -> Masks:
     return Masks(ImageMasks(root, files), None)
 
 
-def open_masks(place: Path, videos: VideoIndex, only: VideoEntry | None) -> Iterator[Masks]:
+def open_masks(
+    place: Path, videos: VideoIndex, only: VideoEntry | None, annotator: str | None = None
+) -> Iterator[Masks]:
     """Open an export, or a folder of exports and images; what is named after a video belongs to it."""
     if is_export(place):
-        yield Masks(open_export(place), only or _named_after(place, videos))
+        yield Masks(open_export(place, annotator), only or _named_after(place, videos))
         return
     if not place.is_dir():
         raise UserError(f"{place} holds no masks: expected a folder, or an export of CVAT, COCO or LabelMe.")
@@ -218,10 +220,11 @@ def open_masks(place: Path, videos: VideoIndex, only: VideoEntry | None) -> Iter
         within = "" if folder == place else f"{folder.relative_to(place).as_posix()}/"
         exports = [folder / name for name in folders if is_export(folder / name)]
         folders[:] = [name for name in folders if folder / name not in exports]
-        exports += [folder / name for name in files if name.lower().endswith(EXPORT_SUFFIXES)]
+        names = (name for name in files if name.lower().endswith(EXPORT_SUFFIXES))
+        exports += [folder / name for name in names if is_export(folder / name)]
         of_folder: dict[str, LabelMeFile] = {}
         for export in exports:
-            opened = open_file(export)
+            opened = open_file(export, annotator)
             if isinstance(opened, LabelMeFile):
                 of_folder[within + export.stem] = opened
             else:

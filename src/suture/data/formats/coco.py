@@ -1,16 +1,22 @@
 """COCO JSON, also of Label Studio: polygons and run lengths for images, by file name."""
 
-import posixpath
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from pydantic import BaseModel
 
 from suture.core.errors import UserError
-from suture.data.dataset import Boxes
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, empty_note, has_area, read_json, validate_size
+from suture.data.formats.shapes import (
+    DrawnImage,
+    Shape,
+    ShapeExport,
+    ShapeFile,
+    frame_of,
+    has_area,
+    read_json,
+    validate_size,
+)
 
 Key = int | float | str
 """An id or a name: tools write either as number or as text."""
@@ -48,31 +54,10 @@ def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
         path: The export.
         files: Name, for messages, and content of each file.
     """
-    labels: dict[str, int] = {}
-    images: dict[str, DrawnImage] = {}
-    boxes: list[Boxes] = []
-    listed = 0
-    for name, content in files:
-        new_labels, new_images, without_shape = _parse(name, content)
-        if twice := new_images.keys() & images.keys():
-            raise UserError(f"{path} holds two images {min(twice)}: file names must differ.")
-        labels |= new_labels
-        images |= {frame: image for frame, image in new_images.items() if image.shapes}
-        listed += len(new_images)
-        if without_shape:
-            boxes.append(Boxes(name, without_shape, sum(len(image.shapes) for image in new_images.values())))
-    notes = empty_note(path, listed, len(images))
-    return ShapeExport(path, labels, images, notes, boxes)
+    return ShapeExport.combine(path, (_parse(*file) for file in files))
 
 
-def _local_path(name: str) -> str:
-    """Return the path in the address of a file in Label Studio's local storage; other names as they are."""
-    _, address, path = name.partition("/local-files/?d=")
-    return unquote(path) if address else name
-
-
-def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnImage], int]:
-    """Read the labels, the images with their shapes, and the number of annotations without shape."""
+def _parse(where: str, content: bytes) -> ShapeFile:
     data = read_json(where, content, _File, "COCO")
     labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
     shapes: dict[Any, list[Shape]] = {image["id"]: [] for image in data["images"]}
@@ -92,9 +77,9 @@ def _parse(where: str, content: bytes) -> tuple[dict[str, int], dict[str, DrawnI
     images: dict[str, DrawnImage] = {}
     for entry in data["images"]:
         name = str(entry["file_name"])
-        frame = posixpath.splitext(posixpath.normpath(_local_path(name).replace("\\", "/")))[0]
+        frame = frame_of(name)
         if frame in images:
             raise UserError(f"{where} holds two images {name}: file names must differ.")
         width, height = validate_size(f"{where}: {name}", entry["width"], entry["height"])
         images[frame] = DrawnImage(width, height, tuple(shapes[entry["id"]]))
-    return {label: category for category, label in labels.items()}, images, without_shape
+    return ShapeFile(where, {label: category for category, label in labels.items()}, images, without_shape)

@@ -70,13 +70,15 @@ class CvatMask:
         with open_image(io.BytesIO(self._bytes()), self.name) as image:
             colors = raw_mask(image, by_color=True, name=self.name)
         values, place, counts = np.unique(pack(colors), return_inverse=True, return_counts=True)
-        label_of = {(0, 0, 0): _BACKGROUND} | {color: label for label, color in self.export.labels.items()}
-        known = {_BACKGROUND: UNPAINTED, **self.label_ids}
+        label_of = {color: label for label, color in self.export.labels.items()}
+        # If the background has a colour of its own, black pixels have no label at all.
+        label_of.setdefault((0, 0, 0), "" if _BACKGROUND in self.export.labels else _BACKGROUND)
+        known = {"": UNPAINTED, _BACKGROUND: UNPAINTED, **self.label_ids}
         ids = np.empty(len(values), np.int32)
         unknown: dict[Raw, int] = {}
         for position, value in enumerate(values.tolist()):
             color = unpack(value)
-            label = label_of.get(color, "")
+            label = label_of.get(color)
             if label in known:
                 ids[position] = known[label]
             else:

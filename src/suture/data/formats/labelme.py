@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from pydantic import BaseModel, Field, StrictFloat, StrictStr
 
 from suture.core.errors import UserError
 from suture.core.text import short
 from suture.data.dataset import Boxes
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, empty_note, has_area, read_json, validate_size
+from suture.data.formats.shapes import (
+    DrawnImage,
+    Shape,
+    ShapeExport,
+    crop_shape,
+    empty_note,
+    has_area,
+    read_json,
+    validate_size,
+)
 from suture.data.images import open_image, raw_mask
 
 _COCO_KEYS = (b'"images"', b'"annotations"', b'"categories"')
@@ -96,15 +104,11 @@ def _segmentation(entry: dict[str, Any], width: int, height: int) -> Any:
 
 
 def _brushed(entry: dict[str, Any], width: int, height: int) -> dict[str, Any]:
-    """Convert a small image and the corner where it lies to run lengths."""
+    """Convert a small image and the corner where it lies to a shape."""
     name = "a brushed mask"
     with open_image(io.BytesIO(base64.b64decode(entry["mask"])), name) as image:
         brushed = raw_mask(image, by_color=False, name=name) > 0
     left, top = map(round, entry["points"][0])
-    whole = np.zeros((height, width), bool)
-    target = whole[top : top + brushed.shape[0], left : left + brushed.shape[1]]
-    if min(left, top) < 0 or target.shape != brushed.shape:
+    if min(left, top) < 0 or top + brushed.shape[0] > height or left + brushed.shape[1] > width:
         raise ValueError("a brushed mask that leaves the image")
-    target[:] = brushed
-    edges = np.flatnonzero(np.diff(whole.T.ravel(), prepend=False))
-    return {"size": [height, width], "counts": np.diff([0, *edges.tolist(), whole.size]).tolist()}
+    return crop_shape(brushed, left, top)

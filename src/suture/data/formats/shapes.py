@@ -1,10 +1,12 @@
-"""Shapes of annotation tools: polygons and run lengths, each with a label, as masks."""
+"""Shapes of annotation tools: polygons, run lengths and brushed masks, each with a label, as masks."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import cv2
 import numpy as np
@@ -16,10 +18,11 @@ from suture.core.io import parse_json
 from suture.core.text import number, reason
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
 from suture.data.dataset import Boxes
+from suture.data.formats.brush import decode_brush
 from suture.data.images import MAX_PIXELS
 
 Shape = tuple[str, Any]
-"""A label and COCO's `segmentation`: a list of polygons, or run lengths."""
+"""A label and COCO's `segmentation`: a list of polygons, or run lengths; or a crop's `box` and `counts`, or `brush`."""
 _LINE_NUMBERS = 4
 """Length of a polygon of two corners."""
 
@@ -51,6 +54,27 @@ def empty_note(path: Path, listed: int, drawn: int) -> list[str]:
     return [note] if drawn < listed else []
 
 
+def frame_of(name: str) -> str:
+    """Name of the frame by the file of its image: a path without suffix, also of Label Studio's local storage."""
+    _, address, path = name.partition("/local-files/?d=")
+    return posixpath.splitext(posixpath.normpath((unquote(path) if address else name).replace("\\", "/")))[0]
+
+
+def run_lengths(pixels: np.ndarray) -> list[int]:
+    """Lengths of the runs of a flat boolean mask; the first run is of False, so it may be 0.
+
+    >>> run_lengths(np.array([True, True, False]))
+    [0, 2, 1]
+    """
+    edges = np.flatnonzero(np.diff(pixels, prepend=False))
+    return np.diff(edges, prepend=0, append=pixels.size).tolist()
+
+
+def crop_shape(inside: np.ndarray, left: int, top: int) -> dict[str, Any]:
+    """Shape of a small mask at a place in the image, as run lengths along its rows."""
+    return {"box": [left, top, inside.shape[1], inside.shape[0]], "counts": run_lengths(inside.ravel())}
+
+
 def has_area(segmentation: Any) -> bool:
     """Test whether an annotation covers pixels: tools write [] or [[]] for a box, two corners for a line.
 
@@ -77,6 +101,19 @@ class DrawnImage:
     width: int
     height: int
     shapes: Sequence[Shape]
+    is_blank: bool = False
+    """An annotator stated that it shows no class. Other images without shapes are not labelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeFile:
+    """The content of one file: labels, all images, and the number of annotations without a shape."""
+
+    name: str
+    labels: Mapping[str, Raw]
+    images: Mapping[str, DrawnImage]
+    without_shape: int
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +127,25 @@ class ShapeExport:
     boxes: list[Boxes] = field(default_factory=list)
     files: Mapping[str, str] = field(default_factory=dict)
     """File of each image, where each has one of its own."""
+
+    @classmethod
+    def combine(cls, path: Path, files: Iterable[ShapeFile]) -> "ShapeExport":
+        """Combine the files of an export."""
+        export, listed = cls(path, {}, {}), 0
+        labels: dict[str, Raw] = {}
+        images: dict[str, DrawnImage] = {}
+        for file in files:
+            if twice := file.images.keys() & images.keys():
+                raise UserError(f"{path} holds two images {min(twice)}: file names must differ.")
+            labels |= file.labels
+            images |= {frame: image for frame, image in file.images.items() if image.shapes or image.is_blank}
+            listed += len(file.images)
+            export.notes.extend(file.notes)
+            if file.without_shape:
+                shapes = sum(len(image.shapes) for image in file.images.values())
+                export.boxes.append(Boxes(file.name, file.without_shape, shapes))
+        export.notes.extend(empty_note(path, listed, len(images)))
+        return replace(export, labels=labels, images=images)
 
     @property
     def frames(self) -> list[str]:
@@ -136,8 +192,11 @@ class ShapeMask:
     def _draw(self, segmentation: Any) -> np.ndarray:
         height, width = self.image.height, self.image.width
         try:
-            draw = _draw_runs if isinstance(segmentation, dict) else _draw_polygons
-            return draw(segmentation, height, width)
+            if isinstance(segmentation, list):
+                return _draw_polygons(segmentation, height, width)
+            if "brush" in segmentation:
+                return decode_brush(segmentation["brush"], height, width)
+            return (_draw_crop if "box" in segmentation else _draw_runs)(segmentation, height, width)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
             raise UserError(
                 f"{self.name} has a shape that cannot be drawn: expected polygons x, y, x, y, … or run lengths that "
@@ -157,13 +216,29 @@ def _draw_polygons(polygons: list[list[float]], height: int, width: int) -> np.n
 def _draw_runs(segmentation: dict[str, Any], height: int, width: int) -> np.ndarray:
     """Draw run lengths; pycocotools would leave pixels uninitialised where they are too short."""
     counts = segmentation["counts"]
-    runs = np.array(_unpack_runs(counts) if isinstance(counts, str) else counts, np.int64)
-    area = height * width
-    # Each run alone first, because the sum of huge ones wraps.
-    fills = runs.ndim == 1 and ((runs >= 0) & (runs <= area)).all() and runs.sum() == area
-    if list(segmentation["size"]) != [height, width] or not fills:
+    if list(segmentation["size"]) != [height, width]:
         raise ValueError("run lengths of another image")
-    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
+    runs = _unpack_runs(counts) if isinstance(counts, str) else counts
+    return _expand_runs(runs, height * width).reshape(width, height).T
+
+
+def _draw_crop(segmentation: dict[str, Any], height: int, width: int) -> np.ndarray:
+    """Draw the run lengths of a part of the image, along its rows."""
+    left, top, columns, rows = segmentation["box"]
+    whole = np.zeros((height, width), bool)
+    target = whole[top : top + rows, left : left + columns]
+    if min(left, top) < 0 or target.shape != (rows, columns):
+        raise ValueError("a mask that leaves the image")
+    target[:] = _expand_runs(segmentation["counts"], rows * columns).reshape(rows, columns)
+    return whole
+
+
+def _expand_runs(counts: Sequence[int], area: int) -> np.ndarray:
+    runs = np.array(counts, np.int64)
+    # Each run alone first, because the sum of huge ones wraps.
+    if runs.ndim != 1 or not ((runs >= 0) & (runs <= area)).all() or runs.sum() != area:
+        raise ValueError("run lengths that do not fill the image")
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs)
 
 
 def _unpack_runs(text: str) -> list[int]:
