@@ -12,9 +12,9 @@ from suture.core.errors import UserError
 SMALL = {"datasets": {"made": {"root": "data"}}, "methods": ["supervised"], "seeds": [0]}
 
 
-def write(folder: Path, **said: Any) -> Path:
+def write(folder: Path, **keys: Any) -> Path:
     file = folder / "small.yaml"
-    file.write_text(yaml.safe_dump(SMALL | said, sort_keys=False))
+    file.write_text(yaml.safe_dump(SMALL | keys, sort_keys=False))
     return file
 
 
@@ -88,11 +88,8 @@ def test_some_runs_alone(tmp_path: Path) -> None:
         "made__all__longer__seed-0",
     ], "as they are named, each once"
     assert plan.only(()) == plan
-    for wrong, said in {"longr": "'longr' (did you mean longer?)", "dmt": "'dmt'"}.items():  # known, not of this file
-        with pytest.raises(UserError) as refused:
-            plan.only(["pgvcl", wrong])
-        expected = "expected one of the file's methods (supervised, longer, pgvcl) or a run that --list shows."
-        assert str(refused.value) == f"--only is {said}, {expected}"
+    with pytest.raises(UserError, match=r"--only is 'longr' \(did you mean longer\?\)"):
+        plan.only(["pgvcl", "longr"])
 
 
 def test_a_sweep_is_of_the_methods_that_have_its_keys(tmp_path: Path) -> None:
@@ -108,14 +105,6 @@ def test_a_sweep_is_of_the_methods_that_have_its_keys(tmp_path: Path) -> None:
     ]
     keys = read_plan(file).runs[1].config.method["contrast"]["keys"]
     assert (keys["same_shot"], keys["other_videos"]) == (0, 4)
-
-
-def test_points_of_a_sweep_may_have_names(tmp_path: Path) -> None:
-    points = {"P0N0": {"method.contrast.keys": {"same_shot": 0, "other_videos": 0}}, "big": {"data.size": 512}}
-    runs = read_plan(write(tmp_path, methods=["pgvcl"], sweep=points)).runs
-    assert [run.key.point for run in runs] == ["P0N0", "big"]
-    assert runs[0].config.method["contrast"]["keys"]["same_shot"] == 0
-    assert runs[1].config.data.size == 512
 
 
 @pytest.mark.parametrize("key", ["method.contrast.keys.other_videos", "methods.pgvcl.contrast.keys.other_videos"])
@@ -168,39 +157,27 @@ def test_a_name_gives_the_key(point: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("keys", "message"),
     [
         ({"method": ["supervised"]}, r"there is no key 'method' \(did you mean methods\?\)"),
         ({"methods": {"a": {"method": "twice", "sed": [1]}}}, r"'methods.a.sed' \(did you mean seeds\?\)"),
         ({"datasets": {}}, "datasets is {}: "),
         ({"methods": [["pgvcl"]]}, "methods is "),
-        ({"methods": ["a/b"]}, "use letters, digits"),
         ({"methods": ["a__b"]}, "use letters, digits"),
         (
             {"methods": ["supervisd"]},
             r"small.yaml, made, supervisd: method: there is no 'supervisd' \(did you mean supervised\?\); the",
         ),
-        (
-            {"preset": "vocalfold"},
-            r"small.yaml, made, supervised: preset: there is no 'vocalfold' \(did you mean vocal",
-        ),
         ({"seeds": [0, 0]}, "a seed stands twice"),
         ({"seeds": 0}, "seeds is 0: input should be a valid"),
         ({"sweep": {"seed": [1, 2]}}, "a setting changes the method or the seed"),
-        ({"sweep": {"one": {"data.size": 64, "seed": 1}}}, "a setting changes the method or the seed"),
         ({"methods": {"a": {"method": "twice", "set": {"method": "dmt"}}}}, "a setting changes the method or the seed"),
-        (
-            {"sweep": {"methods.supervisd.train.steps": [1, 2]}},
-            "none of the methods has the keys of the sweep's steps=1",
-        ),
         (
             {"sweep": {"methods.supervised.train.stps": [1, 2]}},
             "none of the methods has the keys of the sweep's stps=1",
         ),
-        ({"sweep": {"model.encodr": ["resnet18"]}}, "there is no setting model.encodr"),
         ({"sweep": {"data.size": 64}}, "data.size.* is 64: input should be a valid"),
         ({"sweep": {"data.size": [64], "big": {"data.size": 128}}}, "sweep holds either"),
-        ({"sweep": {"data.size": [64, -4]}}, r"size=-4: data.size is -4"),
         ({"sweep": {"a b": {"data.size": 64}, "a-b": {"data.size": 128}}}, "made__all__supervised__a-b__seed-0"),
         ({"reference": "pgvcl"}, "reference is 'pgvcl', expected one of supervised"),
         ({"set": {"model.encodr": "resnet18"}}, r"small.yaml, made, supervised: there is no setting model.encodr"),
@@ -209,9 +186,9 @@ def test_a_name_gives_the_key(point: str) -> None:
         ({"format": 2}, "update Suture"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, said: dict[str, Any], message: str) -> None:
+def test_mistakes_are_named(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        read_plan(write(tmp_path, **said))
+        read_plan(write(tmp_path, **keys))
 
 
 def test_runs_made_with_other_settings_are_refused(tmp_path: Path) -> None:

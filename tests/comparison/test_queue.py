@@ -14,23 +14,13 @@ from suture.comparison.queue import Device, last_error, parse_devices
 from suture.core.errors import UserError
 
 
-def test_expected_duration_is_that_of_the_most_similar_runs() -> None:
+def test_expected_duration_is_that_of_the_same_dataset_and_method() -> None:
     key = RunKey("a", "every-10", "pgvcl", "", 5)
-    state: Any = SimpleNamespace(durations={}, running=[])
+    state: Any = SimpleNamespace(durations={})
     assert queue.Queue.expected_minutes(state, key) == 0
-    state.durations = {
-        RunKey("a", "every-10", "pgvcl", "", 0): 10.0,
-        RunKey("a", "every-10", "pgvcl", "", 1): 20.0,
-        RunKey("a", "every-20", "pgvcl", "", 0): 300.0,
-        RunKey("b", "every-10", "dmt", "", 0): 70.0,
-    }
-    expected = {"labelling": 110, "method": 70}
-    assert queue.Queue.expected_minutes(state, key) == 15
-    assert queue.Queue.expected_minutes(state, key._replace(labelling="all")) == expected["labelling"]
-    assert queue.Queue.expected_minutes(state, key._replace(method="dmt")) == expected["method"]
-    assert queue.Queue.expected_minutes(state, key._replace(method="uamt")) == 100
-    state.running = [SimpleNamespace(run=SimpleNamespace(key=key), minutes=60.0)]
-    assert queue.Queue.expected_minutes(state, key) == pytest.approx(60, abs=0.1), "a similar run has taken longer"
+    state.durations = {RunKey("a", "every-20", "pgvcl", "", 0): 10.0, RunKey("b", "every-10", "dmt", "", 0): 70.0}
+    expected = {method: queue.Queue.expected_minutes(state, key._replace(method=method)) for method in ("pgvcl", "dmt")}
+    assert expected == {"pgvcl": 10, "dmt": 40}
 
 
 @pytest.mark.parametrize(

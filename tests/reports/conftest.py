@@ -15,6 +15,9 @@ from tiny_runs import Runs
 from suture.core.io import read_json, write_json
 from suture.data.synthetic.scenario import SyntheticSettings
 from suture.data.synthetic.write_synthetic import write_synthetic
+from suture.reports.report import write_report
+from suture.reports.report_context import ReportContext
+from suture.reports.reported_run import read_runs
 from suture.training.config import load_config
 from suture.training.train import train
 
@@ -51,16 +54,30 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 @pytest.fixture(scope="session")
 def footage(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a video of no dataset, named as one that a dataset has."""
+    """Folder with a video of no dataset."""
     folder = tmp_path_factory.mktemp("doe-new")
-    shutil.copy(runs.data / "videos" / "case04.mp4", folder / "case04.mp4")
+    shutil.copy(runs.data / "videos" / "case04.mp4", folder / "new.mp4")
     return folder
+
+
+@pytest.fixture(scope="session")
+def both(runs: Runs, footage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything a report can show: two runs and a video without truth, with the figures in `figures` beside it."""
+    folder = tmp_path_factory.mktemp("report")
+    videos, figures = [footage], folder / "figures"
+    return write_report([runs.supervised, runs.pgvcl], folder / "report.html", videos=videos, figures=figures)
 
 
 @pytest.fixture
 def console() -> Console:
     """Console that records what a report prints."""
     return Console(file=io.StringIO(), record=True, width=400)
+
+
+@pytest.fixture
+def context_of(console: Console) -> Callable[..., ReportContext]:
+    """Function that opens runs for the sections of a report."""
+    return lambda *folders, **options: ReportContext(read_runs(folders), True, console, **options)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The report as a file: its content, what it never contains, and its remarks on runs that lack something."""
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -15,30 +14,29 @@ from tiny_runs import Runs
 from suture.cli import main
 from suture.core.errors import UserError
 from suture.data.images import read_image
+from suture.reports.predictions_section import prediction_pictures
 from suture.reports.report import write_report
+from suture.reports.report_context import ReportContext, read_footage
+from suture.reports.report_path import report_path
+from suture.reports.reported_run import read_runs
 from suture.reports.scores_section import scores_table
+from suture.reports.summary_section import cautions, primary_scores, run_facts, unmeasured
 
 Copy = Callable[..., Path]
-Write = Callable[..., str]
-
-
-@pytest.fixture
-def write(tmp_path: Path, console: Console) -> Write:
-    """Function that writes a report and returns the page; without pictures of frames unless asked for."""
-
-    def write_page(*runs: Path, frames: bool = False, **options: Any) -> str:
-        path = write_report(runs, tmp_path / "report.html", frames, console, **options)
-        return path.read_text(encoding="utf-8")
-
-    return write_page
+Open = Callable[..., ReportContext]
 
 
 def viewers(page: str) -> dict[str, Any]:
     """The pictures of a page."""
     match = re.search(r'<script type="application/json" id="content">(.*?)</script>', page, re.DOTALL)
     assert match
-    found: dict[str, Any] = json.loads(match[1])["viewers"]
-    return found
+    content: dict[str, Any] = json.loads(match[1])["viewers"]
+    return content
+
+
+def remarks(*folders: Path) -> str:
+    """The cautions about runs."""
+    return "\n".join(cautions(read_runs(folders)))
 
 
 def move_data(run: Path, root: Path) -> None:
@@ -47,14 +45,11 @@ def move_data(run: Path, root: Path) -> None:
     config.write_text(re.sub("(?m)^  root: .*", f"  root: {root}", config.read_text()))
 
 
-def test_two_runs_side_by_side(runs: Runs, write: Write) -> None:
-    page = write(runs.supervised, runs.pgvcl, frames=True)
+def test_two_runs_side_by_side(both: Path) -> None:
+    page = both.read_text()
     assert len(page) < 10e6
     for text in ("new videos (test)", "new videos (validation)", "completion", "mIoU per frame", "NSD", "± "):
         assert text in page
-    scores = page[: page.index('<section id="confusion">')]
-    assert "Every run is one training with one seed" in scores
-    assert "<b>" not in scores, "no run is marked as the best"
     for stage in ("train", "pretrain", "contrast", "finetune"):
         assert f"{stage}: loss" in page
     for number in (0, 1):
@@ -68,253 +63,184 @@ def test_two_runs_side_by_side(runs: Runs, write: Write) -> None:
     assert sum("evenly" in group for group in groups) == 4
     worst, best = predictions["items"][0], predictions["items"][8]
     assert sum(worst["scores"][1:]) < sum(best["scores"][1:])
-    titles = ["truth", "pseudo label of pgvcl", "supervised, final", "pgvcl, final"]
-    assert [panel["title"] for panel in pseudo["panels"]] == titles
-    for text in ("10 frames of new videos", "before contrast (after pretrain)", "starting weights"):
-        assert text in page
+    assert [panel["title"] for panel in pseudo["panels"]] == ["truth", "pseudo label of pgvcl", "supervised", "pgvcl"]
     assert page.count('class="scatter"') == 4
-    assert page.count("data:video/mp4;base64,") == 1
-    assert "case04, frames 0 to 13: frame, truth, supervised, pgvcl" in page
+    assert page.count("data:video/mp4;base64,") == 2
 
 
-def test_page_has_no_link_and_no_path(runs: Runs, tmp_path: Path, write: Write) -> None:
-    page = write(runs.pgvcl, frames=True)
+def test_video_without_truth(both: Path) -> None:
+    page = both.read_text()
+    assert "<b>new</b> over time" in page
+    assert all(kind in page for kind in ("share of the view", "confidence: ", "entropy of", "consistency: "))
+    curves = re.findall(r"<title>supervised, frame \d+: ([\d.]+)</title>", page)
+    assert 10 < max(map(float, curves)) <= 100, "in percent, as the table above them"
+
+
+def test_page_has_no_link_and_no_path(both: Path) -> None:
+    page = both.read_text()
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
     assert not re.search(r"url\((?!['\"]?data:)|@import|https?://", page)
-    assert "patient-doe" not in page
-    assert str(tmp_path) not in page
+    assert not any(name in page for name in ("patient-doe", "doe-new", str(both.parent.parent)))
 
 
-def test_without_frames_there_is_no_picture(runs: Runs, footage: Path, write: Write) -> None:
-    page = write(runs.supervised, runs.pgvcl, videos=[footage])
-    for text in ("data:image", "data:video", "<img src", "<video"):
-        assert text not in page
+def test_figures(both: Path) -> None:
+    folder = both.parent / "figures"
+    names = {file.name for file in folder.iterdir()}
+    pictures = {f"comparison-{group}.png" for group in ("evenly", "worst", "best", "median", "runs-differ")}
+    pictures |= {"pseudo-labels.png", "embeddings-supervised.png", "embeddings-pgvcl.png"}
+    assert names == pictures | {"clip-case04.mp4", "clip-new.mp4"}
+    assert all(read_image(folder / name).std() > 1 for name in pictures)
+
+
+def test_command_without_frames_writes_no_picture(
+    runs: Runs, footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-o", "r.html", "--videos", str(footage), "--figures", "figures", "--no-frames"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["suture", "report", str(runs.pgvcl), *options])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert capsys.readouterr().out.splitlines()[-2:] == ["Report: r.html", "Figures: figures"]
+    assert [file.name for file in (tmp_path / "figures").iterdir()] == ["embeddings-pgvcl.png"]
+    page = (tmp_path / "r.html").read_text()
+    assert not any(text in page for text in ("data:image", "data:video", "<img src", "<video"))
     assert viewers(page) == {}
-    for text in (
-        'class="scatter"',
-        'class="area"',
-        'class="confusion"',
-        "IoU over the distance to the nearest labelled frame",
-        "Label these next",
-    ):
+    for text in ('class="scatter"', 'class="area"', 'class="confusion"', "IoU of a frame over", "Label these next"):
         assert text in page
 
 
-def test_default_paths(runs: Runs, console: Console) -> None:
-    assert write_report([runs.supervised], frames=False, console=console) == runs.supervised / "report.html"
-    both = write_report([runs.supervised, runs.pgvcl], frames=False, console=console)
-    assert both == runs.supervised.parent / "report.html"
-
-
-def test_paths_that_cannot_be_written(runs: Runs, console: Console) -> None:
+def test_paths(runs: Runs, console: Console) -> None:
+    assert report_path([runs.supervised]) == runs.supervised / "report.html"
+    assert report_path([runs.supervised, runs.pgvcl]) == runs.supervised.parent / "report.html"
     with pytest.raises(UserError, match="is a folder"):
-        write_report([runs.supervised], runs.supervised, console=console)
+        report_path([runs.supervised], runs.supervised)
     with pytest.raises(UserError, match="masks"):
-        write_report([runs.supervised], runs.data / "masks/report.html", console=console)
+        report_path([runs.supervised], runs.data / "masks/report.html")
     with pytest.raises(UserError, match="videos"):
         write_report([runs.supervised], figures=runs.data / "videos/figures", console=console)
-    assert not list(runs.data.rglob("report.html"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_folder_without_write_permission(runs: Runs, tmp_path: Path, console: Console) -> None:
-    (tmp_path / "kept").mkdir(mode=0o555)
-    with pytest.raises(UserError, match=r"page\.html cannot be written"):
-        write_report([runs.supervised], tmp_path / "kept" / "page.html", console=console)
-
-
-def test_without_masks_of_new_videos(runs: Runs, write: Write) -> None:
-    page = write(runs.unmasked, frames=True)
-    for text in (
-        "No new video with masks was scored",
-        "labelled training frames.",
-        "Completion was not measured",
-        "only their confidence is known",
-        "Confidence over the distance",
-        "Label these next",
-        "frames 0 to 13: frame, unmasked",
-    ):
+def test_without_masks_of_new_videos(runs: Runs, tmp_path: Path, console: Console) -> None:
+    page = write_report([runs.unmasked], tmp_path / "report.html", console=console).read_text()
+    for text in ("No new video with masks was scored", "labelled training frames", "Completion was not measured"):
         assert text in page
     confidence = re.findall(r"<title>unmasked, frames to the nearest labelled one [\d.]+: ([\d.]+)</title>", page)
     assert 10 < max(map(float, confidence)) <= 100, "in percent"
     assert "predictions" not in viewers(page)
-    pictures = viewers(page)["footage"]
+    pictures = viewers(page)["next"]
     assert [panel["kind"] for panel in pictures["panels"]] == ["prediction"]
-    assert {item["video"] for item in pictures["items"]} == {"case03", "case04"}
+    assert {item["video"] for item in pictures["items"]} >= {"case03", "case04"}
     assert page.count('class="area"') >= 2
 
 
-def test_given_videos(runs: Runs, footage: Path, write: Write) -> None:
-    page = write(runs.supervised, frames=True, videos=[footage, footage / "case04.mp4"])
-    names = {item["video"] for item in viewers(page)["footage"]["items"]}
-    assert names == {"case04 (2)", "case04 (3)"}, "the dataset's own case04 is another video"
-    assert "<b>case04 (2)</b> over time" in page
-    assert all(kind in page for kind in ("share of the view", "confidence: ", "entropy of", "consistency: "))
-    curves = re.findall(r"<title>supervised, frame \d+: ([\d.]+)</title>", page)
-    assert 10 < max(map(float, curves)) <= 100, "in percent, as the table above them"
-    assert "doe-new" not in page
-
-
-def test_given_videos_need_a_finished_model(
-    runs: Runs, footage: Path, tmp_path: Path, write: Write, copy_run: Copy
+def test_given_videos_need_a_finished_model_and_names_of_their_own(
+    runs: Runs, footage: Path, tmp_path: Path, copy_run: Copy, context_of: Open
 ) -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        write(runs.supervised, videos=[tmp_path / "none"])
     run = copy_run(runs.supervised, "half")
     (run / "model.json").unlink()
     with pytest.raises(UserError, match="needs a finished model"):
-        write(run, videos=[footage])
-    assert not (tmp_path / "report.html").exists()
+        write_report([run], tmp_path / "report.html", videos=[footage])
+    with pytest.raises(UserError, match="Several videos are called case04"):
+        _ = context_of(runs.supervised, further_videos=read_footage([runs.data / "videos" / "case04.mp4"])).footage
 
 
-@pytest.mark.parametrize("frames", [True, False])
-def test_figures(runs: Runs, tmp_path: Path, write: Write, frames: bool) -> None:
-    folder = tmp_path / "figures"
-    write(runs.supervised, runs.pgvcl, frames=frames, figures=folder)
-    names = {file.name for file in folder.iterdir()}
-    dots = {"embeddings-supervised.png", "embeddings-pgvcl.png"}
-    pictures = {f"comparison-{group}.png" for group in ("evenly", "worst", "best", "median", "runs-differ")}
-    assert names == dots | (pictures | {"pseudo-labels.png", "side-by-side.mp4"} if frames else set())
-    for name in names - {"side-by-side.mp4"}:
-        assert read_image(folder / name).std() > 1, name
-    with pytest.raises(UserError, match="not an empty folder"):
-        write(runs.supervised, figures=folder)
-
-
-def test_unfinished_run(runs: Runs, write: Write, copy_run: Copy, console: Console) -> None:
+def test_unfinished_run(runs: Runs, tmp_path: Path, copy_run: Copy, console: Console) -> None:
     run = copy_run(runs.pgvcl, "half")
     for file in ("model.json", "model.safetensors", "metrics.json", "stages/3-contrast/done.json"):
         (run / file).unlink()
     shutil.rmtree(run / "stages/4-finetune")
-    page = write(run, runs.supervised, frames=True)
+    page = write_report([run, runs.supervised], tmp_path / "report.html", False, console).read_text()
     sentence = "Not finished: half. Unfinished parts are left out."
     assert sentence in page
     assert console.export_text().splitlines().count(sentence) == 1
     assert ">at step 2, not done yet<" in page
     assert page.count(">not done yet<") == 1
-    assert [panel["title"] for panel in viewers(page)["predictions"]["panels"]] == ["truth", "supervised"]
-    alone = write(run)
-    assert "in finished stages" in alone
 
 
-def test_missing_sets_are_remarked(runs: Runs, write: Write, copy_run: Copy) -> None:
-    def remove(*sets: str) -> Callable[[dict[str, Any]], None]:
-        return lambda metrics: [metrics.pop(which) for which in sets] and None
-
-    page = write(copy_run(runs.supervised, "untested", metrics=remove("test", "completion")))
-    assert "No test video was scored." in page
-    assert "Completion was not measured" in page
-    page = write(copy_run(runs.supervised, "unscored", metrics=remove("test", "val")))
-    assert "No new video with masks was scored" in page
-    assert "No test video was scored" not in page
+def test_missing_sets_are_remarked() -> None:
+    assert [one.partition(".")[0] for one in unmeasured(["val"])] == [
+        "No test video was scored",
+        "Completion was not measured: it is off, or labelled videos have no other frame with a mask",
+    ]
+    assert unmeasured(["completion"])[0].startswith("No new video with masks was scored")
+    assert unmeasured(["test", "completion"]) == []
 
 
-def test_score_that_is_null_is_a_dash(runs: Runs, write: Write, copy_run: Copy) -> None:
+def test_score_that_is_null_is_a_dash(runs: Runs, copy_run: Copy) -> None:
     def clear(metrics: dict[str, Any]) -> None:
         metrics["test"]["overall"] = dict.fromkeys(metrics["test"]["overall"]) | {"frames": 14}
-        for one in metrics["test"]["classes"].values():
-            one |= {"iou": None, "false_presence": None}
 
-    page = write(copy_run(runs.supervised, "run", metrics=clear))
-    assert '<span class="big">–</span>' in page
-    assert '<td class="bar run0" style="--share: 0%">–</td>' in page
+    (row,) = primary_scores(read_runs([copy_run(runs.supervised, "run", metrics=clear)]), ["test"])
+    assert [cell.text for cell in row["cells"]] == ["–"]
 
 
-def test_run_without_a_step(runs: Runs, write: Write, copy_run: Copy) -> None:
-    run = copy_run(runs.pgvcl, "begun")
-    for file in ("model.json", "model.safetensors", "metrics.json"):
-        (run / file).unlink()
-    shutil.rmtree(run / "stages")
-    with pytest.raises(UserError, match="has no trained step yet"):
-        write(run)
-
-
-def test_scored_run_without_its_stages(runs: Runs, write: Write, copy_run: Copy) -> None:
+def test_runs_without_stages(runs: Runs, copy_run: Copy) -> None:
     """Stages are large, so that people remove them; then the time of training is not known."""
     run = copy_run(runs.pgvcl, "kept")
     shutil.rmtree(run / "stages")
-    assert write(run, runs.supervised).count(">not known<") == 1
+    assert run_facts(read_runs([run]))[0]["time in finished stages"] == "not known"
     assert scores_table([run]).row_count > 0
+    (run / "metrics.json").unlink()
+    with pytest.raises(UserError, match="has no trained step yet"):
+        read_runs([run])
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "data.json", "environment.json", "stages/1-pretrain/done.json"])
-def test_damaged_file_is_named(name: str, runs: Runs, write: Write, copy_run: Copy) -> None:
+def test_damaged_file_is_named(name: str, runs: Runs, copy_run: Copy) -> None:
     run = copy_run(runs.pgvcl, "changed")
     (run / name).write_text('{"test": 3}')
     with pytest.raises(UserError, match=name):
-        write(run)
+        read_runs([run])
 
 
-def test_class_that_scores_leave_out_is_in_no_truth(runs: Runs, write: Write, copy_run: Copy) -> None:
-    def leave_out(metrics: dict[str, Any]) -> None:
-        metrics["val"]["notes"] = ["gauze left out of validation: no training video shows it"]
-        metrics["test"]["left_out"] = ["liver"]
-
-    for run, is_left_out in ((runs.supervised, False), (copy_run(runs.supervised, "run", metrics=leave_out), True)):
-        page = write(run, frames=True)
-        assert page.count("; gauze left out of validation: no training video shows it.") == is_left_out
-        truths = [item["masks"][0] for item in viewers(page)["predictions"]["items"]]
-        classes = {int(one, 36) % 256 for truth in truths for one in truth.split()}
-        assert 0 in classes
-        assert (1 in classes) is not is_left_out
+def test_class_that_scores_leave_out_is_in_no_truth(runs: Runs, copy_run: Copy, context_of: Open) -> None:
+    run = copy_run(runs.supervised, "run", metrics=lambda metrics: metrics["test"].update(left_out=["liver"]))
+    gallery = prediction_pictures(context_of(run))
+    assert gallery is not None
+    classes = {int(number) for ids in gallery.panels[0].masks.values() for number in set(ids.ravel())}
+    assert 0 in classes
+    assert 1 not in classes
 
 
-def test_missing_data(runs: Runs, footage: Path, tmp_path: Path, write: Write, copy_run: Copy) -> None:
+def test_missing_data(runs: Runs, footage: Path, tmp_path: Path, copy_run: Copy, console: Console) -> None:
     run = copy_run(runs.supervised, "orphan")
     move_data(run, tmp_path / "gone")
-    page = write(run, frames=True)
+    page = write_report([run], tmp_path / "report.html", console=console, videos=[footage]).read_text()
     assert "The data of orphan could not be read" in page
     assert str(tmp_path) not in page
-    assert viewers(page) == {}
+    assert {name: {item["video"] for item in one["items"]} for name, one in viewers(page).items()} == {"next": {"new"}}
     assert 'class="timeline"' in page
-    page = write(run, frames=True, videos=[footage])
-    assert {item["video"] for item in viewers(page)["footage"]["items"]} == {"case04"}
 
 
-def test_classes_that_changed_since_training(
-    runs: Runs, tmp_path: Path, write: Write, copy_run: Copy, console: Console
+def test_data_that_changed_since_training(
+    runs: Runs, tmp_path: Path, copy_run: Copy, context_of: Open, console: Console
 ) -> None:
     data = shutil.copytree(runs.data, tmp_path / "data")
     table = data / "dataset.yaml"
     table.write_text(table.read_text().replace("name: liver", "name: spleen"))
     run = copy_run(runs.pgvcl, "changed")
     move_data(run, data)
-    page = write(run, frames=True)
-    assert "The data of changed could not be read" in page
-    assert viewers(page) == {}
+    assert context_of(run).dataset is None
     assert "(liver is gone and spleen is new)" in console.export_text()
-
-
-def test_videos_that_changed_since_training(runs: Runs, write: Write, copy_run: Copy, console: Console) -> None:
-    def lengthen(data: dict[str, Any]) -> None:
-        data["videos"]["case02"]["frames"] += 1
-
-    def exclude(data: dict[str, Any]) -> None:
-        video = data["videos"]["case02"]
-        video["excluded"] = [] if video["excluded"] else [1]
-
-    run = copy_run(runs.supervised, "longer", data=lengthen)
-    write(run)
-    assert "has 14 frames, expected 15" in console.export_text()
+    longer = copy_run(runs.supervised, "longer", data=lambda data: data["videos"]["case02"].update(frames=15))
+    assert context_of(longer).dataset is None
+    assert "does not have 15 frames" in console.export_text()
     with pytest.raises(UserError, match="differ in the lengths of videos"):
-        write(runs.supervised, run)
-    page = write(copy_run(runs.pgvcl, "before", data=exclude))
-    assert "The training frames have changed since before was trained: its pseudo labels are left out." in page
+        read_runs([runs.supervised, longer])
 
 
 def test_runs_that_cannot_stand_side_by_side(
-    runs: Runs, tmp_path: Path, write: Write, copy_run: Copy, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, tmp_path: Path, copy_run: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = copy_run(runs.supervised, "other", data=lambda data: data.update(dataset="another"))
     with pytest.raises(UserError, match="differ in dataset"):
-        write(runs.supervised, other)
-    with pytest.raises(UserError, match="supervised is given twice"):
-        write(runs.pgvcl, runs.supervised, runs.supervised)
+        read_runs([runs.supervised, other])
     with pytest.raises(UserError, match="not a run folder"):
-        write(tmp_path)
+        read_runs([tmp_path])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^other/\.\./other is given twice"):
-        write(Path("other/../other"), Path("other"))
+        read_runs([Path("other/../other"), Path("other")])
 
 
 def _other_file(data: dict[str, Any]) -> None:
@@ -333,58 +259,43 @@ def _fewer_masks(metrics: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "remark"),
     [
-        ({"data": _other_file}, "The files of case02 differ between changed and supervised."),
-        ({"data": _fewer_labels}, "changed was trained on other labelled frames than supervised"),
-        ({"metrics": _fewer_masks}, r"changed is not scored on the same masks as supervised: test on \d+ frames of"),
+        ({"data": _other_file}, r"training videos 3 \(\w+\) instead of 3 "),
+        ({"data": _fewer_labels}, r"labelled frames 8 \(\w+\) instead of 9 "),
+        ({"metrics": _fewer_masks}, r"test on \d+ frames of"),
     ],
 )
 def test_differences_between_runs_are_remarked(
-    runs: Runs, write: Write, copy_run: Copy, changes: dict[str, Any], remark: str
+    runs: Runs, copy_run: Copy, changes: dict[str, Any], remark: str
 ) -> None:
-    page = write(runs.supervised, copy_run(runs.supervised, "changed", **changes))
-    assert re.search(remark, page)
-    assert "differences between runs may be chance" in page
-    assert 'class="diff' in page
+    text = remarks(runs.supervised, copy_run(runs.supervised, "changed", **changes))
+    assert re.search(f"changed is not comparable with supervised: {remark}", text)
+    assert "differences between runs may be chance" in text
+    assert "may be chance" not in remarks(runs.supervised), "there is nothing to compare"
 
 
-def test_unequal_training_is_remarked(runs: Runs, write: Write, copy_run: Copy) -> None:
+def test_unequal_training_is_remarked(runs: Runs, copy_run: Copy) -> None:
     run = copy_run(runs.supervised, "longer")
     (done,) = run.glob("stages/*/done.json")
     record = json.loads(done.read_text())
     done.write_text(json.dumps(record | {"steps": 2 * record["steps"]}))
     steps = f"supervised steps {2 * record['steps']} instead of {record['steps']}"
-    assert f"longer was trained differently from supervised: {steps}." in write(runs.supervised, run)
+    assert f"longer is not comparable with supervised: {steps}." in remarks(runs.supervised, run)
 
 
-def test_known_patients_are_remarked(runs: Runs, write: Write, copy_run: Copy) -> None:
-    page = write(copy_run(runs.supervised, "known", data=lambda d: d["videos"]["case04"].update(case="case02")))
-    assert "trained and tested on videos of case02" in page
-    assert "may be chance" not in page, "there is nothing to compare"
+def test_known_patients_are_remarked(runs: Runs, copy_run: Copy) -> None:
+    def join(metrics: dict[str, Any]) -> None:
+        metrics["test"]["cases"] = {"case02": metrics["test"]["cases"]["case04"]}
+
+    assert "trained and tested on videos of case02" in remarks(copy_run(runs.supervised, "known", metrics=join))
 
 
-def test_scores_of_few_frames_are_remarked(runs: Runs, write: Write, copy_run: Copy) -> None:
+def test_scores_of_few_frames_are_remarked(runs: Runs, copy_run: Copy) -> None:
     def set_frames(metrics: dict[str, Any], frames: int) -> None:
         for scores in metrics.values():
             scores["overall"]["frames"] = 100
             scores["primary"]["interval"] = [0.1, 0.2]
         metrics["test"]["overall"]["frames"] = frames
 
-    assert "Scores rest on little: new videos (test) on 14 frames of 1 video, new videos (v" in write(runs.supervised)
-    many = copy_run(runs.supervised, "many", metrics=lambda metrics: set_frames(metrics, 100))
-    assert "rest on little" not in write(many)
+    assert "rest on little" not in remarks(copy_run(runs.supervised, "many", metrics=lambda one: set_frames(one, 100)))
     few = copy_run(runs.supervised, "few", metrics=lambda metrics: set_frames(metrics, 99))
-    assert "Scores rest on little: new videos (test) on 99 frames of 1 video; on other videos" in write(few)
-
-
-def test_command(
-    runs: Runs, footage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["-o", "r.html", "--videos", str(footage), "--figures", "figures", "--no-frames"]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["suture", "report", str(runs.unmasked), *options])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert not end.value.code
-    assert capsys.readouterr().out.splitlines() == ["Report: r.html", "Figures: figures"]
-    assert (tmp_path / "r.html").exists()
-    assert [file.name for file in (tmp_path / "figures").iterdir()] == ["embeddings-unmasked.png"]
+    assert "Scores rest on little: new videos (test) on 99 frames of 1 video" in remarks(few)

@@ -3,10 +3,8 @@
 import shutil
 from pathlib import Path
 
-from rich.console import Console
 from tiny_runs import Runs
 
-from suture.reports.report import write_report
 from suture.reports.reported_run import read_runs
 
 
@@ -29,15 +27,8 @@ def test_stages_of_one_run_only_are_named(runs: Runs, tmp_path: Path) -> None:
     assert {"method.contrast: only in pgvcl", "method.train: only in plain"} <= set(pgvcl.differences_to(plain))
 
 
-def test_short_titles_are_folder_names(runs: Runs, tmp_path: Path) -> None:
-    assert titles(copies(tmp_path, {"before": runs.supervised, "after": runs.pgvcl})) == ["before", "after"]
-
-
-def test_runs_of_a_comparison_are_titled_by_what_differs(runs: Runs, tmp_path: Path, console: Console) -> None:
+def test_runs_of_a_comparison_are_titled_by_what_differs(runs: Runs, tmp_path: Path) -> None:
     methods = {"plain": runs.supervised, "pgvcl__P1N4": runs.pgvcl, "pgvcl__P0N0": runs.pgvcl}
     folders = copies(tmp_path, {f"made__every-6__{name}__seed-0": run for name, run in methods.items()})
     assert titles(folders) == ["plain", "pgvcl · P1N4", "pgvcl · P0N0"]
     assert titles(folders[:1]) == ["made__every-6__plain__seed-0"]
-    page = write_report(folders[:2], tmp_path / "r.html", False, console, figures=tmp_path / "figures").read_text()
-    assert ">made__every-6__pgvcl__P1N4__seed-0<" in page, "the folder is among the facts"
-    assert (tmp_path / "figures" / "embeddings-pgvcl-P1N4.png").exists()

@@ -10,7 +10,7 @@ from tiny_runs import Runs
 
 from suture.core.io import read_json
 from suture.reports.reported_run import read_runs
-from suture.reports.scores_section import class_rows, score_cells, scores_table, video_scores
+from suture.reports.scores_section import score_cells, scores_table, video_scores
 
 
 def printed(*runs: Path, metrics: list[dict[str, Any]] | None = None, width: int = 200, **options: Any) -> str:
@@ -31,8 +31,6 @@ def test_deviation_needs_two_videos(runs: Runs) -> None:
     metrics, names = run.metrics, run.classes[:2]
     for video, iou in zip(metrics["completion"]["videos"].values(), (0.5, 0.25, 0.0), strict=True):
         video["class_iou"] = dict.fromkeys(run.classes) | {names[0]: iou} | ({names[1]: 0.5} if iou == 0.5 else {})
-    deviations = {row["name"]: row["deviation"] for row in class_rows([metrics], run.classes, "completion")}
-    assert [deviations[name] for name in names] == [["±\u00a025.0"], ["±\u00a0–"]]
     spread = video_scores([metrics], run.classes, "completion", run.data["videos"])["class_spread"]
     assert spread[:3] == [["25.0 ±\u00a025.0"], ["50.0 ±\u00a0–"], ["–"]]
 
@@ -55,16 +53,6 @@ def test_terminal_table_has_every_run_and_set(runs: Runs) -> None:
 def test_default_name_is_whole_in_80_columns(runs: Runs, copy_run: Callable[..., Path]) -> None:
     run = copy_run(runs.supervised, "videos-supervised-0")
     assert printed(run, width=80).count("│ videos-supervised-0 │") == 3
-
-
-def test_caption_explains_the_sets_of_the_table(runs: Runs) -> None:
-    metrics = read_json(runs.supervised / "metrics.json")
-    captions = {which: str(scores_table([runs.supervised], [{which: metrics[which]}]).caption) for which in metrics}
-    assert captions == {
-        "test": "test: new videos",
-        "val": "validation: new videos",
-        "completion": "completion: the unlabelled frames of labelled training videos",
-    }
 
 
 def test_note_of_several_sets_is_printed_once(runs: Runs) -> None:

@@ -80,11 +80,6 @@ class LabellingGroup:
     """Row that others are paired with; it may be marked itself."""
 
     @property
-    def title(self) -> str:
-        """Labelling; without a partly labelled dataset's claim that all frames are labelled."""
-        return "all masks" if self.labelling == "all" and self.rows[0].runs[0].labelled_share < 1 else self.labelling
-
-    @property
     def comparable(self) -> list[MethodRow]:
         """Rows among which one is the best: unmarked ones, else those like the group's reference."""
         first = self.reference.runs[0]
@@ -119,9 +114,9 @@ class Board:
 
     @property
     def title(self) -> str:
-        """Name in the comparison, and of the dataset."""
+        """Name in the comparison, and of the dataset if that is another one."""
         name = self.runs[0].facts["dataset_name"]
-        return self.dataset if f"{self.dataset}, ".startswith(f"{name}, ") else f"{self.dataset} ({name})"
+        return self.dataset if name in self.dataset else f"{self.dataset} ({name})"
 
     @property
     def primary(self) -> str:
@@ -193,8 +188,9 @@ def _mark_scores(groups: Iterable[LabellingGroup], first: MethodRow) -> dict[str
             between = row.seed_differences()
             lines += [f"in seed {seed} {line}" for seed, of_seed in between.items() for line in of_seed]
             if lines:
-                row.mark = marks.setdefault("; ".join(lines), _mark(len(marks)))
-    return {mark: f"not comparable with {first.title}: {text}" for text, mark in marks.items()}
+                text = ". ".join(line[0].upper() + line[1:] for line in lines)
+                row.mark = marks.setdefault(text, _mark(len(marks)))
+    return {mark: f"Not comparable with {first.title}. {text}" for text, mark in marks.items()}
 
 
 def _mark_times(rows: Sequence[MethodRow], first: MethodRow, proposed: str, used: int) -> dict[str, str]:
@@ -210,7 +206,7 @@ def _mark_times(rows: Sequence[MethodRow], first: MethodRow, proposed: str, used
             named = listed([fact.replace("_", " ") for fact in other])
             row.time_mark = marks.setdefault(named, _mark(used + len(marks)))
     name = f"most runs of {usual[0].title}"
-    return {mark: f"times not comparable with {name} because of {named}" for named, mark in marks.items()}
+    return {mark: f"Times not comparable with {name} because of {named}" for named, mark in marks.items()}
 
 
 def _mark(number: int) -> str:

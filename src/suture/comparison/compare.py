@@ -1,20 +1,19 @@
 """`suture compare`: plan, train what is missing, write the tables."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from suture.comparison.board import Board, boards
+from suture.comparison.board import boards
 from suture.comparison.effects import effects_table
-from suture.comparison.plan import ComparisonPlan, PlannedRun, RunKey, read_plan, require_unchanged
+from suture.comparison.plan import ComparisonPlan, PlannedRun, read_plan, require_unchanged
 from suture.comparison.queue import Queue, QueueOutcome, is_finished, parse_devices
 from suture.comparison.results import MISSING, UNSCORED, Results, config_digest, merged, read_results
 from suture.comparison.score_charts import score_charts
-from suture.comparison.tables import against_table, score_table, tables_of
+from suture.comparison.tables import against_table, primary_table, tables_of
 from suture.core.errors import UserError
 from suture.core.io import write_bytes, write_text
 from suture.core.progress import waiting
@@ -74,9 +73,6 @@ def compare(
         require_unchanged(plan, out)
         _check_first([run for run in wanted.runs if not is_finished(out, run.name)], file, console)
         plan.write(out)
-        if only:
-            named = listed(list(dict.fromkeys(only)))
-            _print(console, f"Only {named}: {len(wanted.runs)} of {number(len(plan.runs), 'run')}.")
         if any(is_finished(out, run.name) for run in plan.runs):
             keep()
         outcome = Queue(wanted, out, chosen, jobs, minutes, keep, console).train()
@@ -132,7 +128,7 @@ def show_tables(
         written = [] if against else write_tables(results, out or path)
     for board in boards(results):
         if not against:
-            print_scores(board, console)
+            _print_table(primary_table(board), console)
         for method in (only or [board.proposed]) if against else ():
             table = against_table(board, method, against or "")
             if table is None:
@@ -141,14 +137,6 @@ def show_tables(
     if not against:
         for line in (*remarks(results), f"Tables: {', '.join(map(str, written))}"):
             _print(console, line)
-
-
-def print_scores(board: Board, console: Console) -> None:
-    """Print all scores, or only the primary ones if the terminal is too narrow, and their notes."""
-    table = score_table(board)
-    if console.measure(table.to_terminal(), options=console.options.update(width=10_000)).maximum > console.width:
-        table = score_table(board, only_primary=True)
-    _print_table(table, console)
 
 
 def write_tables(results: Results, out: Path) -> list[Path]:
@@ -187,13 +175,14 @@ def to_markdown(results: Results) -> str:
 
 def remarks(results: Results) -> list[str]:
     """Name the runs that the tables lack, and why."""
-    by_problem: dict[str, list[RunKey]] = {}
+    by_problem: dict[str, list[str]] = {}
     for key, problem in results.problems.items():
-        by_problem.setdefault(_without_folders(problem), []).append(key)
+        by_problem.setdefault(_without_folders(problem), []).append(key.name)
     titles = {MISSING: "Not finished", UNSCORED: "Nothing scored"}
     return [
-        f"{titles.get(problem, f'Failed ({problem})')}: {len(keys)} of {len(results.keys)} runs ({_names(keys)})."
-        for problem, keys in by_problem.items()
+        f"{titles.get(problem, f'Failed ({problem})')}: {len(names)} of {len(results.keys)} runs "
+        f"({listed(names, MAX_NAMED_RUNS)})."
+        for problem, names in by_problem.items()
     ]
 
 
@@ -222,15 +211,6 @@ def _print_table(table: Table, console: Console) -> None:
 
 def _print(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _names(keys: Sequence[RunKey]) -> str:
-    """Name a few runs; count more by method and point, and by dataset if there are several."""
-    if len(keys) <= MAX_NAMED_RUNS:
-        return ", ".join(key.name for key in keys)
-    several = len({key.dataset for key in keys}) > 1
-    counts = Counter(" · ".join(filter(None, (key.dataset * several, key.method, key.point))) for key in keys)
-    return ", ".join(f"{title} {count}" for title, count in counts.items())
 
 
 def _without_folders(sentence: str) -> str:

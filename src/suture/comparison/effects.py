@@ -48,8 +48,9 @@ def effects_table(results: Results) -> Table | None:
         columns=["Setting", *SCORES, SUM],
         groups=[rows],
         notes=[
-            f"Difference of the two values in percent points, with its standard error: least squares over {len(runs)} "
-            f"runs, {free} degrees of freedom. Classes that no training video shows are left out of mIoU."
+            "Difference of the two values in percent points, with its standard error.",
+            f"Least squares over {len(runs)} runs, {free} degrees of freedom.",
+            "Classes that no training video shows are left out of mIoU.",
         ],
     )
 

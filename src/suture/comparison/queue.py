@@ -6,7 +6,6 @@ continues from its last checkpoint when the comparison is started again.
 
 import ctypes
 import math
-import operator
 import os
 import re
 import signal
@@ -24,7 +23,7 @@ from rich.console import Console
 
 from suture.comparison.plan import FAILED, ComparisonPlan, PlannedRun, RunKey
 from suture.comparison.results import read_run
-from suture.core.errors import UserError, describe_os_error
+from suture.core.errors import UserError
 from suture.core.io import write_json, write_text
 from suture.core.progress import ProgressBar
 from suture.core.schemas import FailuresRecord, read_record
@@ -162,14 +161,10 @@ class Queue:
         return self.outcome
 
     def expected_minutes(self, key: RunKey) -> float:
-        """Mean duration of the most similar finished runs, at least that of running ones; 0 if unknown."""
-        kind = operator.attrgetter("dataset", "method")
-        for similar in (operator.itemgetter(0, 1, 2, 3), kind, operator.attrgetter("method"), bool):
-            minutes = [one for other, one in self.durations.items() if similar(other) == similar(key)]
-            if minutes:
-                break
-        running = [one.minutes for one in self.running if kind(one.run.key) == kind(key)]
-        return max(sum(minutes) / max(len(minutes), 1), *running, 0)
+        """Mean duration of the finished runs of a dataset and method, else of all; 0 if there is none."""
+        alike = [one for other, one in self.durations.items() if (other[0], other[2]) == (key[0], key[2])]
+        minutes = alike or list(self.durations.values())
+        return sum(minutes) / max(len(minutes), 1)
 
     def _start_what_fits(self) -> None:
         while self.free and self.waiting:
@@ -177,11 +172,7 @@ class Queue:
             if time.monotonic() + EXPECTED_TIME_MARGIN * 60 * self.expected_minutes(run.key) > self.deadline:
                 self.outcome.left.append(run.name)
                 continue
-            try:
-                self.running.append(self._start(run, self.free[0]))
-                self.free.pop(0)
-            except OSError as error:  # such as a folder with the name of the log
-                self._fail(run.name, describe_os_error(error))
+            self.running.append(self._start(run, self.free.pop(0)))
 
     def _start(self, run: PlannedRun, device: Device) -> _Process:
         if self.reasons.pop(run.name, None):
@@ -210,8 +201,7 @@ class Queue:
                 preexec_fn=_end_with_parent,
                 process_group=0,  # Ctrl-C reaches this process alone, which then ends them
             )
-        if not self.console.is_terminal:  # a terminal shows a bar
-            self._print(f"{run.name} {verb} ({log})")
+        self._print(f"{run.name} {verb} ({log})")
         return _Process(run, device, handle, time.monotonic(), log, start)
 
     def _collect_ended(self) -> None:
@@ -222,12 +212,10 @@ class Queue:
             if code == 0 and is_finished(self.out, name):
                 self._finish(process)
             else:
-                self._fail(name, last_error(code, process.log, process.log_start), f" ({process.log})")
-
-    def _fail(self, name: str, error: str, more: str = "") -> None:
-        self.outcome.failed[name] = self.reasons[name] = error
-        write_json(self.out / FAILED, self.reasons)
-        self._print(f"{name} failed: {error}{more}")
+                error = last_error(code, process.log, process.log_start)
+                self.outcome.failed[name] = self.reasons[name] = error
+                write_json(self.out / FAILED, self.reasons)
+                self._print(f"{name} failed: {error} ({process.log})")
 
     def _finish(self, process: _Process) -> None:
         key, minutes = process.run.key, process.minutes
@@ -236,7 +224,7 @@ class Queue:
         self.durations[key] = max(minutes, result.facts["minutes"])  # a run may have continued
         values = {title.name: result.score(which, "all", "", result.facts["primary"]) for which, title in SETS.items()}
         texts = [f"{name} {100 * value:.1f}" for name, value in values.items() if value is not None]
-        self._print(f"{key.name}: {', '.join(texts) or 'no scores'}, {_duration(minutes)}; {self._detail()}")
+        self._print(f"{key.name}: {', '.join(texts)}, {_duration(minutes)}; {self._detail()}")
         self.on_finish()
 
     def _give_up(self) -> None:
@@ -262,9 +250,8 @@ class Queue:
                 self._finish(process)
 
     def _detail(self) -> str:
-        left = [self.expected_minutes(run.key) for run in self.waiting]
-        left += [self.expected_minutes(one.run.key) - one.minutes for one in self.running]
-        time_left = f", about {_duration(sum(left) / self.slots)} left" if self.durations else ""
+        left = sum(self.expected_minutes(run.key) for run in [*self.waiting, *(one.run for one in self.running)])
+        time_left = f", about {_duration(left / self.slots)} left" if self.durations else ""
         return f"{len(self.running)} running, {len(self.outcome.failed)} failed{time_left}"
 
     def _print(self, text: str) -> None:

@@ -46,7 +46,7 @@ _ROW_COLUMNS = {
 _RUN_COLUMNS = {
     **dict.fromkeys(("role", "problem", "primary", "dataset_name", "base_method", "notes"), pa.string()),
     **dict.fromkeys(("labelled_frames", "training_frames"), pa.int64()),
-    **dict.fromkeys(("per_sequence", "labels_alone", "mixed_batches", "chosen_by_validation"), pa.bool_()),
+    **dict.fromkeys(("per_sequence", "labels_alone", "chosen_by_validation"), pa.bool_()),
     **dict.fromkeys(("minutes", "memory_gib", "images_per_second"), pa.float64()),
     "stage_minutes": pa.string(),
     **dict.fromkeys((*FACTS, *LABELLING_FACTS, *CONDITIONS, "config", "settings"), pa.string()),
@@ -241,7 +241,6 @@ def _facts(run: Run) -> dict[str, Any]:
         "training_frames": run.training_frames,
         "per_sequence": any(content["per_sequence"] for content in metrics.values()),
         "labels_alone": effort.labels_alone(stages),
-        "mixed_batches": effort.mixed_batches(stages),
         "chosen_by_validation": any(done.get("best") for done in stages.values()),
         "minutes": run.seconds / 60,
         "memory_gib": run.peak_memory / GIB if run.peak_memory else None,
@@ -290,12 +289,9 @@ def _over_starts(starts: Sequence[Mapping[str, Any]], key: str) -> str | None:
 
 
 def _dataset_name(run: Run) -> str:
-    """Dataset, protocol and options of a run that no plan names; only the last part of a path."""
-    protocol = next((content["protocol"] for content in run.metrics.values()), "default")
+    """Dataset and options of a run that no plan names; only the last part of a path."""
     options = sorted(run.config_record["data"].get("options", {}).items())
-    values = [f"{key}={PurePath(str(value)).name}" for key, value in options if key != "protocol"]
-    own = [] if protocol in ("default", run.dataset_name) else [protocol]
-    return ", ".join([run.dataset_name, *own, *values])
+    return ", ".join([run.dataset_name, *(f"{key}={PurePath(str(value)).name}" for key, value in options)])
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:

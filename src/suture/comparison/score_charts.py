@@ -56,7 +56,7 @@ def draw_scores(board: Board) -> bytes:
         styles = cycle(LABELLING_STYLES)
         for place, group in enumerate(board.groups):
             color, shape = ALL_LABELS_STYLE if group.labelling == "all" else next(styles)
-            axes.plot([], [], shape, color=color, markersize=4, label=f"{group.title} ({group.rows[0].labelled})")
+            axes.plot([], [], shape, color=color, markersize=4, label=f"{group.labelling} ({group.rows[0].labelled})")
             for row in group.rows:
                 y = titles.index(row.title) + step * (place - (len(board.groups) - 1) / 2)
                 values = [100 * value for value in row.values(which, board.primary).values()]

@@ -11,7 +11,6 @@ import numpy as np
 from suture.comparison.board import Board, LabellingGroup, MethodRow
 from suture.comparison.results import RunResult, distinct
 from suture.core.io import parse_json
-from suture.core.text import listed
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.protocols import case_interval
 from suture.evaluation.titles import SCORES, SETS, TITLES, set_meanings
@@ -19,11 +18,10 @@ from suture.web.table import Table, TableCell
 
 MINIMUM_CASES = Protocol.minimum_cases
 MIN_SEEDS = 3
-"""Number of seeds below which a note warns that a difference may be chance."""
-MAX_NAMED_ROWS = 5
+"""Rows with fewer seeds are the best only where no row has so many."""
 _T_INTERVAL_NOTE = (
-    "Mean of the differences in percent points over pairs of a labelling and a seed, and its 95 % interval "
-    "(Student's t): of these runs on these videos, not of other videos."
+    "Differences are in percent points, over pairs of a labelling and a seed. Brackets hold the 95 % interval of "
+    "Student's t: of these runs on these videos."
 )
 
 
@@ -64,34 +62,46 @@ def tables_of(board: Board) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def score_table(board: Board, only_primary: bool = False) -> Table:
+def score_table(board: Board) -> Table:
     """Mean ± deviation over seeds of every method, the best of each labelling in bold.
 
     Columns follow Table I of the PGV-CL paper if the protocol shows every sequence, else Table II. Both add completion.
     Table I also has the mean over frames, because a rare class strongly affects the score of a whole set.
     """
-    by_sequence = board.per_sequence and not only_primary
-    columns, heads = list[ScoreColumn](), [("", 1), ("", 1 if only_primary else 2)]
+    columns, heads = list[ScoreColumn](), [("", 1), ("", 2)]
     for which in board.sets:
         keys = (board.primary, "miou_frames") if board.per_sequence else (board.primary, "pa", "pac")
-        of_set = [ScoreColumn(which, key) for key in distinct(keys[:1] if only_primary else keys)]
-        if by_sequence and which == "test":
+        of_set = [ScoreColumn(which, key) for key in distinct(keys)]
+        if board.per_sequence and which == "test":
             videos = distinct(video for run in board.runs for video in run.names("test", "video"))
             of_set += [ScoreColumn(which, board.primary, "video", video) for video in videos]
-        if which in _resampled(board) and not only_primary:
+        if which in _resampled(board):
             of_set.append(ScoreColumn(which, "interval"))
         columns += of_set
-        heads.append((_head(which, board.primary if by_sequence and len(of_set) > 1 else ""), len(of_set)))
-    overall = {"miou_frames": "per frame", board.primary: "Overall"} if by_sequence else TITLES
+        heads.append((_head(which, board.primary if board.per_sequence and len(of_set) > 1 else ""), len(of_set)))
+    overall = {"miou_frames": "per frame", board.primary: "Overall"} if board.per_sequence else TITLES
     overall = {"interval": "over cases"} | overall
     return _table(
         board,
         "scores",
         "scores (%)",
-        ["Method", "Labelled", *([] if only_primary else ["Unlabelled"]), *(c.name or overall[c.key] for c in columns)],
-        [_score_rows(group, columns, with_unlabelled=not only_primary) for group in board.groups],
+        ["Method", "Labelled", "Unlabelled", *(column.name or overall[column.key] for column in columns)],
+        [_score_rows(group, columns, with_unlabelled=True) for group in board.groups],
         _score_notes(board, columns),
         heads,
+    )
+
+
+def primary_table(board: Board) -> Table:
+    """The primary score of each set alone, which fits into a terminal."""
+    columns = [ScoreColumn(which, board.primary) for which in board.sets]
+    return _table(
+        board,
+        "primary",
+        f"{TITLES[board.primary]} (%)",
+        ["Method", "Labelled", *(_head(which) for which in board.sets)],
+        [_score_rows(group, columns) for group in board.groups],
+        [_seeds_note(board)],
     )
 
 
@@ -134,17 +144,12 @@ def paired_table(board: Board) -> Table | None:
                         texts.append(_over_cases(group.reference, row, which, board.primary))
                     cells += map(TableCell, texts)
                 rows.append(cells)
-        groups.append(rows)
-    groups = [rows for rows in groups if rows]
+        groups += [rows] if rows else []
     notes = [
-        f"Difference of the overall {TITLES[board.primary]} in percent points, in the order of the seeds that both "
-        "have; wins: seeds in which it is above zero."
+        f"Differences of the overall {TITLES[board.primary]} in percent points, seed by seed.",
+        "Wins: seeds in which the difference is above zero.",
+        *_cases_note(board),
     ]
-    if resampled:
-        notes.append(
-            "Over cases: mean over cases of the difference (in each case the mean over seeds) and its 95 % interval "
-            "when cases are resampled. It covers other cases, not other trainings."
-        )
     return _table(board, "paired", "paired differences", columns, groups, notes, heads) if groups else None
 
 
@@ -170,7 +175,7 @@ def pooled_table(board: Board) -> Table | None:
         f"{board.proposed} against each of the others",
         ["Methods", *(["difference", "wins"] * len(columns))],
         [rows],
-        [_T_INTERVAL_NOTE, _meaning(columns)],
+        [_T_INTERVAL_NOTE, *_meanings(columns)],
         [("", 1), *((_head(column.which, column.key), 2) for column in columns)],
     )
 
@@ -220,9 +225,9 @@ def cost_table(board: Board) -> Table:
     ]
     columns = ["Method", "Labelled", "Minutes", "Peak GPU memory (GiB)", "Images/s", "Minutes of each stage"]
     notes = [
-        "Minutes: all stages, without the evaluation, of the runs whose time is known. Images/s: frames in the batches "
-        "of the training stages over their time. Runs that share a device slow each other down: runs at a time are how "
-        "many did, at most."
+        "Minutes: all stages, without the evaluation.",
+        "Images/s: frames in the batches of the training stages over their time.",
+        "Runs at a time: the most runs that shared a device, which slows each of them.",
     ]
     return _table(board, "cost", "cost of a run", [*columns, "Device", "Runs at a time"], groups, notes)
 
@@ -309,34 +314,29 @@ def _score_rows(
 
 
 def _score_notes(board: Board, columns: Sequence[ScoreColumn]) -> list[str]:
+    protocols = distinct(note for run in board.runs for note in (run.facts["notes"] or "").split("; ") if note)
+    chosen = distinct(row.title for row in board.rows if row.has("chosen_by_validation"))
+    return [
+        _seeds_note(board),
+        "Bold: the best of a labelling among comparable rows.",
+        *_meanings(columns),
+        *(f"Protocol: {note}." for note in protocols),
+        *(f"{meaning.capitalize()}." for meaning in set_meanings(board.sets).split("; ") if meaning),
+        *(f"The weights of {title} were chosen by the validation videos." for title in chosen),
+        *_cases_note(board),
+    ]
+
+
+def _seeds_note(board: Board) -> str:
     seeds = sorted({len(row.runs) for row in board.rows})
     over = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-    spread = "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
-    if seeds[0] < MIN_SEEDS:
-        spread += " With fewer than three seeds, a difference may be chance."
-    notes = [f"{spread} Bold: the best of a labelling among comparable rows."]
-    notes.append(_meaning(columns))
-    if any(column.name and column.key == "miou" for column in columns):
-        notes.append("Of a single sequence, a class that it lacks counts as 0 in runs that predict a pixel of it.")
-    if protocols := distinct(note for run in board.runs for note in (run.facts["notes"] or "").split("; ") if note):
-        notes.append(f"Protocol: {'; '.join(protocols)}.")
-    if board.sets:
-        notes.append(f"{set_meanings(board.sets).capitalize()}.")
-    if mixed := distinct(row.title for row in board.rows if row.has("mixed_batches")):
-        notes.append(
-            f"In some supervised steps of {listed(mixed, MAX_NAMED_ROWS)}, a part of the batch are frames with pseudo "
-            "labels: they learn from fewer labelled frames than the other rows."
-        )
-    chosen = distinct(row.title for row in board.rows if row.has("chosen_by_validation"))
-    if chosen and "val" in board.sets:
-        named = listed(chosen, MAX_NAMED_ROWS)
-        notes.append(f"The weights of {named} were chosen by the validation videos: their validation scores flatter.")
-    if _resampled(board):
-        notes.append("Over cases: 95 % interval if cases are resampled; it covers other cases, not other trainings.")
-    few = [f"{SETS[which].name} has {board.cases(which)}" for which in board.sets if which not in _resampled(board)]
-    if few:
-        notes.append(f"No interval over cases where a set has fewer than five of them ({', '.join(few)}).")
-    return notes
+    return "One seed each." if seeds == [1] else f"Mean ± sample standard deviation over {over}."
+
+
+def _cases_note(board: Board) -> list[str]:
+    """Explain intervals over cases if there are any."""
+    note = "Over cases: 95 % interval if cases are resampled. It covers other cases, not other trainings."
+    return [note] if _resampled(board) else []
 
 
 def _pairs(ours: Iterable[RunResult], theirs: Iterable[RunResult], with_all_labels: bool = False) -> Pairs:
@@ -386,10 +386,10 @@ def _facts(row: MethodRow, name: str) -> list[Any]:
     return [run.facts[name] for run in row.runs if run.facts[name] is not None]
 
 
-def _meaning(columns: Iterable[ScoreColumn]) -> str:
+def _meanings(columns: Iterable[ScoreColumn]) -> list[str]:
     meanings = {score.key: score.meaning for score in SCORES}
     keys = distinct(column.key for column in columns if column.key in meanings)
-    return "; ".join(f"{TITLES[key]}: {meanings[key]}" for key in keys) + "."
+    return [f"{TITLES[key]}: {meanings[key]}." for key in keys]
 
 
 def _marks(rows: Iterable[MethodRow]) -> str:

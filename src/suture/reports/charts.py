@@ -9,6 +9,9 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
+from suture.data.scoring_rules import Protocol
+from suture.evaluation.metrics import mean
+
 WIDTH, HEIGHT = 460, 220
 WIDE, AREA_HEIGHT = 960, 190
 """Size of charts over a whole video."""
@@ -18,6 +21,8 @@ RUN_STYLES = 6
 """Number of different colours and dashes for runs; further runs repeat them."""
 MAX_CURVE_POINTS = 300
 """Longer curves are averaged down to this number of points."""
+BACKGROUND = Protocol.background
+"""Name of the class that area charts leave out."""
 
 
 @dataclass(frozen=True)
@@ -42,64 +47,46 @@ def line_chart(
     series: Sequence[Series],
     x_label: str,
     y_label: str,
-    y_range: tuple[float, float] | None = None,
-    *,
-    x_range: tuple[float, float] | None = None,
     size: tuple[int, int] = (WIDTH, HEIGHT),
-    cuts: Sequence[int] = (),
 ) -> Markup:
-    """Draw lines over a common x; each point shows its values on hover, and missing values leave gaps."""
-    xs = np.concatenate([np.asarray([*one.x, *one.dots[0]], float) for one in series])
-    ys = np.concatenate([np.asarray([*one.y, *one.dots[1]], float) for one in series])
-    ys = ys[np.isfinite(ys)]
-    if not len(xs) or not len(ys):
+    """Draw lines over a common x; each point shows its values on hover, and missing values leave gaps.
+
+    The axes fit the values.
+    """
+    places = [(x, y) for one in series for x, y in (*zip(one.x, one.y, strict=True), *zip(*one.dots, strict=True))]
+    xs, ys = np.array([place for place in places if np.isfinite(place[1])], float).reshape(-1, 2).T
+    if not len(xs):
         return Markup("")
-    margin = 0.5 if any(len(one.dots[0]) for one in series) else 0.0
-    x_range = x_range or (float(xs.min()) - margin, float(xs.max()) + margin)
-    axes = _Axes(x_range, y_range or (float(ys.min()), float(ys.max())), *size)
-    if y_range is None:
-        axes.y = axes.y_ticks[0], axes.y_ticks[-1]
-    parts = axes.grid(x_label, cuts)
-    for one in series:
-        for x, y in zip(*one.dots, strict=True):
-            parts.append(_element("circle", f"dot run{one.run % RUN_STYLES}", cx=axes.at_x(x), cy=axes.at_y(y), r=2))
+    axes = _Axes((xs.min(), xs.max()), (ys.min(), ys.max()), size)
+    parts = axes.grid(x_label)
     for one in series:
         style = f"run{one.run % RUN_STYLES}"
-        points = list(zip(*_downsample(one.x, one.y), strict=True))
+        parts += [axes.dot(f"dot {style}", x, y, radius=2) for x, y in zip(*one.dots, strict=True)]
+        points = _downsample(one.x, one.y)
         parts.append(_element("path", f"line {style}", d=axes.path(points)))
         finite = [(x, y) for x, y in points if np.isfinite(y)]
-        kind = "point" if len(finite) > 1 else "point lone"
-        for x, y in finite:
-            text = f"{one.name}, {x_label} {x:g}: {y:.3g}"
-            parts.append(_element("circle", f"{kind} {style}", text, cx=axes.at_x(x), cy=axes.at_y(y), r=5))
-    return _svg(*size, f"{title}: {y_label} over {x_label}", parts)
+        kind = f"point {style}" if len(finite) > 1 else f"point lone {style}"
+        parts += [axes.dot(kind, x, y, f"{one.name}, {x_label} {x:g}: {y:.3g}", radius=5) for x, y in finite]
+    return _svg(size, f"{title}: {y_label} over {x_label}", parts)
 
 
-def area_chart(
-    title: str,
-    x: Sequence[float],
-    shares: np.ndarray,
-    names: Sequence[str],
-    *,
-    x_range: tuple[float, float],
-    cuts: Sequence[int] = (),
-) -> Markup:
-    """Stack the shares of the classes (N × classes, sum 1) in percent over frames, the first class at the bottom."""
-    axes = _Axes(x_range, (0, 100), WIDE, AREA_HEIGHT)
-    percents = 100 * np.stack([_downsample(x, column)[1] for column in shares.T], axis=1)
-    places = _downsample(x, x)[0]
-    tops = np.cumsum(percents, axis=1)
+def area_chart(title: str, x: Sequence[float], shares: np.ndarray, names: Sequence[str]) -> Markup:
+    """Stack the shares of the classes (N × classes) in percent over frames, the first class at the bottom.
+
+    The background is left out: it would hide how the other classes change.
+    """
+    shown = [number for number, name in enumerate(names) if name != BACKGROUND and shares[:, number].any()]
+    tops = [_downsample(x, column) for column in 100 * np.cumsum(shares[:, shown], axis=1).T]
+    highest = max((y for top in tops for _, y in top), default=1.0)
+    axes = _Axes((min(x), max(x)), (0, highest), (WIDE, AREA_HEIGHT))
     parts = []
-    for number, name in enumerate(names):
-        if percents[:, number].any():
-            upper, lower = tops[:, number], tops[:, number] - percents[:, number]
-            outline = [*zip(places, upper, strict=True), *reversed(list(zip(places, lower, strict=True)))]
-            text = f"{name}: {percents[:, number].mean():.1f}% on average"
-            parts.append(
-                _element("path", "area", text, style=f"fill: var(--class{number})", d=axes.path(outline) + "Z")
-            )
-    parts += axes.grid("frame", cuts)
-    return _svg(WIDE, AREA_HEIGHT, f"{title}: share of the view over frames", parts)
+    below = [(place, 0.0) for place, _ in _downsample(x, x)]
+    for number, top in zip(shown, tops, strict=True):
+        text = f"{names[number]}: {100 * shares[:, number].mean():.1f}% on average"
+        outline = axes.path([*top, *reversed(below)]) + "Z"
+        parts.append(_element("path", "area", text, style=f"fill: var(--class{number})", d=outline))
+        below = top
+    return _svg((WIDE, AREA_HEIGHT), f"{title}: share of the view over frames", parts + axes.grid("frame"))
 
 
 def scatter(title: str, points: np.ndarray, classes: np.ndarray, side: int = 400) -> Markup:
@@ -112,24 +99,25 @@ def scatter(title: str, points: np.ndarray, classes: np.ndarray, side: int = 400
         dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in at[classes == number])
         rim, cloud = _element("path", "rim", d=dots), _element("path", style=f"stroke: var(--class{number})", d=dots)
         parts.append(f'<g class="cloud" data-class="{number}">{rim}{cloud}</g>')
-    return _svg(side, side, title, parts, "scatter")
+    return _svg((side, side), title, parts, "scatter")
 
 
 class _Axes:
-    """Coordinates of a chart, with its grid and labels."""
+    """Coordinates of a chart, with its grid and labels; y reaches to the next ticks."""
 
-    def __init__(self, x: tuple[float, float], y: tuple[float, float], width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self.x_ticks, self.y_ticks = _ticks(*x, whole=True, most=width // 90), _ticks(*y, most=max(2, height // 44))
-        self.x, self.y = x if x[1] > x[0] else (x[0], x[0] + 1), y
+    def __init__(self, x: tuple[float, float], y: tuple[float, float], size: tuple[int, int]) -> None:
+        self.right, self.below = size[0] - RIGHT, size[1] - BOTTOM
+        self.x_ticks, self.y_ticks = _ticks(*x, whole=True, most=size[0] // 90), _ticks(*y, most=max(2, size[1] // 44))
+        self.x = x if x[1] > x[0] else (x[0] - 0.5, x[0] + 0.5)
+        self.y = self.y_ticks[0], self.y_ticks[-1]
 
     def at_x(self, value: float) -> float:
         low, high = self.x
-        return float(LEFT + (value - low) / (high - low) * (self.width - LEFT - RIGHT))
+        return float(LEFT + (value - low) / (high - low) * (self.right - LEFT))
 
     def at_y(self, value: float) -> float:
         low, high = self.y
-        return float(self.height - BOTTOM - (value - low) / ((high - low) or 1) * (self.height - TOP - BOTTOM))
+        return float(self.below - (value - low) / (high - low) * (self.below - TOP))
 
     def path(self, points: Iterable[tuple[float, float]]) -> str:
         """Join points by lines, with a gap at missing ones."""
@@ -140,25 +128,21 @@ class _Axes:
             is_drawing = bool(np.isfinite(y))
         return "".join(parts)
 
-    def grid(self, x_label: str, cuts: Sequence[int]) -> list[str]:
-        """Draw ticks and labels, and a line where each shot begins."""
-        below, right = self.height - BOTTOM, self.width - RIGHT
+    def dot(self, kind: str, x: float, y: float, title: str = "", radius: int = 2) -> str:
+        return _element("circle", kind, title, cx=self.at_x(x), cy=self.at_y(y), r=radius)
+
+    def grid(self, x_label: str) -> list[str]:
+        """Draw ticks and labels."""
         parts = []
         for tick in self.y_ticks:
-            if self.y[0] <= tick <= self.y[1]:
-                at = self.at_y(tick)
-                parts += [
-                    _element("path", "grid", d=f"M{LEFT} {at:.1f}H{right}"),
-                    _label(tick, LEFT - 6, at + 4, "end"),
-                ]
+            at = self.at_y(tick)
+            parts.append(_element("path", "grid", d=f"M{LEFT} {at:.1f}H{self.right}"))
+            parts.append(_label(f"{tick:g}", LEFT - 6, at + 4, "end"))
         for tick in self.x_ticks:
             if self.x[0] <= tick <= self.x[1]:
-                parts.append(_label(tick, self.at_x(tick), below + 16, "middle"))
-        for cut in cuts:
-            line = f"M{self.at_x(cut - 0.5):.1f} {TOP}V{below}"
-            parts.append(_element("path", "cut", f"cut: frame {cut} begins a shot", d=line))
-        axis = _element("path", "axis", d=f"M{LEFT} {below}H{right}")
-        return [*parts, axis, _label(x_label, right, self.height - 3, "end")]
+                parts.append(_label(f"{tick:g}", self.at_x(tick), self.below + 16, "middle"))
+        axis = _element("path", "axis", d=f"M{LEFT} {self.below}H{self.right}")
+        return [*parts, axis, _label(x_label, self.right, self.below + BOTTOM - 3, "end")]
 
 
 def _element(tag: str, kind: str = "", title: str = "", **attributes: Any) -> str:
@@ -170,14 +154,13 @@ def _element(tag: str, kind: str = "", title: str = "", **attributes: Any) -> st
     return f"<{tag}{text}>{f'<title>{escape(title)}</title>' if title else ''}</{tag}>"
 
 
-def _label(text: str | float, x: float, y: float, anchor: str) -> str:
-    text = escape(text) if isinstance(text, str) else f"{text:g}"
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+def _label(text: str, x: float, y: float, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _svg(width: int, height: int, label: str, parts: Sequence[str], kind: str = "chart") -> Markup:
+def _svg(size: tuple[int, int], label: str, parts: Sequence[str], kind: str = "chart") -> Markup:
     return Markup(
-        f'<svg class="{kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f'<svg class="{kind}" viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"
     )
 
@@ -187,12 +170,8 @@ def _ticks(low: float, high: float, whole: bool = False, most: int = 5) -> list[
     return [float(value) for value in locator.tick_values(low, high if high > low else low + 1)]
 
 
-def _downsample(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _downsample(x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
     """Average neighbouring points of a long curve; NaN where all of them are missing."""
-    groups = np.array_split(np.arange(len(x)), min(len(x), MAX_CURVE_POINTS)) if len(x) else []
+    groups = np.array_split(np.arange(len(x)), min(max(1, len(x)), MAX_CURVE_POINTS))
     xs, ys = np.asarray(x, float), np.asarray(y, float)
-    finite = [ys[group][np.isfinite(ys[group])] for group in groups]
-    return (
-        np.array([xs[group].mean() for group in groups]),
-        np.array([values.mean() if len(values) else np.nan for values in finite]),
-    )
+    return [(float(xs[group].mean()), float(mean(ys[group]))) for group in groups if len(group)]

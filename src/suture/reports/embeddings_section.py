@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import cv2
 import numpy as np
@@ -25,7 +24,6 @@ from suture.models.model import load_model
 from suture.models.segmenter import Segmenter
 from suture.reports.finished_model import FinishedModel
 from suture.reports.frame_choice import FrameKey, sample
-from suture.reports.gallery import data_uri, view_photo
 from suture.reports.report_context import ReportContext
 from suture.training.run_stages import starting_segmenter
 
@@ -33,7 +31,6 @@ MAX_FRAMES = 10
 MAX_PIXELS = 500
 """Pixels that are shown, over all classes."""
 MAX_CLASS_PIXELS = 100
-PHOTO_SIDE = 200
 
 
 @dataclass(frozen=True)
@@ -44,16 +41,6 @@ class Embedding:
     points: np.ndarray
     separation: float | None
     """Mean silhouette of the classes in feature space, −1 to 1; higher is better separated."""
-
-
-@dataclass(frozen=True)
-class RunEmbeddings:
-    """Features of one run at two moments."""
-
-    number: int
-    about: str
-    before: Embedding
-    after: Embedding
 
 
 @dataclass(frozen=True)
@@ -69,15 +56,14 @@ class SampledPixels:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Features of the same pixels in all finished runs."""
+    """Features of the same pixels in all finished runs, each at two moments."""
 
     keys: list[FrameKey]
     is_new: bool
     """True if the frames are of new videos, False for labelled training frames."""
     pixels: SampledPixels
-    runs: list[RunEmbeddings]
-    missing: list[str]
-    """Classes without a sampled pixel."""
+    runs: dict[int, list[Embedding]]
+    """Before and after the training, by the number of the run."""
 
     @property
     def classes(self) -> list[int]:
@@ -94,48 +80,28 @@ def compute_embeddings(context: ReportContext) -> Embeddings | None:
     new = {video.id: video.with_mask for video in context.new_videos if video.with_mask}
     known = {name: [i for i in run.labelled[name] if i in dataset[name].masks] for name in run.videos("train")}
     masks = _read_masks(context, dataset, sample(new or known, MAX_FRAMES))
-    keys = list(masks)
-    pixels = sample_pixels(list(masks.values()), len(dataset.classes)) if masks else None
-    if pixels is None or len(pixels.classes) < 4:
+    if not masks:
         return None
-    results = []
+    keys, pixels = list(masks), sample_pixels(list(masks.values()), len(dataset.classes))
+    runs: dict[int, list[Embedding]] = {}
     with context.progress("embed pixels", len(context.models)) as progress:
         for number, model in context.models.items():
-            if (pair := _before_and_after(model, context)) is not None:
-                about, *models = pair
-                both = []
-                for title, segmenter in models:
-                    segmenter = segmenter.to(model.processes.device).eval()
-                    features = pixel_features(segmenter, dataset, keys, model, pixels)
-                    both.append(Embedding(title, *_reduce(features, pixels.classes)))
-                results.append(RunEmbeddings(number, about, *both))
+            for title, segmenter in _before_and_after(model, context).items():
+                segmenter = segmenter.to(model.processes.device).eval()
+                features = pixel_features(segmenter, dataset, keys, model, pixels)
+                runs.setdefault(number, []).append(Embedding(title, *_reduce(features, pixels.classes)))
             progress(1)
-    missing = [name for number, name in enumerate(dataset.classes.names) if number not in pixels.classes]
-    return Embeddings(keys, bool(new), pixels, results, missing) if results else None
-
-
-def embeddings_section(context: ReportContext, embeddings: Embeddings | None) -> dict[str, Any] | None:
-    """Return the embeddings with photos of their frames, for the template."""
-    if embeddings is None or (dataset := context.dataset) is None:
-        return None
-    photos = [
-        data_uri(view_photo(dataset[name], index, PHOTO_SIDE)) if context.frames else None
-        for name, index in embeddings.keys
-    ]
-    return {"embeddings": embeddings, "frames": list(zip(embeddings.keys, photos, strict=True))}
+    return Embeddings(keys, bool(new), pixels, runs) if runs else None
 
 
 def sample_pixels(masks: Sequence[np.ndarray], classes: int) -> SampledPixels:
     """Draw equally many pixels of each class, as far as there are enough; the draw is always the same."""
     stack = np.stack(masks)
     generator = np.random.default_rng(0)
-    present = [number for number in range(classes) if (stack == number).any()]
-    each = min(MAX_CLASS_PIXELS, MAX_PIXELS // max(1, len(present)))
-    chosen = []
-    for number in present:
-        found = np.argwhere(stack == number)
-        chosen.append(found[np.sort(generator.permutation(len(found))[:each])])
-    pixels = np.concatenate(chosen) if chosen else np.zeros((0, 3), int)
+    places = [one for number in range(classes) if len(one := np.argwhere(stack == number))]
+    each = min(MAX_CLASS_PIXELS, MAX_PIXELS // max(1, len(places)))
+    chosen = [one[np.sort(generator.permutation(len(one))[:each])] for one in places]
+    pixels = np.concatenate([np.zeros((0, 3), int), *chosen])
     return SampledPixels(pixels, stack[tuple(pixels.T)], stack.shape[1:])
 
 
@@ -169,45 +135,36 @@ def _reduce(features: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, floa
     from sklearn.metrics import silhouette_score
 
     count = len(features)
-    separation = None
-    if 2 <= len(np.unique(classes)) < count:
-        separation = float(silhouette_score(features, classes))
+    if count < 4:  # t-SNE needs neighbours
+        return np.zeros((count, 2)), None
+    separation = float(silhouette_score(features, classes)) if 2 <= len(np.unique(classes)) < count else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all features are the same in a network that has learnt nothing
         tsne = TSNE(2, perplexity=min(30.0, (count - 1) / 3), init="pca", random_state=0)
         return np.nan_to_num(tsne.fit_transform(features)), separation
 
 
-_Titled = tuple[str, Segmenter]
+def _before_and_after(model: FinishedModel, context: ReportContext) -> dict[str, Segmenter]:
+    """Return two moments of a run to compare; none if its starting weights are not available.
 
-
-def _before_and_after(model: FinishedModel, context: ReportContext) -> tuple[str, _Titled, _Titled] | None:
-    """Return two moments of a run to compare; None if its starting weights are not available.
-
-    A contrast stage is compared with the stage before it. The final model of another method is compared with the end
-    of its first stage, or with its starting weights if it has one stage.
+    A contrast stage is compared with the stage before it, another method's final model with its starting weights.
     """
     run = model.run
     description = model.segmenter.describe()
     trained = [(stage, folder.weights) for stage, folder in run.method_stages if folder.weights]
     for (earlier, before), (stage, after) in pairwise(trained):
         if isinstance(stage, TwoBranches):
-            return (
-                f"before and after its {stage.name} stage",
-                (f"before {stage.name} (after {earlier.name})", load_model(before, description)),
-                (f"after {stage.name}", load_model(after, description)),
-            )
-    final = "final model", model.segmenter
-    if len(trained) > 1:
-        stage, weights = trained[0]
-        return "after its first stage and at the end", (f"after {stage.name}", load_model(weights, description)), final
+            return {
+                f"before {stage.name} (after {earlier.name})": load_model(before, description),
+                f"after {stage.name}": load_model(after, description),
+            }
     try:
         start = starting_segmenter(run.config, len(run.classes), model.processes)
     except UserError as error:
         remark = f"The starting weights of {run.title} are not available: its embeddings are left out."
         context.warn(f"The embeddings of {run.title} are left out", error, remark)
-        return None
-    return "before and after the training", ("starting weights", start), final
+        return {}
+    return {"starting weights": start, "final model": model.segmenter}
 
 
 def _read_masks(context: ReportContext, dataset: Dataset, frames: Frames) -> dict[FrameKey, np.ndarray]:

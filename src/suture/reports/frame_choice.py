@@ -8,9 +8,10 @@ from suture.evaluation.scoring import Frames
 
 FrameKey = tuple[str, int]
 """Video id and index of a frame."""
-WORST, MEDIAN, BEST, DIFFER, NEXT, EVENLY = "worst", "median", "best", "runs differ", "label next", "evenly"
+WORST, MEDIAN, BEST, DIFFER, EVENLY = "worst", "median", "best", "runs differ", "evenly"
+NEXT, DISAGREE = "label next", "label differs"
 """Reasons to show a frame; `evenly` frames are chosen without regard to scores."""
-GROUPS = (WORST, MEDIAN, BEST, DIFFER, NEXT, EVENLY)
+GROUPS = (WORST, MEDIAN, BEST, DIFFER, NEXT, DISAGREE, EVENLY)
 """The reasons in the order of the page."""
 PARTS_OF_VIDEO = 5
 """Frames of one group lie at least this part (a fifth) of their video apart."""

@@ -1,6 +1,7 @@
 """Scores of single frames for the pictures of a report."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -27,12 +28,10 @@ class FrameScorer:
     def truth(self, key: FrameKey) -> np.ndarray | None:
         """Return the true class ids of a frame; None if it has no valid mask."""
         video = self.dataset[key[0]]
-        if video.frames[key[1]].mask is None:
-            return None
-        try:
-            return self.scorer().counted(self.dataset.read_mask(video, key[1]))
-        except WrongMask:  # reported by training and evaluation, which need it
-            return None
+        with suppress(WrongMask):  # reported by training and evaluation, which need it
+            if video.frames[key[1]].mask is not None:
+                return self.scorer().counted(self.dataset.read_mask(video, key[1]))
+        return None
 
     def truths(self, keys: Iterable[FrameKey]) -> dict[FrameKey, np.ndarray]:
         """Return the true class ids of those frames that have a valid mask."""

@@ -17,9 +17,8 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.data.overlay import paint_mask
 from suture.reports.frame_choice import EVENLY, GROUPS, FrameKey
-from suture.reports.frame_scorer import FrameScorer
 
-PHOTO_SIDE = 320
+PHOTO_SIDE = 640
 """Longer side (pixels) of a photo in the page."""
 OPACITY = 0.5
 """Share of a class's colour in figures and the side-by-side video."""
@@ -37,16 +36,8 @@ class Panel:
     kind: str
     """`truth` or `prediction`."""
     masks: Masks
-    scores: Mapping[FrameKey, float] = field(default_factory=dict)
-
-    @classmethod
-    def of_predictions(cls, title: str, masks: Masks, judge: FrameScorer | None, truths: Masks) -> "Panel":
-        """Make a panel of predictions, with the IoU of frames whose truth is known."""
-        scores = {}
-        for key in masks.keys() & truths.keys():
-            if judge and (iou := judge.iou(key, masks[key], truths[key])) is not None:
-                scores[key] = iou
-        return cls(title, "prediction", masks, scores)
+    scores: Mapping[FrameKey, float | None] = field(default_factory=dict)
+    """IoU of frames whose truth is known."""
 
 
 @dataclass
@@ -89,8 +80,9 @@ class Gallery:
 
     def _item(self, key: FrameKey) -> dict[str, Any]:
         name, index = key
-        photo = view_photo(self.videos[name], index)
-        masks = [self.mask(panel, key, photo) for panel in self.panels]
+        video = self.videos[name]
+        photo = view_photo(video, index)
+        masks = [panel.masks.get(key) for panel in self.panels]
         return {
             "groups": list(self.chosen[key]),
             "video": name,
@@ -99,28 +91,18 @@ class Gallery:
             "photo": data_uri(photo),
             "width": photo.shape[1],
             "height": photo.shape[0],
-            "masks": [None if mask is None else run_lengths(mask) for mask in masks],
+            "masks": [None if ids is None else run_lengths(view_mask(ids, video, photo)) for ids in masks],
             "scores": [panel.scores.get(key) for panel in self.panels],
         }
 
-    def mask(self, panel: Panel, key: FrameKey, photo: np.ndarray) -> np.ndarray | None:
-        """Return a panel's class ids of the view, at the size of its photo."""
-        ids = panel.masks.get(key)
-        return None if ids is None else view_mask(ids, self.videos[key[0]], photo)
 
-
-def view_photo(video: Video, index: int, side: int = PHOTO_SIDE, enlarge: bool = False) -> np.ndarray:
-    """Read a frame cut to its view, black outside a circle, at a longer side of `side` pixels.
-
-    Smaller frames keep their size unless `enlarge` is set.
-    """
+def view_photo(video: Video, index: int, side: int = PHOTO_SIDE) -> np.ndarray:
+    """Read a frame cut to its view, black outside a circle, at a longer side of `side` pixels at most."""
     frame = np.where(video.view.mask(*video.size)[..., None], video.read(index), 0).astype(np.uint8)
     cropped = video.view.crop(frame)
-    scale = side / max(cropped.shape[:2])
-    if scale >= 1 and not enlarge:
-        return cropped
+    scale = min(1.0, side / max(cropped.shape[:2]))
     size = (max(1, round(cropped.shape[1] * scale)), max(1, round(cropped.shape[0] * scale)))
-    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA)
 
 
 def view_mask(ids: np.ndarray, video: Video, photo: np.ndarray) -> np.ndarray:

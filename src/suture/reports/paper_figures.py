@@ -1,20 +1,19 @@
-"""Figures for a paper as files: comparison grids, pseudo labels, embeddings and the side-by-side video."""
+"""Figures for a paper as files: comparison grids, pseudo labels, embeddings and clips."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from suture.core.io import replacing, write_bytes
-from suture.reports.embeddings_section import Embeddings, RunEmbeddings
+from suture.reports.clips_section import Clip
+from suture.reports.embeddings_section import Embedding, Embeddings
 from suture.reports.frame_choice import FrameKey
 from suture.reports.gallery import Gallery, paint_view, view_photo
 from suture.reports.report_context import ReportContext
-from suture.reports.side_by_side import SideBySide
 
 DPI = 200
 CELL_INCHES = 1.7
@@ -27,27 +26,30 @@ MAX_TITLE_LINE = 24
 def write_figures(
     folder: Path,
     context: ReportContext,
-    predictions: Gallery | None,
-    pseudo: Gallery | None,
+    galleries: Mapping[str, Gallery],
     embeddings: Embeddings | None,
-    video: SideBySide | None,
+    clips: Sequence[Clip],
 ) -> None:
     """Write every figure that has content into a new folder."""
     figures: dict[str, Figure] = {}
-    if predictions is not None:
+    if predictions := galleries.get("predictions"):
         for group, keys in predictions.groups.items():
             figures[f"comparison-{group}".replace(" ", "-")] = _grid(context, predictions, keys)
-    if pseudo is not None:
+    if pseudo := galleries.get("pseudo"):
         figures["pseudo-labels"] = _grid(context, pseudo, list(pseudo.chosen))
     if embeddings is not None:
-        for one in embeddings.runs:
-            name = re.sub(r"[^\w.,+=-]+", "-", context.runs[one.number].title)
-            figures[f"embeddings-{name}"] = _scatter(context, one, embeddings.pixels.classes)
+        for number, sides in embeddings.runs.items():
+            figures[f"embeddings-{_safe(context.runs[number].title)}"] = _scatter(context, sides, embeddings)
     for name, figure in figures.items():
         with replacing(folder / f"{name}.png") as temporary:
             figure.savefig(temporary, dpi=DPI)
-    if video is not None:
-        write_bytes(folder / "side-by-side.mp4", video.content)
+    for clip in clips:
+        write_bytes(folder / f"clip-{_safe(clip.video)}.mp4", clip.content)
+
+
+def _safe(name: str) -> str:
+    """Return a name as part of a file name."""
+    return re.sub(r"[^\w.,+=-]+", "-", name)
 
 
 def _grid(context: ReportContext, gallery: Gallery, keys: Sequence[FrameKey]) -> Figure:
@@ -70,17 +72,16 @@ def _grid(context: ReportContext, gallery: Gallery, keys: Sequence[FrameKey]) ->
     return figure
 
 
-def _scatter(context: ReportContext, one: RunEmbeddings, classes: np.ndarray) -> Figure:
-    colors = context.class_table.palette / 255
+def _scatter(context: ReportContext, sides: Sequence[Embedding], embeddings: Embeddings) -> Figure:
+    colors = context.class_table.palette[embeddings.pixels.classes] / 255
     figure = Figure(figsize=(7, 4.2), layout="constrained")
-    for axes, side in zip(figure.subplots(1, 2), (one.before, one.after), strict=True):
-        axes.scatter(*side.points.T, c=colors[classes], s=7, linewidths=0.15, edgecolors="0.3")
+    for axes, side in zip(figure.subplots(1, 2), sides, strict=True):
+        axes.scatter(*side.points.T, c=colors, s=7, linewidths=0.15, edgecolors="0.3")
         axes.set(xticks=[], yticks=[], box_aspect=1)
         axes.set_aspect("equal", adjustable="datalim")
         separation = "" if side.separation is None else f"\nseparation of the classes {side.separation:.2f}"
         axes.set_title(side.title + separation, fontsize=8)
-    figure.suptitle(context.runs[one.number].title, fontsize=9)
-    _add_legend(figure, context, np.unique(classes).tolist())
+    _add_legend(figure, context, embeddings.classes)
     return figure
 
 

@@ -15,8 +15,10 @@ from suture.core.io import write_text
 from suture.data.classes import default_colors
 from suture.evaluation.titles import SCORES
 from suture.reports.charts import RUN_STYLES, run_label, scatter
-from suture.reports.embeddings_section import compute_embeddings, embeddings_section
-from suture.reports.gallery import Gallery, data_uri, file_uri
+from suture.reports.clips_section import clips_section
+from suture.reports.embeddings_section import compute_embeddings
+from suture.reports.gallery import Gallery, file_uri
+from suture.reports.labels_section import doubtful_pictures, suggest_labels, suggestion_pictures
 from suture.reports.paper_figures import write_figures
 from suture.reports.predictions_section import prediction_pictures
 from suture.reports.pseudo_section import pseudo_pictures, pseudo_qualities, pseudo_section
@@ -25,7 +27,6 @@ from suture.reports.report_path import report_path
 from suture.reports.reported_run import read_runs
 from suture.reports.scores_section import percent, scores_section
 from suture.reports.shots_section import shots_section
-from suture.reports.side_by_side import side_by_side_video
 from suture.reports.summary_section import (
     cautions,
     page_title,
@@ -35,7 +36,7 @@ from suture.reports.summary_section import (
     unmeasured,
 )
 from suture.reports.training_section import training_section
-from suture.reports.videos_section import footage_pictures, footage_section, predict_footage
+from suture.reports.videos_section import footage_section, predict_footage
 from suture.web.page import templates
 
 
@@ -79,7 +80,7 @@ def write_report(
         raise UserError(f"--videos needs a finished model, and {read[0].folder} has none: train it to the end.")
     page = templates("suture.reports")
     page.filters["percent"] = percent
-    page.globals |= {"run_label": run_label, "scatter": scatter}
+    page.globals |= {"run_label": run_label, "scatter": scatter, "file_uri": file_uri}
     write_text(path, page.get_template("page.html").render(_content(context, figures)))
     for sentence in terminal_cautions(read):
         context.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -90,18 +91,20 @@ def _content(context: ReportContext, figures: Path | None) -> dict[str, Any]:
     """Return the values of the templates, and write the figures from the same results."""
     pseudo = pseudo_qualities(context)
     footage = predict_footage(context)
+    suggestions = suggest_labels(context, footage)
     embeddings = compute_embeddings(context)
-    video = side_by_side_video(context) if context.frames else None
+    clips = clips_section(context) if context.frames else []
     galleries: dict[str, Gallery | None] = {}
     if context.frames:
         galleries = {
             "predictions": prediction_pictures(context),
             "pseudo": pseudo_pictures(context, pseudo),
-            "footage": footage_pictures(context, footage),
+            "next": suggestion_pictures(context, suggestions),
+            "doubtful": doubtful_pictures(context),
         }
     shown = {name: gallery for name, gallery in galleries.items() if gallery}
     if figures is not None:
-        write_figures(figures, context, shown.get("predictions"), shown.get("pseudo"), embeddings, video)
+        write_figures(figures, context, shown, embeddings, clips)
     sets = scores_section(context.runs)
     scored = [one["key"] for one in sets]
     content = {
@@ -121,14 +124,13 @@ def _content(context: ReportContext, figures: Path | None) -> dict[str, Any]:
         "unmeasured": unmeasured(scored),
         "galleries": shown,
         "viewers": {name: gallery.content() for name, gallery in shown.items()},
-        "video": video,
-        "video_uri": video and file_uri(video.content, "video/mp4"),
-        "poster": video and data_uri(video.poster),
-        "pseudo": pseudo_section(context, pseudo, "pseudo" in shown),
-        "embedded": embeddings_section(context, embeddings),
+        "clips": clips,
+        "pseudo": pseudo_section(context, pseudo),
+        "embeddings": embeddings,
         "footage": footage_section(context, footage),
+        "suggestions": suggestions,
         "training": training_section(context),
-        "shots": shots_section(context),
+        "shots": shots_section(context.first),
     }
     # Read last, since every section may add a remark.
     return content | {"remarks": [*context.remarks, *cautions(context.runs)]}

@@ -1,12 +1,15 @@
 """ReportContext: runs, data and models that the sections of a report share."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, count
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
@@ -19,7 +22,7 @@ from suture.evaluation.scoring import protocol_of
 from suture.reports.finished_model import FinishedModel
 from suture.reports.frame_choice import FrameKey, by_video
 from suture.reports.frame_scorer import FrameScorer
-from suture.reports.gallery import Masks, Panel
+from suture.reports.gallery import Gallery, Panel
 from suture.reports.reported_run import ReportedRun
 from suture.training.train import open_data_of
 
@@ -100,36 +103,57 @@ class ReportContext:
                 return masked
         return []
 
-    @property
-    def judge(self) -> FrameScorer | None:
-        """FrameScorer of the judged videos, by the rules of the first run's scores."""
-        if not self.judged_videos:
-            return None
-        scores = self.first.metrics.get(str(self.judged_videos[0].split), {})
-        return self.judge_for(self.first, scores.get("left_out", ()))
-
-    def judge_for(self, run: ReportedRun, left_out: Sequence[str] = ()) -> FrameScorer | None:
-        """Return the judge of a run's frames, without the classes that are left out; None without its data."""
+    def judge_of(self, run: ReportedRun, left_out: Sequence[str] = ()) -> FrameScorer | None:
+        """Return the scorer of a run's frames, without the classes that are left out; None without its data."""
         if (dataset := self.dataset_of(run)) is None:
             return None
         return FrameScorer(dataset, protocol_of(dataset, run.config.evaluation.include_background, left_out))
 
-    def predicted_panels(
-        self, videos: Mapping[str, Video], keys: Iterable[FrameKey], judge: FrameScorer | None, truths: Masks
-    ) -> list[Panel]:
-        """Predict frames by every finished run, with the IoU of those whose truth is known."""
-        frames, panels = by_video(sorted(keys)), []
-        with self.progress("predict pictures", sum(map(len, frames.values())) * len(self.models)) as progress:
+    @property
+    def judge(self) -> FrameScorer | None:
+        """Scorer of the judged videos, by the rules of the first run's scores; None without such videos."""
+        if not self.judged_videos:
+            return None
+        scores = self.first.metrics.get(str(self.judged_videos[0].split), {})
+        return self.judge_of(self.first, scores.get("left_out", ()))
+
+    def pictures(
+        self,
+        videos: Mapping[str, Video],
+        chosen: Mapping[FrameKey, Sequence[str]],
+        judge: FrameScorer | None = None,
+        drafts: Mapping[str, Callable[[FrameKey], np.ndarray]] = MappingProxyType({}),
+        **options: Any,
+    ) -> Gallery:
+        """Make a gallery of the truth of frames, of drafts, and of the predictions of every finished run.
+
+        Args:
+            videos: Videos by their id.
+            chosen: Frames, each with the reasons for its choice.
+            judge: Scorer with the true masks, if there are any.
+            drafts: Readers of further masks, by their title.
+            options: Further fields of the gallery.
+        """
+        truths = judge.truths(chosen) if judge else {}
+        panels = [Panel("truth", "truth", truths)] if truths else []
+        masks = {title: {key: read(key) for key in chosen} for title, read in drafts.items()}
+        frames = by_video(sorted(chosen))
+        with self.progress("predict pictures", len(chosen) * len(self.models)) as progress:
             for model in self.models.values():
-                masks = dict(model.masks(videos, frames, progress))
-                panels.append(Panel.of_predictions(model.run.title, masks, judge, truths))
-        return panels
+                masks[model.run.title] = dict(model.masks(videos, frames, progress))
+        for title, of_title in masks.items():
+            ious = {key: judge.iou(key, of_title[key], truth) for key, truth in truths.items()} if judge else {}
+            panels.append(Panel(title, "prediction", of_title, ious))
+        return Gallery(videos, chosen, panels, **options)
 
     @cached_property
     def footage(self) -> list[Video]:
         """Videos without truth: new ones of the dataset without any mask, and those given by the user."""
         unmasked = [video for video in self.new_videos if video.usable and not video.with_mask]
-        return [*unmasked, *rename_duplicates(self.further_videos, {video.id for video in self.dataset or ()})]
+        names = Counter(video.id for video in (*(self.dataset or ()), *self.further_videos))
+        if twice := [video.id for video in self.further_videos if names[video.id] > 1]:
+            raise UserError(f"Several videos are called {twice[0]}: rename the file that --videos names.")
+        return [*unmasked, *self.further_videos]
 
 
 def _require_unchanged(run: ReportedRun, dataset: Dataset) -> None:
@@ -138,23 +162,9 @@ def _require_unchanged(run: ReportedRun, dataset: Dataset) -> None:
     lengths = {video.id: len(video) for video in dataset}
     for name, video in run.data["videos"].items():
         if lengths.get(name) != video["frames"]:
-            raise UserError(
-                f"video {name} of {dataset.root} has {lengths.get(name, 0):,} frames, expected {video['frames']:,} as "
-                "in training: restore it."
-            )
+            raise UserError(f"video {name} of {dataset.root} does not have {video['frames']:,} frames: restore it.")
 
 
 def read_footage(paths: Sequence[Path]) -> list[Video]:
     """Read videos with usable frames from files and folders, without masks beside them."""
     return [video for path in paths for video in load_dataset(path) if video.usable]
-
-
-def rename_duplicates(videos: Sequence[Video], taken: set[str]) -> list[Video]:
-    """Number the videos whose id is taken: `case04`, `case04 (2)`, …"""
-    renamed_videos = []
-    for video in videos:
-        names = chain([video.id], (f"{video.id} ({number})" for number in count(2)))
-        name = next(name for name in names if name not in taken)
-        taken = taken | {name}
-        renamed_videos.append(replace(video, id=name))
-    return renamed_videos

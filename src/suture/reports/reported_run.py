@@ -11,7 +11,6 @@ import yaml
 
 from suture.core.errors import UserError
 from suture.methods.pseudo_labels import PseudoLabels
-from suture.methods.semi import SemiSupervised
 from suture.models.model_files import is_weights_file
 from suture.training.config import differences
 from suture.training.run_folder import Run, RunStage
@@ -38,11 +37,6 @@ class ReportedRun(Run):
             if isinstance(stage, PseudoLabels) and folder.is_done and stage.folder(self.folder).exists():
                 return stage
         return None
-
-    @property
-    def has_teacher(self) -> bool:
-        """True if the final model is the teacher of a semi-supervised stage."""
-        return any(isinstance(stage, SemiSupervised) and stage.hands_on_teacher for stage, _ in self.method_stages)
 
     @cached_property
     def labelled(self) -> dict[str, list[int]]:

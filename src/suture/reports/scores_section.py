@@ -43,13 +43,12 @@ def score_cells(values: Sequence[float | None]) -> list[ScoreCell]:
     >>> [(cell.text, cell.difference) for cell in score_cells([0.5, 0.625])]
     [('50.0', ''), ('62.5', '+12.5')]
     """
-    cells = []
-    for place, value in enumerate(values):
-        difference = ""
-        if place and value is not None and values[0] is not None:
-            change = round(round(value, 3) - round(values[0], 3), 3)
-            difference = f"{100 * change:+.1f}".replace("-", "−") if change else "±0.0"
-        cells.append(ScoreCell(percent(value), value, difference))
+    first, *others = values
+    cells = [ScoreCell(percent(first), first)]
+    for value in others:
+        change = None if value is None or first is None else round(round(value, 3) - round(first, 3), 3)
+        text = f"{100 * change:+.1f}".replace("-", "−") if change else "±0.0"
+        cells.append(ScoreCell(percent(value), value, "" if change is None else text))
     return cells
 
 
@@ -86,7 +85,7 @@ def scores_section(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
 
 
 def class_rows(metrics: Sequence[Metrics], classes: Sequence[str], which: str) -> list[dict[str, Any]]:
-    """Return IoU, its deviation over videos, and false presence of each class that is scored."""
+    """Return IoU and false presence of each class that is scored."""
     rows = []
     for number, name in enumerate(classes):
         counts = [count for count in _values(metrics, which, "classes", name, "frames") if count is not None]
@@ -97,7 +96,6 @@ def class_rows(metrics: Sequence[Metrics], classes: Sequence[str], which: str) -
                     "number": number,
                     "frames": counts[0],
                     "iou": score_cells(_values(metrics, which, "classes", name, "iou")),
-                    "deviation": [_deviation(_video_ious(one, which, name)) for one in metrics],
                     "false_presence": score_cells(_values(metrics, which, "classes", name, "false_presence")),
                 }
             )
@@ -108,8 +106,9 @@ def video_scores(
     metrics: Sequence[Metrics], classes: Sequence[str], which: str, records: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return mIoU, mIoU per frame and the IoU of each class for each video, with means over videos."""
-    names = list(dict.fromkeys(name for one in metrics for name in one.get(which, {}).get("videos", {})))
-    table = {key: [_values(metrics, which, "videos", name, key) for name in names] for key in ("miou", "miou_frames")}
+    names = dict.fromkeys(name for one in metrics for name in one.get(which, {}).get("videos", {}))
+    columns = {key: [_values(metrics, which, "videos", name, key) for name in names] for key in ("miou", "miou_frames")}
+    ious = [[_values(metrics, which, "videos", name, "class_iou", one) for name in names] for one in classes]
     rows = []
     for place, name in enumerate(names):
         counts = _values(metrics, which, "videos", name, "frames")
@@ -118,15 +117,14 @@ def video_scores(
                 "name": name,
                 "case": records.get(name, {}).get("case", ""),
                 "frames": next(count for count in counts if count is not None),
-                "scores": [score_cells(values[place]) for values in table.values()],
-                "classes": [_values(metrics, which, "videos", name, "class_iou", one) for one in classes],
+                "scores": [score_cells(values[place]) for values in columns.values()],
+                "classes": [of_class[place] for of_class in ious],
             }
         )
     return {
         "rows": rows,
-        "spread": [[_spread(column) for column in zip(*values, strict=True)] for values in table.values()],
-        "class_spread": [[_spread(_video_ious(one, which, name)) for one in metrics] for name in classes],
-        "has_classes": any(_video_ious(one, which, name) for one in metrics for name in classes),
+        "spread": [_spreads(values) for values in columns.values()],
+        "class_spread": [_spreads(of_class) for of_class in ious],
     }
 
 
@@ -176,33 +174,19 @@ def scores_table(runs: Sequence[Path], metrics: Sequence[Metrics] | None = None)
     return table
 
 
-def _video_ious(metrics: Metrics, which: str, name: str) -> list[float]:
-    """Return the IoU of a class in each video that shows it or in which it is predicted."""
-    videos = metrics.get(which, {}).get("videos", {})
-    ious = (_value(metrics, which, "videos", video, "class_iou", name) for video in videos)
-    return [iou for iou in ious if iou is not None]
+def _spreads(rows: Sequence[Sequence[float | None]]) -> list[str]:
+    """Write mean and standard deviation of each run's scores over videos; a row per video."""
+    known = [[value for value in column if value is not None] for column in zip(*rows, strict=True)]
+    deviations = [float(np.std(values, ddof=1)) if len(values) > 1 else None for values in known]
+    return [
+        f"{percent(float(np.mean(values)))} ±\u00a0{percent(deviation)}" if values else "–"
+        for values, deviation in zip(known, deviations, strict=True)
+    ]
 
 
-def _deviation(values: Sequence[float]) -> str:
-    """Write the standard deviation; a dash for a single value, nothing for none."""
-    if not values:
-        return ""
-    return f"±\u00a0{percent(float(np.std(values, ddof=1)) if len(values) > 1 else None)}"
-
-
-def _spread(values: Iterable[float | None]) -> str:
-    """Write mean and standard deviation."""
-    known = [value for value in values if value is not None]
-    return f"{percent(float(np.mean(known)))} {_deviation(known)}" if known else "–"
-
-
-def _values(metrics: Sequence[Metrics], which: str, *keys: str) -> list[Any]:
-    return [_value(one, which, *keys) for one in metrics]
-
-
-def _value(metrics: Metrics, *keys: str) -> Any:
-    """Return a nested value; None where a key is missing."""
-    value: Any = metrics
+def _values(metrics: Sequence[Metrics], *keys: str) -> list[Any]:
+    """Return a nested value of each run; None where a key is missing."""
+    values: list[Any] = list(metrics)
     for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
+        values = [value.get(key) if isinstance(value, Mapping) else None for value in values]
+    return values

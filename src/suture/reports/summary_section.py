@@ -10,10 +10,12 @@ from suture.evaluation.sample_size import sample_size_warnings
 from suture.evaluation.titles import SETS, TITLES
 from suture.reports.reported_run import ReportedRun
 from suture.reports.scores_section import overall
-from suture.training.effort import differing, scored_on
+from suture.training.effort import differing, digest, scored_on
 
 MAX_NAMED_RUNS = 4
 """Runs that the title names."""
+NEW_SETS = ("test", "val")
+"""Sets that runs on the same data share; completion depends on the labels."""
 
 
 def primary_scores(runs: Sequence[ReportedRun], scored: Sequence[str]) -> list[dict[str, Any]]:
@@ -29,32 +31,17 @@ def primary_scores(runs: Sequence[ReportedRun], scored: Sequence[str]) -> list[d
 
 def cautions(runs: Sequence[ReportedRun]) -> list[str]:
     """Return cautions about the reliability and comparability of the scores."""
-    first = runs[0]
-    sentences = sample_size_warnings([run.metrics for run in runs])
+    sentences = sample_size_warnings([run.metrics for run in runs]) + terminal_cautions(runs)
     if sum(bool(run.metrics) for run in runs) > 1:
         sentences.append(
             "Every run is one training with one seed, so differences between runs may be chance. Compare methods with "
             "three or more seeds of each (suture compare)."
         )
-    sentences += terminal_cautions(runs)
     for run in runs:
-        if run.is_trained and not run.metrics:
-            sentences.append(f"{run.title} is not evaluated, or nothing it could be scored on has masks.")
-        if _test_videos(run, first) != _test_videos(first, run):
-            sentences.append(f"{run.title} was tested on other videos than {first.title}.")
         if since := videos_since(run.data, run.metrics):
             sentences.append(f"{run.title} is also scored on {listed(since)}: added to the splits after its training.")
-        known = first.data["videos"]
-        names = [name for name, one in run.data["videos"].items() if known.get(name, one)["sha256"] != one["sha256"]]
-        if names:
-            sentences.append(f"The files of {', '.join(names)} differ between {run.title} and {first.title}.")
-        if run.data["labelled"] != first.data["labelled"]:
-            sentences.append(f"{run.title} was trained on other labelled frames than {first.title}.")
-        if run.is_trained and first.is_trained and (unequal := differing(run.effort, first.effort)):
-            sentences.append(f"{run.title} was trained differently from {first.title}: {listed(unequal)}.")
         trained = {video["case"] for video in run.videos("train").values()}
-        tested = {*run.metrics.get("test", {}).get("cases", ()), *(one["case"] for one in run.videos("test").values())}
-        if cases := sorted(tested & trained):
+        if cases := sorted(trained.intersection(run.metrics.get("test", {}).get("cases", ()))):
             sentences.append(
                 f"{run.title}: trained and tested on videos of {', '.join(cases)}, "
                 "so the scores do not show how it works on new patients."
@@ -63,27 +50,28 @@ def cautions(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def terminal_cautions(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return the cautions that the terminal prints too: unfinished runs, and scores on other frames or masks."""
+    """Return the cautions that the terminal prints too: unfinished runs, and runs that cannot be compared."""
     first = runs[0]
-    waiting = [run.title for run in runs if not run.is_trained]
+    waiting = [run.title for run in runs if not (run.is_trained and run.is_scored)]
     sentences = [f"Not finished: {listed(waiting)}. Unfinished parts are left out."] if waiting else []
     for run in runs[1:]:
-        # These sets differ anyway; `cautions` reports it.
-        expected = {
-            COMPLETION: run.data["labelled"] != first.data["labelled"],
-            "test": _test_videos(run, first) != _test_videos(first, run),
-        }
-        both = [which for which in first.metrics if which in run.metrics and not expected.get(which)]
-        ours, theirs = (
-            {f"{SETS[which].name} on": scored_on(one.metrics[which], one.classes) for which in both}
-            for one in (run, first)
-        )
-        if unequal := differing(ours, theirs):
-            sentences.append(
-                f"{run.title} is not scored on the same masks as {first.title}: {listed(unequal)}. "
-                "`suture evaluate RUN` scores a run again, on the current masks."
-            )
+        both = [which for which in NEW_SETS if which in first.metrics and which in run.metrics]
+        with_effort = run.is_trained and first.is_trained
+        if unequal := differing(_facts_to_compare(run, both, with_effort), _facts_to_compare(first, both, with_effort)):
+            sentences.append(f"{run.title} is not comparable with {first.title}: {listed(unequal)}.")
     return sentences
+
+
+def _facts_to_compare(run: ReportedRun, sets: Sequence[str], with_effort: bool) -> dict[str, str]:
+    """Return facts that runs must share for their scores to be comparable."""
+    files = {name: video["sha256"] for name, video in run.videos("train").items()}
+    labelled = run.data["labelled"]
+    return {
+        "training videos": f"{len(files)} ({digest(files)})",
+        "labelled frames": f"{len(labelled)} ({digest(labelled)})",
+        **{f"{SETS[which].name} on": scored_on(run.metrics[which], run.classes) for which in sets},
+        **(run.effort if with_effort else {}),
+    }
 
 
 def unmeasured(scored: Sequence[str]) -> list[str]:
@@ -106,25 +94,18 @@ def page_title(runs: Sequence[ReportedRun]) -> str:
 
 
 def run_facts(runs: Sequence[ReportedRun]) -> list[dict[str, str]]:
-    """Return the main facts of each run, with its folder where the page uses another title."""
-    is_renamed = any(run.name not in run.title for run in runs)
-    return [({"folder": run.name} if is_renamed else {}) | _facts(run) for run in runs]
+    """Return the main facts of each run."""
+    return [_facts(run) for run in runs]
 
 
 def _facts(run: ReportedRun) -> dict[str, str]:
     config, environment, weights = run.config, run.environment, run.data["weights"]
     train = run.videos("train")
     height, width = config.data.height_width
-    # The large folder of a stage may have been removed from a finished run.
-    times: list[Any] = [
-        folder.record["seconds"] if folder.record else None
-        for _, folder in run.method_stages
-        if folder.is_done or run.is_trained
-    ]
-    time = "not known" if None in times else duration(sum(times)) + " in finished stages" * (not run.is_trained)
     changed = " with changes" if (environment["commit"] or "").endswith("+") else ""
     start = (weights.get("hub") or f"a file, {weights['sha256'][:12]}") if weights else "random weights"
     return {
+        "folder": run.name,
         "method": run.method_name,
         "stages": " → ".join(folder.name for _, folder in run.method_stages),
         "seed": str(run.seed),
@@ -134,7 +115,7 @@ def _facts(run: ReportedRun) -> dict[str, str]:
         "started from": start,
         "device": f"{environment['device']}, precision {environment['precision']}",
         "code": f"Suture {environment['suture']}, commit {(environment['commit'] or 'unknown')[:10]}{changed}",
-        "time": time,
+        "time in finished stages": duration(run.seconds) if run.stage_records else "not known",
     }
 
 
@@ -148,9 +129,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _test_videos(run: ReportedRun, other: ReportedRun) -> set[str]:
-    """Return the videos that a run was tested on; if one of the two has no test scores, those of its split."""
-    is_scored = "test" in run.metrics and "test" in other.metrics
-    return set(run.metrics["test"]["videos"] if is_scored else run.videos("test"))

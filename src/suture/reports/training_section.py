@@ -26,11 +26,10 @@ def training_section(context: ReportContext) -> dict[str, Any]:
     curves = [(key, title, _charts(context, key, title)) for key, title in CURVES.items()]
     groups = [
         [
-            _stage_row(run_label(run.title, number) if place == 0 else "", stage)
-            for place, (_, stage) in enumerate(stages)
+            _stage_row("" if place else run_label(run.title, n), stage)
+            for place, (_, stage) in enumerate(run.method_stages)
         ]
-        for number, run in enumerate(context.runs)
-        if (stages := run.method_stages)
+        for n, run in enumerate(context.runs)
     ]
     return {
         "curves": [one for one in curves if one[2]],
@@ -43,20 +42,19 @@ def _stage_row(label: str, stage: RunStage) -> list[str]:
     record, curve = stage.record, stage.curve
     if record is None:
         progress = f"at step {curve[-1]['step']:.0f}, not done yet" if curve else "not done yet"
-        values = [progress, *[""] * (len(COLUMNS) - 3)]
-    else:
-        seconds, memory, best = record["seconds"], record.get("peak_memory"), record.get("best")
-        images = images_of_a_step(record) if "steps" in record else None
-        total = record["steps"] * images if images else record["frames"]
-        values = [
-            f"{record.get('steps', '–')}" + (f" (best at {best['step']})" if best else ""),
-            str(images or "–"),
-            f"{record['loss']:.3f}" if "loss" in record else "–",
-            "–" if seconds is None else duration(seconds),
-            f"{total / seconds:.1f}" if seconds else "–",
-            f"{memory / 2**30:.2f} GiB" if memory else "–",
-        ]
-    return [label, stage.name, *values]
+        return [label, stage.name, progress, *[""] * (len(COLUMNS) - 3)]
+    memory, best = record.get("peak_memory"), record.get("best")
+    images = images_of_a_step(record) if "steps" in record else 0
+    total = record["steps"] * images if images else record["frames"]
+    return [
+        *(label, stage.name),
+        f"{record.get('steps', '–')}" + (f" (best at {best['step']})" if best else ""),
+        str(images or "–"),
+        f"{record['loss']:.3f}" if "loss" in record else "–",
+        duration(record["seconds"]),
+        f"{total / max(record['seconds'], 1e-9):.1f}",
+        f"{memory / 2**30:.2f} GiB" if memory else "–",
+    ]
 
 
 def _charts(context: ReportContext, key: str, title: str) -> list[tuple[str, Markup]]:

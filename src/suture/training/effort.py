@@ -85,15 +85,6 @@ def labels_alone(stages: Stages) -> bool:
     return all(done.get("labels_alone") for done in stages.values() if "batch" in done)
 
 
-def mixed_batches(stages: Stages) -> bool:
-    """Test for supervised steps with pseudo-labelled frames in their batch, instead of an `unlabelled_batch` beside it.
-
-    >>> mixed_batches({"train": {"steps": 9, "batch": 8, "labels_alone": False, "unlabelled_batch": 8}})
-    False
-    """
-    return any(not done.get("labels_alone") and not done.get("unlabelled_batch") for done in _supervised(stages))
-
-
 def images_of_a_step(stage: Mapping[str, Any]) -> int:
     """Count the frames in a step's batch, labelled and unlabelled.
 

@@ -61,13 +61,22 @@ function masksOf({ panels }, item) {
   return { masks, truth: masks[panels.findIndex((panel) => panel.kind === "truth")] ?? null };
 }
 
-/** A photo with room for paint over it. */
+/** A photo with room for paint over it, and a button that gives it the whole width. */
 function pictureElement(kind) {
   const figure = document.createElement("figure");
   figure.className = kind;
-  figure.innerHTML = '<figcaption><span></span><b></b></figcaption><div class="picture"><img><canvas></canvas><i></i></div>';
+  figure.innerHTML = `<figcaption><span></span><b></b><button class="enlarge" aria-label="enlarge" aria-pressed="false">⤢</button></figcaption>
+    <div class="picture"><img><canvas></canvas><i></i></div>`;
+  const button = figure.querySelector("button");
+  const enlarge = () => button.setAttribute("aria-pressed", String(figure.classList.toggle("large")));
+  button.addEventListener("click", enlarge);
+  figure.querySelector(".picture").addEventListener("click", enlarge);
   return figure;
 }
+
+// On a telephone the predictions come first.
+const narrow = matchMedia("(max-width: 40rem)").matches;
+const inOrder = (panels) => narrow ? [...panels].sort((a, b) => (b.kind === "prediction") - (a.kind === "prediction")) : panels;
 
 /** A score as the tables write it. */
 const percent = (score) => score === null || score === undefined ? "" : (100 * score).toFixed(1);
@@ -102,7 +111,7 @@ class Viewer extends Painted {
     super(element);
     this.gallery = gallery;
     this.items = gallery.items;
-    this.panels = [{ title: "frame", kind: "photo" }, ...gallery.panels.map((panel) => ({ ...panel }))];
+    this.panels = inOrder([{ title: "frame", kind: "photo" }, ...gallery.panels].map((panel, place) => ({ ...panel, place })));
     this.buildPanels();
     this.buildStrip();
     element.querySelector(".previous").addEventListener("click", () => this.show(this.current - 1));
@@ -146,15 +155,16 @@ class Viewer extends Painted {
     this.current = (number + this.items.length) % this.items.length;
     const item = this.items[this.current];
     this.element.querySelector(".count").textContent = `${this.current + 1} of ${this.items.length}`;
-    const said = [`${item.groups.join(", ")}:`, `${item.video}, frame ${item.index}`, item.note && `(${item.note})`];
-    this.element.querySelector(".caption").textContent = said.filter(Boolean).join(" ");
+    const parts = [`${item.groups.join(", ")}:`, `${item.video}, frame ${item.index}`, item.note && `(${item.note})`];
+    this.element.querySelector(".caption").textContent = parts.filter(Boolean).join(" ");
     const { masks, truth } = masksOf(this.gallery, item);
-    this.panels.forEach((panel, place) => {
+    for (const panel of this.panels) {
+      const { place } = panel;
       panel.image.src = item.photo;
       panel.image.alt = `${panel.title}: frame ${item.index} of ${item.video}`;
       panel.ids = place ? masks[place - 1] : null;
       panel.score.textContent = place ? percent(item.scores[place - 1]) : "";
-    });
+    }
     this.truth = truth;
     this.thumbnails.forEach((button, place) => button.setAttribute("aria-current", String(place === this.current)));
     this.unpoint();
@@ -173,12 +183,12 @@ class Viewer extends Painted {
     const box = picture.getBoundingClientRect();
     const x = Math.min(width - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * width)));
     const y = Math.min(height - 1, Math.max(0, Math.floor((event.clientY - box.top) / box.height * height)));
-    const said = [];
+    const classes = [];
     for (const panel of this.panels) {
       panel.pointer.style.cssText = `display: block; left: ${(x + .5) / width * 100}%; top: ${(y + .5) / height * 100}%`;
-      if (panel.ids) said.push(`${panel.title}: ${content.classes[panel.ids[y * width + x]] ?? "not counted"}`);
+      if (panel.ids) classes.push(`${panel.title}: ${content.classes[panel.ids[y * width + x]] ?? "not counted"}`);
     }
-    this.element.querySelector(".readout").textContent = said.join(" · ");
+    this.element.querySelector(".readout").textContent = classes.join(" · ");
   }
 
   unpoint() {
@@ -207,13 +217,13 @@ class Grid extends Painted {
   show(group) {
     this.cells = [];
     this.rows.replaceChildren();
-    const titles = [{ title: "frame", kind: "photo" }, ...this.gallery.panels];
+    const titles = inOrder([{ title: "frame", kind: "photo" }, ...this.gallery.panels].map((panel, place) => ({ ...panel, place })));
     this.gallery.groups[group].map((number) => this.gallery.items[number]).forEach((item, row) => {
       const { masks, truth } = masksOf(this.gallery, item);
-      titles.forEach(({ title, kind }, place) => {
+      titles.forEach(({ title, kind, place }, column) => {
         const figure = pictureElement(kind);
-        const said = place ? "" : `${item.video}, ${item.index}`;
-        figure.querySelector("span").textContent = row ? said : [title, said].filter(Boolean).join(" · ");
+        const where = column ? "" : `${item.video}, ${item.index}`;
+        figure.querySelector("span").textContent = row ? where : [title, where].filter(Boolean).join(" · ");
         figure.querySelector("b").textContent = place ? percent(item.scores[place - 1]) : "";
         Object.assign(figure.querySelector("img"), { src: item.photo, alt: `${title}: frame ${item.index} of ${item.video}` });
         const { width, height } = item;
@@ -227,6 +237,15 @@ class Grid extends Painted {
   paint() {
     for (const { canvas, mask } of this.cells) paintMask(canvas, mask, this.mode, this.strength.value);
   }
+}
+
+// Lists that the reader takes along
+for (const box of all(".copy")) {
+  const button = box.querySelector("button");
+  button.addEventListener("click", () => {
+    box.querySelector("textarea").select();
+    button.textContent = document.execCommand("copy") ? "copied" : "press Ctrl+C";
+  });
 }
 
 let palette = content.palettes.dataset;
