@@ -69,7 +69,7 @@ def test_a_comparison_survives_a_kill_and_trains_nothing_twice(tmp_path: Path) -
     settings = SyntheticSettings(cases=4, frames=8, shots=2, width=48, height=48)
     write_synthetic(tmp_path / "data", settings, container="png", progress=False)
     file, out, kept = tmp_path / "small.yaml", tmp_path / "out", tmp_path / "kept"
-    file.write_text(f"{FILE.replace('[supervised, pgvcl]', '[supervised]')}sweep: {{a: {{method.train.batch: 1}}}}\n")
+    file.write_text(f"{FILE.replace('[supervised, pgvcl]', '[supervised]')}sweep: {{a: {{method.train.batch: 4}}}}\n")
     console = recorder(tmp_path)
     kill_with_its_runs(file, out)
     outcome = compare(file, out, devices="cpu", jobs=2, console=console, collect=kept)
@@ -79,7 +79,7 @@ def test_a_comparison_survives_a_kill_and_trains_nothing_twice(tmp_path: Path) -
     (board,) = boards(results)
     (row,) = board.rows
     assert (row.title, len(row.runs), row.labelled) == ("supervised · a", 2, "25.0%")
-    assert row.runs[0].settings["method.train.batch"] == 1, "as swept"
+    assert row.runs[0].settings["method.train.batch"] == 4, "as swept"
     assert row.runs[0].facts["runs_at_a_time"] == "2"
     assert read_results(kept / "small.csv").runs == results.runs
 

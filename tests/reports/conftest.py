@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from sklearn.manifold import TSNE
-from tiny_runs import Runs
+from tiny_runs import PLANTED, Runs
 
 from suture.core.io import read_json, write_json
 from suture.data.synthetic.scenario import SyntheticSettings
@@ -39,7 +39,8 @@ def _quick() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    root = tmp_path_factory.mktemp("patient-doe")  # a name that must not appear in any report
+    folder, user, host = PLANTED
+    root = tmp_path_factory.mktemp(folder)
     data, unmasked = root / "data", root / "unmasked"
     write_synthetic(data, SyntheticSettings(cases=4, frames=14, shots=2, width=64, height=64), progress=False)
     shutil.copytree(data, unmasked)
@@ -47,8 +48,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         if int(mask.stem[-6:]) % EVERY or mask.name.startswith(("case03", "case04")):
             mask.unlink()
     folders = [root / "runs" / name for name in ("supervised", "pgvcl", "unmasked")]
-    for folder, of, settings in zip(folders, (data, data, unmasked), (_SUPERVISED, _PGVCL, _PGVCL), strict=True):
-        train(load_config(of, "demo", [*_COMMON, *settings]), folder, Console(file=io.StringIO()))
+    for run, of, settings in zip(folders, (data, data, unmasked), (_SUPERVISED, _PGVCL, _PGVCL), strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("USER", "LOGNAME", "USERNAME"):
+                patch.setenv(name, user)
+            patch.setattr("socket.gethostname", lambda: host)
+            train(load_config(of, "demo", [*_COMMON, *settings]), run, Console(file=io.StringIO()))
     return Runs(*folders, data)
 
 

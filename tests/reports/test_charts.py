@@ -28,7 +28,7 @@ def test_nothing_known_is_nothing_drawn() -> None:
 def test_areas_fill_the_chart(count: int) -> None:
     shares = np.tile([0.8, 0.15, 0.0, 0.05], (count, 1))
     names = ["background", "x", "y", "z & co"]
-    chart = ElementTree.fromstring(area_chart("a <b>", range(count), shares, names, x_range=(0, count)))
+    chart = ElementTree.fromstring(area_chart("a <b>", range(count), shares, names))
     areas = [part for part in chart if part.get("class") == "area"]
     assert len(areas) == 2, "what covers nothing is not drawn, nor is the background"
     assert min(y for _, y in numbers(areas[-1].get("d", ""))) == pytest.approx(10), "the axis ends at 20 %"

@@ -294,7 +294,7 @@ def test_run_without_scores(page: Page, runs: Runs, tmp_path: Path, console: Con
     show(page, write_report([runs.unmasked], tmp_path / "report.html", console=console))
     page.keyboard.press("ArrowRight")
     page.keyboard.press("e")
-    assert page.locator(".viewer").count() == 2
+    assert page.locator(".viewer").count() == 3
     assert page.locator("#footage .area").count() > 0
     assert painted(page, 1) > 0
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+PLANTED = ("patient-doe", "planted-user", "planted-host")
+"""Names of a folder, the user and the host, which no output may hold."""
+
 
 @dataclass(frozen=True)
 class Runs:

@@ -1,5 +1,8 @@
 """The shared page in a real browser, here with the tables of a comparison."""
 
+import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +30,13 @@ def test_page_of_wide_tables_fits_the_window(page: Page, tmp_path: Path, width: 
     dark = "rgb(21, 24, 27)"
     assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == dark) is (scheme == "dark")
     assert page.locator(".scroll").get_attribute("tabindex") == "0", "keys can move what is wider than the page"
+
+
+def test_policy_allows_the_own_scripts_alone() -> None:
+    html = render_page("comparison.html", "suture.comparison", title="<script>", remarks=[], tables=[], charts=[])
+    policy = re.search(r"script-src ([^;]*);", html)
+    assert policy
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    assert policy[1].split() == [f"'sha256-{one}'" for one in hashes]
+    assert len(scripts) == 2

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -146,7 +147,7 @@ def write_tables(results: Results, out: Path) -> list[Path]:
         return [out.with_suffix(".md")]
     write_results(results, out, "results")
     tables, charts = all_tables(results), score_charts(boards(results))
-    content = {"title": results.title, "remarks": remarks(results), "tables": tables, "charts": charts}
+    content: dict[str, Any] = {"title": results.title, "remarks": remarks(results), "tables": tables, "charts": charts}
     write_text(out / "results.html", render_page("comparison.html", "suture.comparison", **content))
     latex = ["% needs \\usepackage{booktabs,adjustbox}", *(table.to_latex() for table in tables), ""]
     write_text(out / "results.tex", "\n".join(latex))

@@ -1,6 +1,6 @@
 """Base of the methods in one stage: labelled and unlabelled frames in a batch, and a loss of several terms."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -22,8 +22,6 @@ class SemiSupervised(Stage):
 
     settings: SemiSettings
     instead = "supervised"
-    hands_on_teacher: ClassVar[bool] = True
-    """True if the outcome is the teacher, False if it is the student."""
 
     @property
     def unlabelled_batch(self) -> int:

@@ -66,7 +66,6 @@ class UncertaintyAware(SemiSupervised):
     """Supervised loss + λ(t) · consistency with the teacher's certain pixels."""
 
     settings: UncertaintySettings
-    hands_on_teacher = False
 
     def validate_segmenter(self, segmenter: Segmenter) -> None:
         if not segmenter.has_active_dropout:

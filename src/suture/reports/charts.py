@@ -9,7 +9,6 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import mean
 
 WIDTH, HEIGHT = 460, 220
@@ -21,8 +20,6 @@ RUN_STYLES = 6
 """Number of different colours and dashes for runs; further runs repeat them."""
 MAX_CURVE_POINTS = 300
 """Longer curves are averaged down to this number of points."""
-BACKGROUND = Protocol.background
-"""Name of the class that area charts leave out."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,8 @@ def area_chart(title: str, x: Sequence[float], shares: np.ndarray, names: Sequen
 
     The background is left out: it would hide how the other classes change.
     """
-    shown = [number for number, name in enumerate(names) if name != BACKGROUND and shares[:, number].any()]
+    covering = np.flatnonzero(shares.any(axis=0)).tolist()
+    shown = [number for number in covering if not names[number].startswith("background")]
     tops = [_downsample(x, column) for column in 100 * np.cumsum(shares[:, shown], axis=1).T]
     highest = max((y for top in tops for _, y in top), default=1.0)
     axes = _Axes((min(x), max(x)), (0, highest), (WIDE, AREA_HEIGHT))

@@ -37,7 +37,7 @@ from suture.reports.summary_section import (
 )
 from suture.reports.training_section import training_section
 from suture.reports.videos_section import footage_section, predict_footage
-from suture.web.page import templates
+from suture.web.page import render_page
 
 
 def write_report(
@@ -78,10 +78,8 @@ def write_report(
     context = ReportContext(read, frames, console or Console(stderr=True), read_footage(videos))
     if videos and not context.models:
         raise UserError(f"--videos needs a finished model, and {read[0].folder} has none: train it to the end.")
-    page = templates("suture.reports")
-    page.filters["percent"] = percent
-    page.globals |= {"run_label": run_label, "scatter": scatter, "file_uri": file_uri}
-    write_text(path, page.get_template("page.html").render(_content(context, figures)))
+    content = _content(context, figures)
+    write_text(path, render_page("page.html", "suture.reports", scripts=["script.js"], **content))
     for sentence in terminal_cautions(read):
         context.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     return path
@@ -108,6 +106,10 @@ def _content(context: ReportContext, figures: Path | None) -> dict[str, Any]:
     sets = scores_section(context.runs)
     scored = [one["key"] for one in sets]
     content = {
+        "percent": percent,
+        "run_label": run_label,
+        "scatter": scatter,
+        "file_uri": file_uri,
         "title": page_title(context.runs),
         "written": date.today().isoformat(),
         "version": suture.__version__,

@@ -1,9 +1,13 @@
 """Single-file HTML pages from Jinja2 templates in one style."""
 
+from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 
 @cache
@@ -17,12 +21,18 @@ def templates(package: str | None = None) -> Environment:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
-def render_page(template: str, package: str | None = None, **content: Any) -> str:
-    """Render a template into one HTML file that needs nothing else.
+def render_page(template: str, package: str | None = None, *, scripts: Sequence[str] = (), **content: Any) -> str:
+    """Render a template into one HTML file that needs nothing else and runs no script but its own.
 
     Args:
         template: File name of the template.
         package: Package whose folder `page` holds it; the shared templates by default.
+        scripts: File names of the page's scripts, beside the template.
         content: Values of the template; `base.html` needs `title`.
     """
-    return templates(package).get_template(template).render(content)
+    environment = templates(package)
+    names = ("first_paint.js", "theme.js", *scripts)
+    sources = [Markup(environment.get_template(name).render()) for name in names]
+    hashes = (b64encode(sha256(source.encode()).digest()).decode() for source in sources)
+    content |= {"scripts": sources, "script_hashes": Markup(" ").join(Markup(f"'sha256-{one}'") for one in hashes)}
+    return environment.get_template(template).render(content)
