@@ -81,7 +81,7 @@ class Gallery:
     def _item(self, key: FrameKey) -> dict[str, Any]:
         name, index = key
         video = self.videos[name]
-        photo = view_photo(video, index)
+        photo = view_photo(video, index, min(PHOTO_SIDE, max(video.view.width, video.view.height)))
         masks = [panel.masks.get(key) for panel in self.panels]
         return {
             "groups": list(self.chosen[key]),
@@ -96,13 +96,13 @@ class Gallery:
         }
 
 
-def view_photo(video: Video, index: int, side: int = PHOTO_SIDE) -> np.ndarray:
-    """Read a frame cut to its view, black outside a circle, at a longer side of `side` pixels at most."""
+def view_photo(video: Video, index: int, side: int) -> np.ndarray:
+    """Read a frame cut to its view, black outside a circle, at a longer side of `side` pixels."""
     frame = np.where(video.view.mask(*video.size)[..., None], video.read(index), 0).astype(np.uint8)
     cropped = video.view.crop(frame)
-    scale = min(1.0, side / max(cropped.shape[:2]))
+    scale = side / max(cropped.shape[:2])
     size = (max(1, round(cropped.shape[1] * scale)), max(1, round(cropped.shape[0] * scale)))
-    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA)
+    return cv2.resize(cropped, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
 
 
 def view_mask(ids: np.ndarray, video: Video, photo: np.ndarray) -> np.ndarray:

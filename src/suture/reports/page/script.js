@@ -138,13 +138,15 @@ class Viewer extends Painted {
 
   buildStrip() {
     const strip = this.element.querySelector(".strip");
+    const reasons = this.items.map((item) => item.groups.join(", "));
+    const alike = new Set(reasons).size === 1;
     this.thumbnails = this.items.map((item, number) => {
       const button = document.createElement("button");
       button.innerHTML = '<img alt=""><span></span>';
       button.querySelector("img").src = item.photo;
-      button.querySelector("span").textContent = item.groups.join(", ");
+      button.querySelector("span").textContent = alike ? `${item.video}, ${item.index}` : reasons[number];
       button.title = `${item.video}, frame ${item.index}`;
-      button.setAttribute("aria-label", `${item.groups.join(", ")}: ${button.title}`);
+      button.setAttribute("aria-label", `${reasons[number]}: ${button.title}`);
       button.addEventListener("click", () => this.show(number));
       strip.append(button);
       return button;
