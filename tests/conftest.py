@@ -34,6 +34,7 @@ settings.load_profile("suture")
 
 TESTS = Path(__file__).parent
 SLOW = {
+    "annotate/test_open_run.py",
     "checks/test_check.py",
     "cli/test_cli.py",
     "cli/test_cli_train.py",

@@ -197,3 +197,10 @@ def test_files_for_a_tool_hold_frames_labels_drafts_and_steps(dataset: Dataset, 
         assert not mask[:, 32:].any()
     without = select(dataset, tmp_path / "plain", budget=2, tool=tool, progress=False)
     assert without.count == 2
+
+
+def test_frames_that_look_different_are_chosen_by_appearance(dataset: Dataset, tmp_path: Path) -> None:
+    chosen = select(dataset, tmp_path / "out", budget=4, by="appearance", progress=False)
+    shots = [range(20), range(20, 26), range(26, 40)]
+    assert [len({*chosen["case 1"]} & {*shot}) for shot in shots] == [1, 1, 1]
+    assert len(chosen["case2"]) == 1

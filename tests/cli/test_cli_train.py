@@ -135,7 +135,6 @@ def test_a_run_is_no_dataset_and_goes_on_as_is_said(trained: tuple[Path, str, st
     [
         ("check RUN", "videos or a dataset's folder: the one that it learns from is data.root in its config.yaml."),
         ("check RUN --write", "videos or a dataset's folder"),
-        ("select RUN -o OUT --every 5", "videos or a dataset's folder"),
         ("report RUN -o OUT.html --videos RUN", "videos or a dataset's folder"),
         ("predict RUN RUN -o OUT", "videos or images: a model is named once, before them."),
     ],

@@ -4,6 +4,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import cv2
 from rich.progress import Progress
 
+from suture.annotate.choose_frames import (
+    candidates,
+    choose_frames,
+    measure_appearance,
+    measure_by_model,
+    shots_of_places,
+)
 from suture.annotate.drafts import Draft, ToolLabels
 from suture.annotate.tools import TOOLS
 from suture.core.errors import UserError
@@ -21,12 +29,14 @@ from suture.data.dataset import Dataset, Video
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.images import read_image
 from suture.data.labelling import Labelling, by_budget, frame_name, from_list
-from suture.data.shots import Shots, find_shots
+from suture.data.shots import find_shots
 
 if TYPE_CHECKING:
     from suture.prediction.predictor import Predictor
 
 LIST_NAME = "frames.txt"
+Members = Mapping[str, Sequence[Sequence[int]]]
+"""Usable frames of each shot, by video."""
 Result = TypeVar("Result")
 
 
@@ -37,6 +47,7 @@ def select(
     ratio: float | None = None,
     budget: int | None = None,
     listed: Path | None = None,
+    by: str = "shots",
     tool: str | None = None,
     predictor: "Predictor | None" = None,
     force: bool = False,
@@ -56,8 +67,10 @@ def select(
         ratio: Take this share of all frames, spread as by `budget`.
         budget: Take this many frames, spread over the shots by their lengths, at least one per shot if possible.
         listed: Take the frames that a text file names, with a mask or without.
+        by: How a budget or a ratio is spent: `shots` spreads it over time, `appearance` over frames that differ,
+            `model` over frames that differ, are uncertain and show rare classes.
         tool: Write files for this labelling tool, a key of `TOOLS`.
-        predictor: Model that draws drafts for the tool.
+        predictor: Model for `by` and for the tool's drafts.
         force: Write into a folder that is not empty.
         progress: Show a progress bar.
 
@@ -78,7 +91,16 @@ def select(
         else:
             lengths = {video.id: len(video.usable) for video in dataset}
             shots = _for_all(dataset, lambda video, done: find_shots(video, progress=done), lengths, bar, "find shots")
-            chosen = _choose(dataset, shots, every, ratio, budget)
+            if ratio is not None:
+                budget = max(1, round(ratio * sum(lengths.values())))
+            members = {video: [one.members(shot) for shot in range(len(one))] for video, one in shots.items()}
+            labelled = Labelling({video.id: video.with_mask for video in dataset})
+            if every is not None:
+                chosen = _choose_regular(dataset, members, labelled, every)
+            elif by == "shots" or budget is None:
+                chosen = by_budget(members, budget or 0, labelled)
+            else:
+                chosen = _choose_by_facts(dataset, members, labelled, budget, predictor if by == "model" else None, bar)
             reason = f"--every {every}: all these frames have a mask already; give a smaller number."
         if not chosen.count:
             raise UserError(reason)
@@ -89,8 +111,8 @@ def select(
                 images.mkdir(exist_ok=True)
                 _for_all(dataset, lambda v, done: _write(v, chosen[v.id], images, done), counts, bar, "write frames")
                 if tool:
-                    drafts = _drafts(dataset, chosen, images, predictor)
-                    drafts = bar.track(drafts, chosen.count, description="write drafts")
+                    drawn = _drafts(dataset, chosen, images, predictor)
+                    drafts = bar.track(drawn, chosen.count, description="write drafts")
                     TOOLS[tool].write(folder, drafts, _labels(dataset, predictor))
                     write_text(folder / "README.md", TOOLS[tool].readme.replace("DATASET", str(dataset.root)))
                 write_text(folder / LIST_NAME, chosen.to_text())
@@ -118,14 +140,8 @@ def _validate_folder(dataset: Dataset, out: Path, force: bool) -> None:
         raise UserError(f"{out} exists and is not empty: give another folder, or use --force to write into it.")
 
 
-def _choose(
-    dataset: Dataset, shots: dict[str, Shots], every: int | None, ratio: float | None, budget: int | None
-) -> Labelling:
-    members = {video: [one.members(shot) for shot in range(len(one))] for video, one in shots.items()}
-    labelled = Labelling({video.id: video.with_mask for video in dataset})
-    if every is None:
-        frames = sum(len(video.usable) for video in dataset)
-        return by_budget(members, budget if budget is not None else max(1, round((ratio or 0) * frames)), labelled)
+def _choose_regular(dataset: Dataset, members: Members, labelled: Labelling, every: int) -> Labelling:
+    """Choose every n-th frame, and the middle frame of each shot without one."""
     regular = {video.id: _taking_part(video, range(0, len(video), every)) for video in dataset}
     chosen: dict[str, list[int]] = {}
     for video, of_video in members.items():
@@ -133,6 +149,27 @@ def _choose(
             hit = set(shot) & {*regular[video], *labelled[video]}
             chosen.setdefault(video, []).extend(hit - set(labelled[video]) if hit else [shot[len(shot) // 2]])
     return Labelling(chosen)
+
+
+def _choose_by_facts(
+    dataset: Dataset,
+    members: Members,
+    labelled: Labelling,
+    budget: int,
+    predictor: "Predictor | None",
+    bar: Progress,
+) -> Labelling:
+    """Choose frames that differ from each other and from the labelled ones, by a model or by their thumbnails."""
+    frames = candidates(dataset, budget)
+    frames = Labelling({video.id: [*frames[video.id], *labelled[video.id]] for video in dataset})
+    task = bar.add_task("compare frames", total=frames.count)
+
+    def done(count: int) -> None:
+        bar.advance(task, count)
+
+    measure = partial(measure_by_model, predictor) if predictor else measure_appearance
+    chosen = choose_frames(measure(dataset, frames, done), labelled, dict(shots_of_places(members)), budget)
+    return Labelling({video.id: [index for name, index in chosen if name == video.id] for video in dataset})
 
 
 def _taking_part(video: Video, indices: Iterable[int]) -> set[int]:

@@ -7,6 +7,7 @@ import typer
 
 from suture.cli.options import Source, SourceOptions, existing, parse_options
 from suture.cli.terminal import err, out, print_line, waiting
+from suture.core.errors import UserError
 from suture.core.text import number
 
 
@@ -17,6 +18,13 @@ def select(
     ratio: Annotated[float | None, typer.Option(help="Share of all frames, such as 0.05.")] = None,
     budget: Annotated[int | None, typer.Option(help="Number of frames in all.")] = None,
     list: Annotated[Path | None, typer.Option(help="File of frames: VIDEO INDEX, one per line.")] = None,
+    by: Annotated[
+        Literal["shots", "appearance", "model"] | None,
+        typer.Option(
+            help="Spend a budget evenly over the shots, on frames that look different, or on what a model finds hard; "
+            "by default shots, and for a run model."
+        ),
+    ] = None,
     tool: Annotated[
         Literal["cvat", "labelstudio", "coco", "png"] | None,
         typer.Option("--for", help="Also write labels, drafts of a run and a README for this tool."),
@@ -25,7 +33,10 @@ def select(
     option: SourceOptions = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is not empty.")] = False,
 ) -> None:
-    """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out."""
+    """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out.
+
+    Of a run, the frames are those of its training videos, and --for adds drafts.
+    """
     from suture.annotate.open_run import open_run
     from suture.annotate.select import select as select_frames
     from suture.checks.judge import Evidence, unread_masks
@@ -40,7 +51,10 @@ def select(
             dataset, predictor = open_run(path)
     else:
         dataset = load_dataset(path, source, **parse_options(option))
-    chosen = select_frames(dataset, output, every, ratio, budget, list, tool, predictor, force=force)
+    by = by or ("model" if predictor else "shots")
+    if by == "model" and predictor is None:
+        raise UserError("--by model needs a run: give its folder in place of the dataset.")
+    chosen = select_frames(dataset, output, every, ratio, budget, list, by, tool, predictor, force=force)
     notes = []
     if list is not None:
         if excluded := from_list(list, dataset).count - chosen.count:
