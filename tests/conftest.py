@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 # as many processes as cores run at once, and results on one thread are the same on every machine.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Otherwise each of many processes would compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import cv2
 import pytest
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 cv2.setNumThreads(1)
+sys.dont_write_bytecode = False
 # A shell that puts the tests into the background has them, and all that they start, ignore Ctrl-C, which some test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,9 +82,18 @@ SLOW = {
 """Modules that train, start a browser or wait for processes; `make test-fast` leaves them out."""
 
 
+def _is_slow(path: Path) -> bool:
+    return path.is_relative_to(TESTS) and str(path.relative_to(TESTS)) in SLOW
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave slow modules unimported where no slow test is wanted."""
+    return True if "not slow" in config.option.markexpr and _is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(TESTS) and str(item.path.relative_to(TESTS)) in SLOW:
+        if _is_slow(item.path):
             item.add_marker("slow")
 
 

@@ -7,12 +7,12 @@ import os
 import signal
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from lightning.pytorch.loggers import Logger
 from rich.console import Console
 from rich.progress import TaskID
 
@@ -26,6 +26,9 @@ from suture.models.torch_file import DAMAGE, read_torch_file
 from suture.training.effort import images_of_a_step
 from suture.training.loop import Callback, TrainingLoop
 from suture.training.run_folder import CURVE_COLUMNS, read_curve
+
+if TYPE_CHECKING:  # takes seconds to import
+    from lightning.pytorch.loggers import Logger
 
 MAX_CHECKPOINT_AGE_S = 60.0
 """Longest time (s) between two checkpoints, even with slow steps."""
@@ -159,7 +162,9 @@ def _is_finite(stage: Stage) -> bool:
 class Curve(Callback):
     """Appends loss, learning rate and speed to a CSV file, and passes them to loggers."""
 
-    def __init__(self, path: Path, every: int, checkpoint: Path, loggers: Sequence[Logger] = ()) -> None:
+    def __init__(
+        self, path: Path, every: int, checkpoint: Path, loggers: Sequence["TensorBoard | Logger"] = ()
+    ) -> None:
         self.path = path
         self.every = every
         self.checkpoint = checkpoint
@@ -201,6 +206,24 @@ class Curve(Callback):
     def on_close(self, loop: TrainingLoop) -> None:
         for logger in self.loggers:
             logger.finalize("success")
+
+
+class TensorBoard:
+    """TensorBoard's files, with the interface of Lightning's loggers."""
+
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(folder)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Write values of one step."""
+        for name, value in metrics.items():
+            self.writer.add_scalar(name, value, step)
+
+    def finalize(self, status: str) -> None:
+        """Close the files."""
+        self.writer.close()
 
 
 class StageProgress(Callback):

@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from suture.core.errors import UserError
 from suture.training.config import ComputeSettings
@@ -113,6 +112,8 @@ def _take_over_slurm() -> None:
     step = os.environ
     if "RANK" in step or int(step.get("SLURM_STEP_NUM_TASKS", 1)) == 1:
         return
+    from lightning.fabric.plugins.environments import SLURMEnvironment  # takes seconds to import
+
     world, nodes = int(step["SLURM_STEP_NUM_TASKS"]), int(step.get("SLURM_STEP_NUM_NODES", 1))
     if world % nodes:
         raise UserError(

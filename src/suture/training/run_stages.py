@@ -7,9 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-import lightning.pytorch.loggers
 import torch
-from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from suture.checks.check import require_classes_to_learn
 from suture.core.errors import UserError
@@ -32,6 +30,7 @@ from suture.training.callbacks import (
     Checkpoint,
     Curve,
     StageProgress,
+    TensorBoard,
     bar,
     memory_peak,
     require_finite,
@@ -254,12 +253,14 @@ def _best_weights(session: Session, stage: Stage, folder: Path) -> BestWeights |
     return BestWeights(folder, every, lambda segmenter: session.score(segmenter, "val", frames)["primary"]["value"])
 
 
-def _loggers(settings: LoggerSettings | None, folder: Path) -> list[Logger]:
+def _loggers(settings: LoggerSettings | None, folder: Path) -> list[Any]:
     """Create TensorBoard's logger, and the one that the config names."""
-    loggers: list[Logger] = [TensorBoardLogger(folder, name="", version="tensorboard")]
+    loggers: list[Any] = [TensorBoard(folder / "tensorboard")]
     if settings is not None:
+        import lightning.pytorch.loggers as kinds
+
         try:
-            kind = getattr(lightning.pytorch.loggers, settings.kind.rpartition(".")[2])
+            kind = getattr(kinds, settings.kind.rpartition(".")[2])
             loggers.append(kind(**settings.arguments))
         except Exception as error:
             raise UserError(f"compute.logger: {settings.kind} cannot be made ({error}).") from error

@@ -66,7 +66,6 @@ def train(config: Config, folder: Path, console: Console | None = None) -> dict[
 
 def start_processes(config: Config) -> Processes:
     """Connect to the other processes of the run, if there are any, and prepare torch."""
-    warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")  # new torch only
     warnings.filterwarnings("ignore", message="Grad strides do not match")  # nothing that a user could change
     processes = Processes.start(config.compute)
