@@ -41,8 +41,6 @@ def test_progress_says_stage_k_of_n(
     (tmp_path / "mine/exclude.csv").write_text("video,first,last,reason\n")
     mask = next((tmp_path / "mine/masks").rglob("*.png"))
     shutil.copy(mask, mask.with_name("img0.png"))
-    shown_nowhere = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "grasper"}]}
-    (tmp_path / "mine/masks/coco.json").write_text(json.dumps(shown_nowhere))
     described = tmp_path / "mine/dataset.yaml"
     by_name = "" if terminal else "videos_by: name\n"
     described.write_text(by_name + re.sub(r"(?m)^exclude:.*\n", "", described.read_text()))
@@ -52,7 +50,6 @@ def test_progress_says_stage_k_of_n(
     videos = "3 training videos" if terminal else "3 training videos (separated by the names of images)"
     assert f"{videos} of 2 cases, 36 frames, {labelled}; supervised, seed 0: train" in text.getvalue()
     assert text.getvalue().startswith("exclude.csv is not read")
-    assert "1 label taken for a class because the id in COCO is that class's value in mask images: " in text.getvalue()
     assert "1 mask of no frame, such as img0.png: name each mask as its frame" in text.getvalue()
     assert "stage 1 of 1: train" in text.getvalue()
     assert "4/4 loss " in text.getvalue()
