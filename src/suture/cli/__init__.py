@@ -17,6 +17,7 @@ from suture.cli.labels_command import labels
 from suture.cli.predict_command import predict
 from suture.cli.report_command import report
 from suture.cli.select_command import select
+from suture.cli.serve_command import serve
 from suture.cli.studio_command import studio
 from suture.cli.synthetic_command import synthetic
 from suture.cli.train_command import train
@@ -25,7 +26,7 @@ from suture.core.signals import end, handle_signal
 from suture.core.threads import use_passive_openmp_wait
 from suture.methods import METHODS
 
-COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare, studio)
+COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare, studio, serve)
 """All commands, in the order of the help."""
 
 use_passive_openmp_wait()  # before the commands import torch

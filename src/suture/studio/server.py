@@ -2,13 +2,11 @@
 
 import os
 import secrets
-import socket
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import uvicorn
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -20,6 +18,7 @@ from suture.data.fingerprint import cache_folder
 from suture.studio.access_guard import REPORT_POLICY, AccessGuard, BodyTooLarge
 from suture.studio.mask_runs import pack_runs, unpack_runs
 from suture.studio.refine_selection import refine_selection
+from suture.studio.run_app import run_app
 from suture.studio.workspace import Layer, Workspace
 
 FRAMES_ARE_KEPT = {"Cache-Control": "private, max-age=3600"}
@@ -207,13 +206,5 @@ def serve(workspace: Workspace, port: int, announce: Callable[[str], None]) -> N
         port: Port; 0 takes a free one.
         announce: Called with the address to open, once it answers.
     """
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        raise UserError(f"The port {port} is in use: choose another with --port.") from error
     token = kept_token(workspace)
-    config = uvicorn.Config(make_app(workspace, token), log_level="warning", access_log=False, server_header=False)
-    announce(f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}")
-    uvicorn.Server(config).run(sockets=[listener])
+    run_app(make_app(workspace, token), port, lambda address: announce(f"{address}/?token={token}"))
