@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from suture.comparison.results import read_results
 from suture.core.errors import UserError
 from suture.core.io import read_json, read_yaml
 from suture.data.dataset_file import read_exclusions
@@ -17,6 +18,8 @@ from suture.data.formats.archive import Archive
 from suture.data.images import MaskFile
 from suture.models.encoder_weights import read_tensors
 from suture.models.model_files import fingerprint
+from suture.prediction.journal import Journal
+from suture.prediction.mask_files import read_written_mask
 from suture.prediction.open_network import open_network, read_training_notes
 from suture.training.run_folder import read_curve
 
@@ -33,6 +36,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "weights.safetensors": read_tensors,
     "weights.pth": fingerprint,
     "masks.zip": lambda path: Archive(path).names(),
+    "results.csv": read_results,
+    "previous.png": read_written_mask,
+    "journal.jsonl": lambda path: Journal(path).read({}),
 }
 
 

@@ -117,9 +117,18 @@ def foreign(content: dict[str, Any]) -> Callable[[bytes], bytes]:
     return replace
 
 
+def other_shapes(whole: bytes) -> bytes:
+    """A checkpoint whose optimiser has a state of other weights."""
+    content = torch.load(io.BytesIO(whole), weights_only=True)
+    for moments in content["optimizer"]["state"].values():
+        moments["exp_avg"] = torch.zeros(3)
+    return foreign(content)(whole)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
+        other_shapes,
         foreign({"a": torch.ones(2)}),
         foreign({"seconds": [], "global_step": "x"}),
         lambda _: b"",
@@ -223,3 +232,18 @@ def test_other_errors_stay_what_they_are() -> None:
     with pytest.raises(UserError, match=r"^two\nlines$"), explain_failures(Path("run")):
         raise UserError("two\nlines")
     assert said(PermissionError(errno.EACCES, "Permission denied", "x")).startswith("x cannot be read or written (Perm")
+
+
+def test_changed_pseudo_labels_are_not_learnt_from(
+    finished: Path, pgvcl: Callable[..., Config], train_quietly: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    for name in ("stages/3-contrast", "stages/4-finetune"):
+        shutil.rmtree(run / name)
+    (run / "metrics.json").unlink()
+    file = run / "pseudo/case02.labels.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"pseudo labels in .* were changed since they were written"):
+        train_quietly(pgvcl(), run)

@@ -13,7 +13,7 @@ from pyarrow import csv
 
 from suture.comparison.plan import FAILED, PLAN, RunKey, deciding_settings, labelling_name
 from suture.core.errors import UserError
-from suture.core.io import parse_json, write_bytes
+from suture.core.io import parse_json, require_regular_file, write_bytes
 from suture.core.schemas import FailuresRecord, PlanRecord, read_record
 from suture.evaluation.protocols import COMPLETION
 from suture.training import effort
@@ -138,6 +138,7 @@ def _read_csv(path: Path) -> Results:
     options = csv.ConvertOptions(
         column_types=SCHEMA, include_columns=SCHEMA.names, strings_can_be_null=True, null_values=[""]
     )
+    require_regular_file(path)
     try:
         rows = csv.read_csv(path, convert_options=options).to_pylist()
     except (OSError, pa.ArrowException, KeyError) as error:

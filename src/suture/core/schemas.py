@@ -175,6 +175,8 @@ class StageRecord(BaseModel):
     loss: Number = 0.0
     peak_memory: StrictInt | None = None
     best: BestRecord | None = None
+    sha256: StrictStr | None = None
+    """Digest of the files of pseudo labels."""
 
 
 class ShotsRecord(RootModel[dict[str, list[StrictInt]]]):

@@ -1,5 +1,6 @@
 """Pseudo labels: predictions of the segmenter for every unlabelled training frame, with their confidence."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -112,6 +113,16 @@ class PseudoLabels:
             sure, ids = probabilities.max(1)
             labels = np.where(inside, ids.byte().cpu().numpy(), np.uint8(IGNORE))
             yield labels, np.where(inside, self.levels(sure).byte().cpu().numpy(), np.uint8(0))
+
+    def digest(self, context: StageContext) -> str:
+        """Return the SHA-256 of all label files."""
+        digest = hashlib.sha256()
+        for video in _by_video(context.frames):
+            for path in _files(self.folder(context.folder), video):
+                require_regular_file(path)
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
 
     def load(self, context: StageContext) -> None:
         """Load the labels into the training frames."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from suture.core.errors import UserError
-from suture.core.io import parse_json, replacing
+from suture.core.io import parse_json, replacing, require_regular_file
 
 
 class Journal:
@@ -29,6 +29,7 @@ class Journal:
     def _lines(self) -> Iterator[Any]:
         if not self.path.exists():
             return
+        require_regular_file(self.path)
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 yield parse_json(line, str(self.path))

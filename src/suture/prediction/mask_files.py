@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from suture.core.io import replacing
+from suture.core.io import replacing, require_regular_file
 from suture.data.classes import ClassTable
 
 
@@ -34,6 +34,7 @@ def write_mask(path: Path, mask: np.ndarray, classes: ClassTable) -> None:
 
 def read_written_mask(path: Path) -> np.ndarray | None:
     """Read a mask that `write_mask` wrote; None if there is none."""
+    require_regular_file(path)
     try:
         with Image.open(path) as image:
             return np.asarray(image) if image.mode == "P" else None

@@ -84,6 +84,9 @@ class TrainingLoop:
         self.stage.global_step = state["global_step"]
         self.stage.load_state_dict(state["state_dict"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for parameter, moments in self.optimizer.state.items():
+            if any(isinstance(one, Tensor) and one.ndim and one.shape != parameter.shape for one in moments.values()):
+                raise ValueError("the optimiser's state has other shapes than the weights")
         self.scaler.load_state_dict(state["scaler"])
 
     def run(self) -> None:

@@ -163,6 +163,7 @@ def run_stages(session: Session) -> None:
         else:
             if not is_done:
                 if labels is not None:
+                    session.processes.share(lambda one=labels: _require_same_labels(session, context, one))  # type: ignore[misc]
                     labels.load(context)
                 _train(session, context, stage, in_folder.folder, title)
             latest, weights[stage.name] = stage.name, in_folder.folder / "weights.safetensors"
@@ -179,8 +180,20 @@ def _label(session: Session, context: StageContext, stage: PseudoLabels, folder:
         stage.run(context, lambda done, total: progress.update(task, completed=done, total=total))
     session.processes.wait()
     if session.processes.first:
-        write_json(folder / "done.json", {"frames": frames, "seconds": round(time.perf_counter() - began, 3)})
+        seconds = round(time.perf_counter() - began, 3)
+        write_json(folder / "done.json", {"frames": frames, "seconds": seconds, "sha256": stage.digest(context)})
     session.processes.wait()
+
+
+def _require_same_labels(session: Session, context: StageContext, labels: PseudoLabels) -> None:
+    """Raise `UserError` if pseudo labels are not as their stage wrote them."""
+    record = session.run.stage_records[labels.name]
+    folder = labels.folder(context.folder)
+    if record["sha256"] != labels.digest(context):
+        raise UserError(
+            f"The pseudo labels in {folder} were changed since they were written: restore them, or remove them and "
+            f"done.json of stage {labels.name} to make them again."
+        )
 
 
 def _train(session: Session, context: StageContext, stage: Stage, folder: Path, title: str) -> None:
