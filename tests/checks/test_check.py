@@ -30,6 +30,8 @@ from suture.core.errors import UserError
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.datasets import load_dataset
+from suture.data.fingerprint import Fingerprints
+from suture.prediction.mask_files import write_mask
 
 WIDTH, HEIGHT, FRAMES = 64, 48, 6
 CASES = ("ann", "bob", "cid")
@@ -263,6 +265,18 @@ def test_one_mistake_is_one_problem(
 def test_masks_that_contradict_the_class_table(root: Path, change: Callable[[Path], None], code: str) -> None:
     change(root)
     assert find(run(root), code).severity == "fatal"
+
+
+def test_predicted_masks_are_recognised_by_their_palette(root: Path) -> None:
+    classes = [entry | {"value": entry["value"] + 1} for entry in CLASSES]
+    change_masks(root, lambda mask: mask + 1, classes=classes)
+    dataset = load_dataset(root)
+    write_mask(masks_of(root)[0], ids(0), dataset.classes)
+    assert only(root, "predicted-mask").first == "masks/ann/000.png"
+    describe(root)
+    change_masks(root, lambda mask: mask)
+    write_mask(masks_of(root)[0], ids(0), load_dataset(root).classes)
+    assert not run(root).problems  # the numbers of the classes are their values
 
 
 def test_unknown_values_are_counted(root: Path) -> None:
@@ -667,3 +681,19 @@ def test_a_choice_of_frames_that_show_one_class_is_no_fault_of_the_masks(root: P
     with pytest.raises(UserError, match=r"no class but one: tissue"):
         require_classes_to_learn(dataset, ["tissue"], 6)
     require_classes_to_learn(dataset, ["tissue", "tool"], 2)
+
+
+def test_interlaced_video_is_deinterlaced_by_a_key(root: Path) -> None:
+    encode(root / "videos/bob.mp4", [woven("bob", index) for index in range(8)])
+    shutil.rmtree(root / "videos/bob")
+    shutil.rmtree(root / "masks/bob")
+    replace_frames(root, "cid", [woven("cid", index) for index in range(6)])
+    assert find(run(root), "interlaced").count == 14
+    as_stored = load_dataset(root)
+    describe(root, deinterlace=True)
+    assert "interlaced" not in codes(root)
+    dataset = load_dataset(root)
+    for video in ("bob", "cid"):
+        even = as_stored[video].read(3)[::2].astype(int)
+        assert np.abs(dataset[video].read(3)[::2] - even).max() <= 2
+    assert Fingerprints(root).video(dataset["cid"]) != Fingerprints(root).video(as_stored["cid"])

@@ -93,22 +93,27 @@ def test_masks_among_the_frames(tmp_path: Path) -> None:
     assert (report.summary.frames, report.summary.labelled, report.fatal) == (6, 6, False)
 
 
-@pytest.mark.parametrize(("inside", "beside"), [("frames", "masks"), ("", "masks"), ("rgb", "labels")])
-def test_masks_in_the_folder_of_each_video(tmp_path: Path, inside: str, beside: str) -> None:
-    operations = ("opA", "opB", "opC")
-    write_frames(tmp_path, *numbered(*(f"{name}/{inside}".rstrip("/") for name in operations)))
-    write_masks(tmp_path, *numbered(*(f"{name}/{beside}" for name in operations)))
-    assert problems(tmp_path)["no-dataset-file"].first == f"opA/{beside}"
+@pytest.mark.parametrize(
+    ("raw", "mask"),
+    [
+        ("{video}/frames/{frame}.png", "{video}/masks/{frame}.png"),
+        ("{video}/{frame}.png", "{video}/masks/{frame}.png"),
+        ("{video}/Raw/{frame}_raw.png", "{video}/Masks/{frame}_class.png"),
+        ("rgb/{video}/{frame}_raw.png", "labels of Ann/{video}/{frame}.png"),
+        ("Raw/{frame}_raw.png", "Class/{frame}_mask.png"),
+    ],
+)
+def test_masks_in_folders_of_their_own(tmp_path: Path, raw: str, mask: str) -> None:
+    operations = ("opA", "opB", "opC") if "{video}" in raw else ("all",)
+    names = [(video, f"img_{number:02}") for video in operations for number in range(3)]
+    write_frames(tmp_path, *(raw.format(video=v, frame=f).removesuffix(".png") for v, f in names))
+    write_masks(tmp_path, *(mask.format(video=v, frame=f).removesuffix(".png") for v, f in names))
+    assert f'`masks: "{mask}"`' in problems(tmp_path)["masks-for-frames"].fix
     content = draft(tmp_path)
-    assert content["masks"] == {f"{name}_{inside}".rstrip("_"): f"{name}/{beside}" for name in operations}
+    assert (content.get("frames", raw), content["masks"]) == (raw, mask)
     report = check(tmp_path, progress=False, workers=1)
-    assert (report.summary.frames, report.summary.labelled, report.fatal) == (9, 9, False)
-
-
-def test_of_two_folders_of_masks_none_is_guessed(tmp_path: Path) -> None:
-    write_frames(tmp_path, *numbered("opA/frames", "opB/frames"))
-    write_masks(tmp_path, *numbered("opA/masks", "opB/masks", "opA/labels", "opB/labels"))
-    assert "# masks: masks  # question" in draft_dataset_file(tmp_path)
+    assert (len(report.summary.videos), report.summary.labelled) == (len(operations), 3 * len(operations))
+    assert (report.summary.frames, report.fatal) == (report.summary.labelled, False)
 
 
 def test_coco_among_the_frames(tmp_path: Path) -> None:

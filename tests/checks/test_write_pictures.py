@@ -1,4 +1,4 @@
-"""Pictures of views and shots are real images, one pair per video."""
+"""Pictures of views, masks and shots are real images, for each video."""
 
 from pathlib import Path
 
@@ -18,7 +18,9 @@ def test_pictures(tmp_path: Path) -> None:
 
     written = write_pictures(dataset, tmp_path / "pictures")
 
-    assert {path.name for path in written} == {f"{v.id}-{kind}.png" for v in dataset for kind in ("view", "shots")}
+    assert {path.name for path in written} == {
+        f"{v.id}-{kind}.png" for v in dataset for kind in ("view", "shots", "masks")
+    }
     assert all(cv2.imread(str(path)) is not None for path in written)
     with pytest.raises(UserError, match="not an empty folder"):
         write_pictures(dataset, tmp_path / "pictures")

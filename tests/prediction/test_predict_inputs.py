@@ -80,7 +80,7 @@ def test_two_images_of_one_name_are_told_apart_by_a_glob(tmp_path: Path) -> None
     """As of a dataset whose masks are told by their suffix: `dataset.yaml` is not read here, and cannot mend it."""
     for suffix in (".jpg", ".png"):
         write_images(tmp_path / "case", 2, suffix=suffix)
-    with pytest.raises(UserError, match=r"frame0.jpg and frame0.png, .* the same name: give .* '.*/case/\*.png'"):
+    with pytest.raises(UserError, match=r"frame0.jpg and frame0.png, .* give one kind alone .'.*/case/\*.png'"):
         find_clips([tmp_path])
     (clip,) = find_clips([f"{tmp_path}/case/*.jpg"])
     assert [image.name for image in clip.images] == ["frame0.jpg", "frame1.jpg"]

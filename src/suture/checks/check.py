@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from suture.checks.check_report import IGNORED, CheckReport, ClassCount, DatasetSummary, VideoSummary
-from suture.checks.frame_facts import Chunk, FrameFacts, find_video_view, frame_facts, make_chunks
+from suture.checks.frame_facts import FrameFacts, find_video_view, frame_facts, make_chunks
 from suture.checks.judge import Evidence, judge, nothing_to_learn
 from suture.checks.parallel import in_parallel
 from suture.checks.problems import UNLABELLED, Problem
@@ -64,15 +64,16 @@ def check(
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset)
     dataset, broken = _without_broken(dataset)
-    report = _make_report(Evidence(dataset, _sample(dataset), False, broken), {}, {}, start)
-    if on_quick:
-        on_quick(report)
-    if full:
-        workers = workers or cores()
-        views = _find_views(dataset, workers, progress)
-        facts, shots = _read_all(dataset, views, workers, progress)
-        report = _make_report(Evidence(dataset, facts, True, broken), views, shots, start)
-    return report
+    if on_quick or not full:
+        report = _make_report(Evidence(dataset, _sample(dataset), False, broken), {}, {}, start)
+        if not full:
+            return report
+        if on_quick:
+            on_quick(report)
+    workers = workers or cores()
+    views = _find_views(dataset, workers, progress)
+    facts, shots = _read_all(dataset, views, workers, progress)
+    return _make_report(Evidence(dataset, facts, True, broken), views, shots, start)
 
 
 def require_labels(dataset: Dataset) -> None:
@@ -132,7 +133,7 @@ def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
     for video, part in wanted:
         index = candidates[video.id][round(part * (len(candidates[video.id]) - 1))]
         if index not in facts[video.id]:
-            chunk = Chunk(video.id, video.file, (video.frames[index],), dataset.classes, None)
+            chunk = next(make_chunks(video, [index], dataset.classes, None))
             facts[video.id][index] = frame_facts(chunk)[0]
         if time.monotonic() > deadline:
             break

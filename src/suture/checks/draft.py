@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from suture.checks.case_guesses import guess_cases, guess_split, splits_of_names
-from suture.checks.frame_facts import find_video_view
+from suture.checks.frame_facts import find_video_view, painted_levels
 from suture.checks.mask_values import MaskValues, Value, read_mask_values
 from suture.checks.parallel import in_parallel
 from suture.core.errors import UserError
@@ -29,9 +29,11 @@ from suture.data.datasets.folder import (
     guess_layout,
     image_masks,
 )
-from suture.data.formats import JSON, holds_labelme, is_export, open_file
+from suture.data.formats import holds_labelme, is_export, open_file
 from suture.data.formats.labelme import LabelMeFile
+from suture.data.images import read_image
 from suture.data.listing import before_number, listing
+from suture.data.pattern import find_files, propose_patterns
 from suture.data.split_lists import SplitLists
 from suture.data.video_index import MASK_FOLDERS, VideoEntry, VideoIndex
 from suture.data.view import View
@@ -68,10 +70,16 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
     old = _OldFile.read(path)
     file = parse(DatasetFile, {"videos": guess_layout(root).videos} | old.content, path)
     names = [] if "masks" in old.content else _mask_places(root)
-    videos = find_videos(root, file.model_copy(update={"masks": names}) if names else file)
+    videos = find_videos(root, file)
     if "masks" not in old.content:
-        names = names or [*_patterns_beside(root, videos)]
+        frames = None
+        if not names:
+            frames, names = _guess_patterns(root, videos)
         file = file.model_copy(update={"masks": names[0] if names else _masks_among(videos, root, file)})
+        videos = find_videos(root, file)
+        if frames and not file.frames and not _count_labelled(find_masks(root, file, path, videos), videos):
+            file = file.model_copy(update={"frames": frames})
+            videos = find_videos(root, file)
     masks = find_masks(root, file, path, videos)
     told_apart = "videos_by" in old.content and ("videos_by",) not in old.guesses
     cases = _stated_cases(file, path, videos) if "cases" in old.content else guess_cases(videos.all, told_apart)
@@ -81,8 +89,8 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
             *old.section(
                 "name", lambda: [f"name: {_inline_yaml(root.resolve().name)}  # guess: the name of the folder"]
             ),
-            *(old.lines["frames"] if "frames" in old.content else ()),
-            *old.section("videos", lambda: [f"videos: {_inline_yaml(file.videos)}{_GUESS}"] if not file.frames else []),
+            *old.section("frames", lambda: [f"frames: {_inline_yaml(file.frames)}{_GUESS}"] if file.frames else []),
+            *old.section("videos", lambda: [] if file.frames else [f"videos: {_inline_yaml(file.videos)}{_GUESS}"]),
             *old.section("videos_by", lambda: _draft_videos_by(videos)),
             *old.section("masks", lambda: _draft_masks(file.masks, names[1:])),
         ],
@@ -91,8 +99,7 @@ def draft_dataset_file(root: Path, workers: int | None = None) -> str:
         old.section("split", lambda: _draft_split(videos, cases, _count_labelled(masks, videos), root)),
         old.section("view", lambda: _draft_view(videos.all, workers)),
         [*old.section("take_every", list), *old.section("exclude", lambda: _exclude(root))],
-        old.section("annotated", list),
-        old.section("protocol", list),
+        *(old.section(key, list) for key in ("deinterlace", "annotated", "protocol", "flip", "mirror")),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
@@ -172,20 +179,37 @@ def _count_labelled(masks: Sequence[Masks], videos: VideoIndex) -> Counter[str]:
     return Counter(places[0][0].id for places in matches if len(places) == 1)
 
 
-def _patterns_beside(root: Path, videos: VideoIndex) -> list[str]:
-    """Patterns of masks beside frames: first those with few values, or that of LabelMe files."""
+def _guess_patterns(root: Path, videos: VideoIndex) -> tuple[str | None, list[str]]:
+    """Patterns of the frames and of masks that lie among them: first the masks with few values."""
 
-    def untidiness(ending: str) -> tuple[int, int, bool]:
-        values = read_mask_values(videos.beside[ending][:1], 1)
+    def untidiness(patterns: tuple[str, str]) -> tuple[int, int, bool]:
+        files = [root / path for path in find_files(root, patterns[1]).values()]
+        values = read_mask_values(files[:1], 1)
         return len(values.pixels), values.pixels[0] + values.pixels[0, 0, 0], values.by_color
 
-    labelme = videos.json_beside_frames.values()
-    endings = [JSON] if labelme and all(map(holds_labelme, labelme)) else []
-    files = [*videos.beside.get(next(iter(videos.beside), ""), ()), *labelme]
-    place = os.path.relpath(videos.place, root)
-    video = "" if all(file.parent == videos.place for file in files) else "{video}/"
-    within = f"{'' if place == '.' else f'{place}/'}{video}{{frame}}"
-    return [within + ending for ending in [*sorted(videos.beside, key=untidiness), *endings]]
+    painted = {video.id for video in videos.all if video.images and _is_painted(video)}
+    frames = [path for video in videos.all if video.id not in painted for path in _paths(root, video)]
+    masks = [os.path.relpath(file, root) for files in videos.beside.values() for file in files]
+    masks += [path for video in videos.all if video.id in painted for path in _paths(root, video)]
+    if pairs := sorted(propose_patterns(frames, masks), key=untidiness):
+        return pairs[0][0], [pattern for of_frames, pattern in pairs if of_frames == pairs[0][0]]
+    labelme = [os.path.relpath(file, root) for file in videos.json_beside_frames.values() if holds_labelme(file)]
+    return None, [pattern for _, pattern in propose_patterns(frames, labelme)]
+
+
+def _paths(root: Path, video: VideoEntry) -> list[str]:
+    within = "" if video.folder == root else f"{os.path.relpath(video.folder, root)}/"
+    return [within + name for name in video.images.values()]
+
+
+def _is_painted(video: VideoEntry) -> bool:
+    """Test whether a video's images look like masks."""
+    names = list(video.images.values())
+    try:
+        levels = [painted_levels(read_image(video.folder / name)[..., 1]) for name in (names[0], names[-1])]
+    except UserError:
+        return False
+    return all(levels) and max(levels) > 1
 
 
 def _masks_among(videos: VideoIndex, root: Path, file: DatasetFile) -> dict[str, str] | list[str] | None:
@@ -194,8 +218,7 @@ def _masks_among(videos: VideoIndex, root: Path, file: DatasetFile) -> dict[str,
     if file.videos_by == "name" and exports:
         return [os.path.relpath(place, root) for place in exports]
     counts = Counter(exports.values())
-    of_video = {video: place for place, video in exports.items() if counts[video] == 1} or videos.masks_inside
-    return {video: os.path.relpath(place, root) for video, place in of_video.items()} or None
+    return {video: os.path.relpath(place, root) for place, video in exports.items() if counts[video] == 1} or None
 
 
 def _draft_videos_by(videos: VideoIndex) -> list[str]:

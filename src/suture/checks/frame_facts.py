@@ -9,7 +9,7 @@ import numpy as np
 
 from suture.data.classes import IGNORE, ClassTable, Raw, UnknownValues, pack
 from suture.data.dataset import Frame, Mask, Video
-from suture.data.images import max_16_bit_value, read_image
+from suture.data.images import MaskFile, deinterlace, max_16_bit_value, palette_of, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 
@@ -50,6 +50,8 @@ class MaskFacts:
     """True for a colour image although the class table has ids."""
     between: float = 0.0
     """Share of the pixels at edges whose value lies between its neighbours': resizing makes such, people do not."""
+    predicted: bool = False
+    """True for a mask of `suture predict`, whose values are the numbers of the classes, if the table has other ones."""
     covered: int = 0
     """Shapes of an export that later ones cover, so that nothing of them is left."""
 
@@ -96,11 +98,12 @@ class Chunk:
     frames: tuple[Frame, ...]
     classes: ClassTable
     view: View | None
+    deinterlace: bool = False
 
     def read(self, frame: Frame) -> np.ndarray:
         """Read the pixels of a frame."""
         if frame.image is not None:
-            return read_image(frame.image)
+            return deinterlace(read_image(frame.image)) if self.deinterlace else read_image(frame.image)
         assert self.file is not None
         return self.file.read(frame.index)
 
@@ -110,7 +113,7 @@ def make_chunks(video: Video, indices: Sequence[int], classes: ClassTable, view:
     length = _CHUNK_FRAMES if video.file else _CHUNK_IMAGES
     for start in range(0, len(indices), length):
         frames = tuple(video.frames[index] for index in indices[start : start + length])
-        yield Chunk(video.id, video.file, frames, classes, view)
+        yield Chunk(video.id, video.file, frames, classes, view, video.deinterlace)
 
 
 def frame_facts(chunk: Chunk) -> list[FrameFacts]:
@@ -161,6 +164,8 @@ def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
     facts.between = between_share(raw)
     if facts.colored:
         return facts
+    if isinstance(mask, MaskFile) and not classes.is_numbered:
+        facts.predicted = palette_of(mask.path) == classes.palette.tobytes()
     ids = classes.only_annotated(_encode(raw, classes, facts), mask.annotated)
     if view is not None:
         inside = view.mask(*facts.size)
@@ -177,17 +182,19 @@ def between_share(raw: np.ndarray) -> float:
     >>> between_share(np.repeat([[0, 0, 4, 4]], 32, axis=0)), between_share(np.repeat([[0, 2, 4]], 32, axis=0))
     (0.0, 1.0)
     """
-    width = raw.shape[1]
-    packed, values = pack(raw) if raw.ndim == 3 else raw, raw.reshape(raw.shape[0] * width, -1).astype(np.int32)
+    packed = pack(raw) if raw.ndim == 3 else raw
     edges = between = 0
-    for step, differs in ((1, packed[:, :-2] != packed[:, 2:]), (width, packed[:-2] != packed[2:])):
-        rows, columns = np.nonzero(differs)
-        first = rows * width + columns
-        before, here, after = values[first], values[first + step], values[first + 2 * step]
-        inside = ((np.minimum(before, after) <= here) & (here <= np.maximum(before, after))).all(axis=1)
-        own = (here != before).any(axis=1) & (here != after).any(axis=1)
-        edges += len(here)
-        between += int((inside & own).sum())
+    channels = raw.reshape(*packed.shape, -1)
+    for values, ids in ((channels, packed), (channels.swapaxes(0, 1), packed.T)):
+        ids = np.ascontiguousarray(ids)
+        before, here, after = ids[:-2], ids[1:-1], ids[2:]
+        differs = before != after
+        edges += int(np.count_nonzero(differs))
+        place = np.flatnonzero(differs & (here != before) & (here != after))
+        row, column = np.divmod(place, ids.shape[1])
+        first, own, last = (values[row + step, column] for step in range(3))
+        inside = (np.minimum(first, last) <= own) & (own <= np.maximum(first, last))
+        between += int(inside.all(axis=1).sum())
     return between / edges if edges else 0.0
 
 

@@ -3,7 +3,7 @@
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from suture.data.dataset_file import FILE_NAME, OPEN_VIDEOS_BY, DatasetFile, Pla
 from suture.data.datasets import protocol_named
 from suture.data.images import low_depth_divisor
 from suture.data.listing import holds_files
+from suture.data.pattern import propose_patterns
 from suture.data.view import View
 
 STILL = 0.25
@@ -90,6 +91,14 @@ class Evidence:
         levels = {video: [frame.painted for frame in frames if frame.size] for video, frames in self.facts.items()}
         images = (video.id for video in self.dataset if video.file is None)
         return [video for video in images if levels[video] and all(levels[video]) and max(levels[video]) > 1]
+
+    @cached_property
+    def patterns(self) -> list[tuple[str, str]]:
+        """Patterns of frames and masks that would bring masks to frames."""
+        images = {video.id: [self.relative(path) for path in video.files] for video in self.dataset if not video.file}
+        frames = [path for video, paths in images.items() if video not in self.mask_like for path in paths]
+        masks = [path for video in self.mask_like for path in images[video]]
+        return propose_patterns(frames, masks + [self.relative(mask) for mask in self.dataset.unmatched_masks])
 
     @cached_property
     def few_bits(self) -> dict[str, int]:
@@ -188,7 +197,8 @@ def judge_videos(evidence: Evidence) -> Iterator[Problem]:
     yield from evidence.report("few-taken", [video for video, kept in short.items() if kept > 1])
     yield from evidence.report("one-frame", [video for video, kept in short.items() if kept == 1])
     yield from evidence.report("all-excluded", [video for video, kept in short.items() if kept == 0])
-    yield from evidence.report("masks-for-frames", [evidence.place(evidence.facts[v][0]) for v in evidence.mask_like])
+    places = [evidence.place(evidence.facts[video][0]) for video in evidence.mask_like]
+    yield from _with_patterns(evidence, evidence.report("masks-for-frames", places))
     if largest := evidence.few_bits:
         places = [evidence.place(evidence.facts[video][0]) for video in largest]
         detail = f"divide their values by {low_depth_divisor(max(largest.values()))}"
@@ -256,11 +266,22 @@ def judge_unmatched_masks(evidence: Evidence) -> Iterator[Problem]:
     """Masks without a frame, or with several."""
     dataset = evidence.dataset
     code = "mask-without-frame" if any(video.with_mask for video in dataset) else "no-mask-fits"
-    yield from evidence.report(code, dataset.unmatched_masks)
+    yield from _with_patterns(evidence, evidence.report(code, dataset.unmatched_masks))
     yield from _of_videos(evidence, "mask-past-end", dataset.late_masks)
     yield from evidence.report("doubtful-mask", dataset.doubtful_masks)
     excluded = [mask.name for video in dataset for index, mask in video.masks.items() if index in video.excluded]
     yield from evidence.report("mask-on-excluded", excluded)
+
+
+def _with_patterns(evidence: Evidence, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Add the lines of `dataset.yaml` that bring these masks to frames whose names are almost equal."""
+    for problem in problems:
+        if evidence.patterns:
+            frames, masks = evidence.patterns[0]
+            fix = f'write `frames: "{frames}"` and `masks: "{masks}"` into dataset.yaml, without `videos`'
+            yield replace(problem, fix=fix)
+        else:
+            yield problem
 
 
 def judge_shapes(evidence: Evidence) -> Iterator[Problem]:
@@ -294,13 +315,17 @@ def judge_masks(evidence: Evidence) -> Iterator[Problem]:
             counts.update(mask.unknown)
         values = [f"{_value(value)} ({number(count, 'pixel')})" for value, count in counts.most_common()]
         yield from evidence.report(cause, [mask.name for mask in wrong], detail=listed(values, _NAMED_VALUES))
-    yield from evidence.report(OPEN_QUESTION, [mask.name for mask in evidence.masks if mask.unstated])
+    yield from evidence.report(
+        OPEN_QUESTION, [mask.name for mask in evidence.masks if mask.unstated and not mask.predicted]
+    )
 
 
 def _cause(mask: MaskFacts, evidence: Evidence) -> str | None:
     """Root cause of wrong values in a mask; None without wrong values."""
     if mask.error:
         return None
+    if mask.predicted:
+        return "predicted-mask"
     if is_jpeg(mask.name):
         return "jpeg-mask"
     if mask.colored:

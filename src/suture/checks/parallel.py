@@ -1,6 +1,7 @@
 """Work on many files in processes that a damaged file may kill."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -23,7 +24,10 @@ def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) ->
     width = workers
     while left:
         pool = ProcessPoolExecutor(
-            min(width, len(left)), get_context("spawn"), initializer=start_in_pool, initargs=(os.getpid(),)
+            min(width, len(left)),
+            get_context("fork" if sys.platform == "linux" else None),
+            initializer=start_in_pool,
+            initargs=(os.getpid(),),
         )
         try:
             if width == 1:

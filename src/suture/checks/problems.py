@@ -50,6 +50,7 @@ class Kind(NamedTuple):
 _TWO_FOLDERS = "put frames into a folder `videos` and masks into `masks`, or name both folders in dataset.yaml"
 _WRITE = "`suture check FOLDER --write` drafts it (with --force if it is there)"
 _EXCLUDE = "list them in the file that `exclude` in dataset.yaml names (video, first, last, reason)"
+_NUMBERS = "correct them and save them with the values of dataset.yaml: number 0 is its first class"
 _ONE_CASE = "put the videos into one case; exclude the frames if they show a title or a test picture"
 _CLASSES = "check what classes, `unpainted`, `annotated` and `view` in dataset.yaml make of the pixels"
 
@@ -79,7 +80,7 @@ KINDS: dict[str, Kind] = {
     "all-excluded": Kind("warning", "video", "with every frame excluded", "check the list of excluded frames"),
     "black": Kind("warning", "frame", "that are black", _EXCLUDE),
     "frozen": Kind("warning", "frame", "that repeat the one before", _EXCLUDE),
-    "interlaced": Kind("warning", "frame", "that are interlaced", "deinterlace the recording (ffmpeg's bwdif)"),
+    "interlaced": Kind("warning", "frame", "that are interlaced", "set `deinterlace: true` in dataset.yaml"),
     "duplicate-frame": Kind("fatal", "frame", "of one split again in another, pixel for pixel", _ONE_CASE),
     "similar-frame": Kind("warning", "frame", "of one split almost the same in another", _ONE_CASE),
     # Masks and their frames
@@ -107,6 +108,7 @@ KINDS: dict[str, Kind] = {
     # Values and classes
     "colours-for-ids": Kind("fatal", "mask", "in colours, though the class table has ids", "give colours as `value`"),
     "ids-for-colours": Kind("fatal", "mask", "of ids, though the class table has colours", "give ids as `value`"),
+    "predicted-mask": Kind("fatal", "mask", "with class numbers, as `suture predict` writes them", _NUMBERS),
     "jpeg-mask": Kind("fatal", "mask", "with values changed by lossy compression (JPEG)", "export again as PNG"),
     "smoothed-mask": Kind("fatal", "mask", "with smooth edges", "export without anti-aliasing or smooth resizing"),
     "ids-from-one": Kind("fatal", "mask", "whose ids begin at 1, not 0 as in the table", "raise each `value` by one"),

@@ -19,7 +19,7 @@ def check(
     force: Annotated[
         bool, typer.Option("--force", help="Write over an existing dataset.yaml; its settings are kept.")
     ] = False,
-    pictures: Annotated[Path | None, typer.Option(help="Draw each video's view and shots into this folder.")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Draw views, masks and shots into this folder.")] = None,
 ) -> None:
     """Validate a dataset: show its contents, and what would ruin a training.
 

@@ -208,6 +208,7 @@ class TrainingNotes(BaseModel):
     view: Literal["auto"] | TrainedView = "auto"
     videos_by: Literal["folder", "name"] = "folder"
     mirror: list[StrictInt] | None = []
+    deinterlace: bool = False
 
 
 class OnnxRecord(BaseModel):

@@ -127,6 +127,12 @@ class ClassTable:
         """True if the values of image files are colours, not ids."""
         return any(isinstance(value, tuple) for value in self.values)
 
+    @property
+    def is_numbered(self) -> bool:
+        """True if the values are the numbers of the classes, as in the masks that Suture predicts."""
+        values: Sequence[Raw] = self.colors if self.by_color else range(len(self))
+        return all(self.values.get(value, self.unpainted) == number for number, value in enumerate(values))
+
     @cached_property
     def label_ids(self) -> dict[str, int]:
         """The ids that stand for an annotation tool's labels in `encode`."""

@@ -20,7 +20,7 @@ from suture.core.text import number
 from suture.data import messages
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.find_view import find_view, view_frames
-from suture.data.images import image_size, read_image
+from suture.data.images import deinterlace, image_size, read_image
 from suture.data.video import VideoFile
 from suture.data.view import View
 
@@ -137,6 +137,8 @@ class Video:
     view_setting: View | Literal["auto"] | None = None
     excluded: frozenset[int] = frozenset()
     """Indices of frames that no part may use: out of body, no signal."""
+    deinterlace: bool = False
+    """Frames hold two fields of different moments: one is kept, the other interpolated."""
     take_every: int = 1
     """Every n-th of the other frames takes part, and all that have a mask: long video is too much to store."""
 
@@ -217,7 +219,7 @@ class Video:
         """The frame's pixels: RGB, uint8, H W 3, at native resolution."""
         image = self.frames[index].image
         if image is not None:
-            return read_image(image)
+            return deinterlace(read_image(image)) if self.deinterlace else read_image(image)
         assert self.file is not None
         return self.file.read(index)
 

@@ -111,6 +111,8 @@ class DatasetFile(Settings):
     view: Any = "auto"
     take_every: Annotated[StrictInt, Field(ge=1)] = 1
     """Every n-th frame of each video takes part, and all that have a mask."""
+    deinterlace: StrictBool = False
+    """Frames hold two fields of different moments: one is kept, the other interpolated."""
     exclude: StrictStr | None = None
     annotated: dict[StrictStr, list[StrictStr]] = Field(default_factory=dict)
     """The classes that were annotated in a video, where not all were."""

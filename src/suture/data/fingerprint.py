@@ -62,7 +62,9 @@ class Fingerprints:
     def videos(self, videos: Sequence[Video]) -> list[str]:
         """Hash several videos at once."""
         new = [video for video in videos if video not in _session_hashes]
-        _session_hashes.update(zip(new, self._hash([(v.files, v.file is None) for v in new]), strict=True))
+        for video, content in zip(new, self._hash([(v.files, v.file is None) for v in new]), strict=True):
+            read_as = hashlib.sha256(f"{content} deinterlaced".encode()).hexdigest() if video.deinterlace else content
+            _session_hashes[video] = read_as
         return [_session_hashes[video] for video in videos]
 
     def masks(self, masks: Sequence[Mask]) -> list[str]:

@@ -31,6 +31,12 @@ def image_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
+def palette_of(path: Path) -> bytes | None:
+    """Read the colours of a palette image; None of others."""
+    with open_image(path, str(path)) as image:
+        return bytes(image.getpalette() or ()) if image.mode == "P" else None
+
+
 def read_image(path: str | Path) -> np.ndarray:
     """Read an image file as RGB, uint8, H W 3: grey is repeated, alpha dropped, 16 bits reduced to 8."""
     path = Path(path)
@@ -40,6 +46,20 @@ def read_image(path: str | Path) -> np.ndarray:
     if pixels is None or _is_cut_jpeg(path):
         raise UserError(f"{path} does not decode: the file is damaged or cut off; replace it or exclude the frame.")
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+
+
+def deinterlace(pixels: np.ndarray) -> np.ndarray:
+    """Keep the even lines of a frame, and interpolate the odd ones, which are of another moment.
+
+    >>> deinterlace(np.array([[[0]], [[9]], [[4]], [[9]]], np.uint8)).ravel().tolist()
+    [0, 2, 4, 4]
+    """
+    result = pixels.copy()
+    above, below = np.ascontiguousarray(pixels[:-2:2]), np.ascontiguousarray(pixels[2::2])
+    result[1:-1:2] = cv2.addWeighted(above, 0.5, below, 0.5, 0).reshape(above.shape)
+    if len(pixels) % 2 == 0:
+        result[-1] = pixels[-2]
+    return result
 
 
 def max_16_bit_value(path: Path) -> int | None:

@@ -19,6 +19,7 @@ _HASHED = re.compile(r"_(?:jpe?g|png)\.rf\.\w+$")
 _NUMBER_OF_FRAME = re.compile(r"[0-9]+(?:[ _.-][^0-9]*)?$")
 _ENDS_WITH_FRAME = re.compile(r"(?:^|[\d\W_])frame$", re.IGNORECASE)
 _BETWEEN = " _-"
+VIDEO_FOLDERS = ("videos", "frames", "images", "img", "JPEGImages")
 MAX_FRAME_DIGITS = 18
 """Digits of a frame's number that count, the last ones: recorders write dates before it."""
 

@@ -5,7 +5,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from av.video.frame import PictureType
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from suture.core.errors import UserError
-from suture.data.images import MAX_PIXELS
+from suture.data.images import MAX_PIXELS, deinterlace
 from suture.data.yuv import YuvToRgb, sample_planes, split_planes
 
 VIDEO_SUFFIXES = frozenset(
@@ -45,15 +45,17 @@ class VideoFile:
     Args:
         path: The file.
         threads: Threads of a decoder; one by default, because readers already run one process per core.
+        deinterlace: Keep one of the two fields of each frame, and interpolate the other.
 
     >>> video = VideoFile(Path("case01.mp4"))  # doctest: +SKIP
     >>> len(video), video.size, video.read(1234).shape  # doctest: +SKIP
     (90000, (1920, 1080), (1080, 1920, 3))
     """
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
+    def __init__(self, path: Path, threads: int = 1, deinterlace: bool = False) -> None:
         self.path = Path(path)
         self.threads = threads
+        self.deinterlace = deinterlace
 
     def __repr__(self) -> str:
         return f"VideoFile({str(self.path)!r})"
@@ -98,14 +100,14 @@ class VideoFile:
         decoder = _idle_decoders.take(self._index) or self._open()
         frame = decoder.read(index)
         _idle_decoders.put(decoder)
-        return frame
+        return replace(frame, deinterlace=self.deinterlace)
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[np.ndarray]:
         """Iterate over the frames from `start` to before `stop`, as RGB."""
         stop = len(self) if stop is None else min(stop, len(self))
         with contextlib.closing(self._open()) as decoder:
             for index in range(start, stop):
-                yield decoder.read(index).rgb()
+                yield replace(decoder.read(index), deinterlace=self.deinterlace).rgb()
 
     def _open(self) -> "_Decoder":
         return _Decoder(self.path, self._index, self.threads)
@@ -232,6 +234,7 @@ class DecodedFrame:
     """A decoded frame, not yet converted to RGB."""
 
     frame: av.VideoFrame
+    deinterlace: bool = False
 
     def rgb(self) -> np.ndarray:
         """Convert to RGB, uint8, H W 3, by the file's colour matrix and range, or by those of the frame's size."""
@@ -241,7 +244,8 @@ class DecodedFrame:
         converted = _converter.reformat(
             frame, format="rgb24", src_colorspace=matrix, dst_color_range=ColorRange.JPEG, threads=1
         )
-        turned = np.rot90(converted.to_ndarray(), _quarter_turns(frame))
+        pixels = deinterlace(converted.to_ndarray()) if self.deinterlace else converted.to_ndarray()
+        turned = np.rot90(pixels, _quarter_turns(frame))
         return np.ascontiguousarray(turned)
 
     def planes(self) -> "YuvPlanes | None":
@@ -249,7 +253,7 @@ class DecodedFrame:
         frame = self.frame
         if frame.format.name not in _PLANAR_FORMATS or frame.interlaced_frame or frame.width % 2 or frame.height % 2:
             return None
-        if _quarter_turns(frame) or frame.planes[0].line_size < 0:  # stored upside down
+        if self.deinterlace or _quarter_turns(frame) or frame.planes[0].line_size < 0:  # stored upside down
             return None
         matrix = self._assumed_matrix or frame.colorspace
         return YuvPlanes(frame, _fit_yuv_to_rgb(frame.format.name, matrix, frame.color_range, frame.width % 64))

@@ -14,6 +14,7 @@ from suture.core.schemas import require_no_run
 from suture.data.dataset import Frame, Frames, Mask
 from suture.data.dataset_file import nearest
 from suture.data.listing import (
+    VIDEO_FOLDERS,
     before_number,
     composed,
     images_of,
@@ -31,7 +32,6 @@ RECORD = "prediction.json"
 """File in a folder of predictions that are complete."""
 JOURNAL = ".journal.jsonl"
 """File in a folder of predictions from their start on."""
-VIDEO_FOLDERS = ("videos", "frames", "images", "img", "JPEGImages")
 MASK_FOLDERS = ("masks", "mask", "labels", "annotations", "annot", "SegmentationClass")
 COMMON_FOLDERS = frozenset({*VIDEO_FOLDERS, *MASK_FOLDERS})
 """Folders whose names are those of no video."""
@@ -142,14 +142,13 @@ class VideoIndex:
         videos: Iterable[VideoEntry],
         json: Iterable[Path] = (),
         beside: Mapping[str, list[Path]] | None = None,
-        masks_inside: Mapping[str, Path] | None = None,
     ) -> None:
         self.place = place
         self.all = list(videos)
         self.beside = beside or {}
         """Images beside a frame that are masks by their names: ending after the frame's name → files."""
-        self.masks_inside = masks_inside or {}
-        """Video → the folder of its masks, which is no video."""
+        self.only: VideoEntry | None = None
+        """The video of all masks, where a pattern of frames names no video."""
         self._json = list(json)
         if not self.all:
             raise UserError(f"{place} holds no videos: expected video files or folders of frames.")
@@ -169,32 +168,31 @@ class VideoIndex:
         self._names = {name for video in self.all for name in video.names}
 
     @staticmethod
-    def below(place: Path, skip: set[Path], by_name: bool = False, masks_inside: bool = False) -> "VideoIndex":
+    def below(place: Path, skip: set[Path], by_name: bool = False) -> "VideoIndex":
         """Find every video file and every folder of images.
 
         Args:
             place: The folder of the videos, or a video file.
             skip: Folders and files that are no frames.
             by_name: Make several videos of a folder where the names before the numbers of its images differ.
-            masks_inside: Leave out a folder named as those of masks are, where one other video lies beside or above it.
         """
         json: list[Path] = []
         beside: dict[str, list[Path]] = {}
         videos = list(_find_entries(place, skip, json, beside))
-        inside = _masks_inside(place, videos) if masks_inside else {}
-        videos = [video for video in videos if video.folder not in inside.values()]
         if by_name:
             videos = [part for video in videos for part in video.by_name(place)]
-        return VideoIndex(place, videos, json, beside, inside)
+        return VideoIndex(place, videos, json, beside)
 
     @staticmethod
-    def of_pattern(root: Path, files: Mapping[str, str]) -> "VideoIndex":
+    def of_pattern(root: Path, pattern: str, files: Mapping[str, str]) -> "VideoIndex":
         """Make videos of the files of a pattern: `VIDEO/FRAME` → path below the root."""
         images: dict[str, dict[str, str]] = {}
         for name, file in files.items():
             video, _, frame = name.rpartition("/")
-            images.setdefault(root.resolve().name if video == "." else video, {})[frame] = file
-        return VideoIndex(root, [VideoEntry(tuple(v.split("/")), root, of_video) for v, of_video in images.items()])
+            images.setdefault(video if "{video}" in pattern else root.resolve().name, {})[frame] = file
+        videos = VideoIndex(root, [VideoEntry(tuple(v.split("/")), root, of_video) for v, of_video in images.items()])
+        videos.only = None if "{video}" in pattern else videos.all[0]
+        return videos
 
     @cached_property
     def json_beside_frames(self) -> dict[str, Path]:
@@ -293,23 +291,6 @@ def _as_uploaded(name: str) -> str:
 def is_prediction(folder: Path, files: Iterable[str]) -> bool:
     """Test whether a folder with these files holds predictions, complete or stopped."""
     return RECORD in files or (folder / JOURNAL).exists()
-
-
-def _masks_inside(place: Path, videos: Iterable[VideoEntry]) -> dict[str, Path]:
-    """Folders named as those of masks are, by the one video that lies beside or above each."""
-    frames: dict[Path, list[VideoEntry]] = {}
-    masks: dict[Path, list[VideoEntry]] = {}
-    for video in videos:
-        if video.file is None and video.folder != place and video.folder.name in MASK_FOLDERS:
-            masks.setdefault(video.folder.parent, []).append(video)
-        else:
-            for folder in (video.folder, video.folder.parent):
-                frames.setdefault(folder, []).append(video)
-    return {
-        frames[folder][0].id: of_folder[0].folder
-        for folder, of_folder in masks.items()
-        if len(of_folder) == 1 == len(frames.get(folder, ()))
-    }
 
 
 def _find_entries(

@@ -13,7 +13,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.data.find_view import find_view, view_frames
-from suture.data.images import read_image
+from suture.data.images import deinterlace, read_image
 from suture.data.labelling import frame_name
 from suture.data.video import DecodedFrame, VideoFile, YuvPlanes
 from suture.data.view import View
@@ -80,11 +80,12 @@ class InputClip:
     """Empty for a video file."""
     name: str = ""
     """Name of the folder of its results, different from those of the other clips."""
+    deinterlace: bool = False
 
     @cached_property
     def file(self) -> VideoFile | None:
         """The video file, if it is one."""
-        return None if self.images else VideoFile(self.path, threads=cores())
+        return None if self.images else VideoFile(self.path, cores(), self.deinterlace)
 
     def __len__(self) -> int:
         return len(self.file) if self.file else len(self.images)
@@ -137,10 +138,13 @@ class InputClip:
         time = None if self.file is None else round(float(self.file.times[index]), 6)
         name = self.frame_name(index)
         try:
-            return ClipFrame(index, name, time, self.file.decode(index) if self.file else read_image(path))
+            return ClipFrame(index, name, time, self.file.decode(index) if self.file else self._read_image(path))
         except UserError as error:
             # Results name files, not their folders, which can name a patient.
             return ClipFrame(index, name, time, None, str(error).replace(str(path), path.name))
+
+    def _read_image(self, path: Path) -> np.ndarray:
+        return deinterlace(read_image(path)) if self.deinterlace else read_image(path)
 
     def find_view(self, setting: "ClipView | Literal['auto']") -> "ClipView":
         """Return the view of its frames: as set, or found if the setting is `auto` or for frames of another size."""

@@ -32,6 +32,8 @@ class Network:
     """View of the frames that it was trained on."""
     videos_by: VideosBy = "folder"
     """Grouping of the images that it was trained on into videos."""
+    deinterlace: bool = False
+    """Its training deinterlaced the frames."""
     crops: bool = False
     """It crops the view out of whole frames itself."""
 

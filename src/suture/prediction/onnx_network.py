@@ -101,5 +101,6 @@ def open_onnx(path: Path, device: torch.device, required: bool) -> Network:
         scored=about["output"] == "logits",
         view="auto" if view else read_training_view(run.get("view", "auto"), str(path)),
         videos_by=run.get("videos_by", "folder"),
+        deinterlace=run.get("deinterlace", False),
         crops=view is not None,
     )

@@ -42,6 +42,7 @@ def open_network(path: Path, device: str = "auto") -> Network:
         fingerprint(weights),
         view=read_training_view(notes["view"], str(weights)),
         videos_by=notes["videos_by"],
+        deinterlace=notes["deinterlace"],
     )
 
 
@@ -50,7 +51,7 @@ def read_training_notes(weights: Path) -> dict[str, Any]:
     with safe_open(weights, framework="pt") as file:
         notes = parse_json((file.metadata() or {}).get(TRAINED_ON, "{}"), str(weights))
     validate_shape(weights, notes, TrainingNotes)
-    return {"view": "auto", "videos_by": "folder", "mirror": []} | {k: v for k, v in notes.items() if k != "dataset"}
+    return TrainingNotes.model_validate(notes).model_dump(mode="json")
 
 
 def find_device(name: str) -> torch.device:

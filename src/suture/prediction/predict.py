@@ -88,6 +88,8 @@ def predict(
     rank, world = _join_processes()
     videos_by = predictor.network.videos_by if settings.videos_by == "trained" else settings.videos_by
     clips = find_clips(inputs, out, videos_by)
+    for clip in clips:
+        clip.deinterlace = predictor.network.deinterlace
     jobs = [ClipJob(predictor, clip, out / clip.name, settings, batch) for clip in clips]
     share = {clip.name for clip in share_clips(clips, rank, world)}
     own = [job for job in jobs if job.clip.name in share]

@@ -350,7 +350,13 @@ class Run:
 
         classes = dataset.classes
         view = training_view(dataset.split("train"))
-        notes = {"dataset": dataset.name, "view": view, "videos_by": dataset.videos_by, "mirror": classes.mirror}
+        notes = {
+            "dataset": dataset.name,
+            "view": view,
+            "videos_by": dataset.videos_by,
+            "mirror": classes.mirror,
+            "deinterlace": any(video.deinterlace for video in dataset),
+        }
         Model(segmenter, classes.names, classes.colors, size).save(self.folder, {TRAINED_ON: json.dumps(notes)})
 
     # Rules for going on

@@ -48,7 +48,7 @@ def load(root: Path, swap_splits: bool = False, mirror: dict[str, str] | None = 
         file = parse(DatasetFile, file.model_dump() | {"mirror": mirror}, path)
     videos = find_videos(root, file)
     lists = SplitLists.find(root, videos)
-    unread = [*filter(holds_files, _usual_masks(root)), *videos.masks_inside.values()]
+    unread = [*filter(holds_files, _usual_masks(root))]
     unread += itertools.chain.from_iterable(videos.beside.values())
     masks = find_masks(root, file, path, videos)
     table = _class_table(file, path, masks)
@@ -99,11 +99,12 @@ def _usual_masks(root: Path) -> list[Path]:
 def find_videos(root: Path, file: DatasetFile) -> VideoIndex:
     """Find the videos of the file's pattern or folder; masks must not become videos."""
     if file.frames is not None:
-        return VideoIndex.of_pattern(root, find_files(root, file.frames))
+        masks = {path for name in file.mask_places if is_pattern(name) for path in find_files(root, name).values()}
+        frames = find_files(root, file.frames)
+        return VideoIndex.of_pattern(root, file.frames, {n: path for n, path in frames.items() if path not in masks})
     place = root if root.is_file() else Path(os.path.normpath(root / file.videos))
     skip = set(_usual_masks(root) if file.masks is None else _mask_paths(root, file))
-    by_name = file.videos_by == "name"
-    return VideoIndex.below(place, skip - {place}, by_name, masks_inside=file.masks is None)
+    return VideoIndex.below(place, skip - {place}, by_name=file.videos_by == "name")
 
 
 def _mask_paths(root: Path, file: DatasetFile) -> Iterator[Path]:
@@ -192,17 +193,19 @@ def find_masks(root: Path, file: DatasetFile, path: Path, videos: VideoIndex) ->
         return [masks for place, video in named if video for masks in open_masks(place, videos, video)]
     masks: list[Masks] = []
     for name in file.mask_places:
-        masks += [_masks_of_pattern(root, name)] if is_pattern(name) else open_masks(root / name, videos, None)
+        masks += (
+            [_masks_of_pattern(root, name, videos.only)] if is_pattern(name) else open_masks(root / name, videos, None)
+        )
     return masks
 
 
-def _masks_of_pattern(root: Path, pattern: str) -> Masks:
+def _masks_of_pattern(root: Path, pattern: str, only: VideoEntry | None) -> Masks:
     files = find_files(root, pattern)
     if not files:
         raise UserError(f"{root / FILE_NAME}: masks is {pattern!r}, which is the path of no file below {root}.")
     if pattern.lower().endswith(JSON):
-        return Masks(open_labelme(root, {name: root / file for name, file in files.items()}), None)
-    return Masks(ImageMasks(root, files), None)
+        return Masks(open_labelme(root, {name: root / file for name, file in files.items()}), only)
+    return Masks(ImageMasks(root, files), only)
 
 
 def open_masks(
@@ -316,6 +319,9 @@ def _annotated(file: DatasetFile, path: Path, videos: VideoIndex, table: ClassTa
 
 
 def _make_videos(file: DatasetFile, path: Path, videos: VideoIndex) -> list[Video]:
+    for video in videos.all:
+        if video.file is not None:
+            video.file.deinterlace = file.deinterlace
     case_of = case_of_videos(file, path, videos)
     split_of = _split(file, path, videos, case_of)
     views = _views(file, path, videos)
@@ -329,6 +335,7 @@ def _make_videos(file: DatasetFile, path: Path, videos: VideoIndex) -> list[Vide
             video.file,
             views[video.id],
             frozenset(excluded.get(video.id, ())),
+            file.deinterlace,
             file.take_every,
         )
         for video in videos.all
