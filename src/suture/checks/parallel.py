@@ -23,12 +23,8 @@ def in_parallel(function: Callable[[T], R], tasks: Sequence[T], workers: int) ->
     left = dict(enumerate(tasks))
     width = workers
     while left:
-        pool = ProcessPoolExecutor(
-            min(width, len(left)),
-            get_context("fork" if sys.platform == "linux" else None),
-            initializer=start_in_pool,
-            initargs=(os.getpid(),),
-        )
+        context = get_context("fork" if sys.platform == "linux" else None)  # forks need not import everything anew
+        pool = ProcessPoolExecutor(min(width, len(left)), context, initializer=start_in_pool, initargs=(os.getpid(),))
         try:
             if width == 1:
                 _require_running(pool)
