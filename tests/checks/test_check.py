@@ -175,10 +175,10 @@ def encode(path: Path, frames: Iterable[np.ndarray]) -> None:
 
 
 def test_a_healthy_dataset_has_no_problems(root: Path) -> None:
-    early: list[CheckReport] = []
-    report = check(root, progress=False, workers=1, on_quick=early.append)
-    assert report.problems == [] == early[0].problems
-    assert (report.fatal, report.complete, early[0].complete) == (False, True, False)
+    early = check(root, full=False)
+    report = run(root)
+    assert report.problems == [] == early.problems
+    assert (report.fatal, report.complete, early.complete) == (False, True, False)
     summary = report.summary
     assert (summary.cases, len(summary.videos), summary.frames, summary.labelled, summary.shots) == (3, 3, 18, 18, 3)
     count = report.class_table["shaft"]["train"]
@@ -652,16 +652,10 @@ def test_the_report_as_json_holds_no_absolute_path(root: Path) -> None:
     assert content["class_table"]["needle"]["test"]["frames"] == 6
 
 
-def test_vocalfolds_true_table(shared: Path) -> None:
-    report = check(shared / "data" / "vocalfolds", progress=False)
+def test_real_vocalfolds(shared: Path) -> None:
+    report = check(shared / "data" / "vocalfolds", full=False)
     summary = report.summary
     assert (summary.frames, len(summary.videos), summary.cases, summary.labelled) == (536, 8, 2, 536)
-    pathology = report.class_table["pathology"]
-    assert sum(count.videos for count in pathology.values()) == 2
-    assert {split: count.cases for split, count in pathology.items()} == {"train": 1, "test": 1}
-    pixels = {name: sum(count.pixels for count in row.values()) for name, row in report.class_table.items()}
-    assert sum(pixels.values()) == 536 * 512 * 512
-    assert pixels[IGNORED] / sum(pixels.values()) == pytest.approx(0.034, abs=0.001)
     assert [(problem.code, problem.severity) for problem in report.problems] == [("divided-case", "warning")]
 
 

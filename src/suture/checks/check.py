@@ -52,10 +52,9 @@ def check(
     Args:
         dataset: A dataset, or its folder.
         full: Read every frame and mask, not only a few.
-        workers: Processes that read, by default one per core. They import the calling script anew, so it needs its
-            `if __name__ == "__main__"`.
+        workers: Processes that read, by default one per core.
         progress: Show a progress bar.
-        on_quick: Called with the report of a quick check, within seconds.
+        on_quick: Called with the report of a quick check within seconds, if the dataset is large.
 
     >>> check("../shared/data/vocalfolds", progress=False).fatal  # doctest: +SKIP
     False
@@ -64,7 +63,7 @@ def check(
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset)
     dataset, broken = _without_broken(dataset)
-    if on_quick or not full:
+    if not full or (on_quick and sum(map(len, dataset.videos)) > MIN_QUICK_CHECK_FRAMES):
         report = _make_report(Evidence(dataset, _sample(dataset), False, broken), {}, {}, start)
         if not full:
             return report

@@ -25,7 +25,6 @@ def check(
 
     Exit code 2 if a finding is fatal. With --write, open questions of the draft do not count.
     """
-    from suture.checks.check import MIN_QUICK_CHECK_FRAMES
     from suture.checks.check import check as check_dataset
     from suture.checks.check_report import CheckReport
     from suture.checks.draft import write_draft
@@ -46,10 +45,9 @@ def check(
     dataset = load_dataset(path, source, **options)
 
     def show(quick: CheckReport) -> None:
-        if quick.summary.frames > MIN_QUICK_CHECK_FRAMES and not json:
-            quick.print(terminal.err)
+        quick.print(terminal.err)
 
-    report = check_dataset(dataset, progress=not json, on_quick=show)
+    report = check_dataset(dataset, progress=not json, on_quick=None if json else show)
     if json:
         terminal.out.print_json(data=report.to_json())
     else:

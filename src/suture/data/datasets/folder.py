@@ -4,15 +4,15 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from suture.core.errors import UserError
 from suture.core.text import listed, number
 from suture.data import messages
-from suture.data.classes import ClassTable, Raw
-from suture.data.dataset import Boxes, Dataset, Split, Video
+from suture.data.classes import ClassTable
+from suture.data.dataset import Dataset, Split, Video
 from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, nearest, parse, read_exclusions
 from suture.data.datasets import Source
 from suture.data.formats import EXPORT_SUFFIXES, JSON, Export, is_export, open_export, open_file, open_labelme
@@ -144,22 +144,11 @@ def require_outside_dataset(out: Path, *, pictures: bool = False) -> None:
                     raise UserError(f"{out} lies in {where}, and would become one of them: give a place outside of it.")
 
 
-@dataclass(frozen=True)
-class ImageMasks:
-    """Masks in plain image files, as an export without labels of its own."""
-
-    path: Path
-    files: Mapping[str, str]
-    labels: Mapping[str, Raw] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    boxes: list[Boxes] = field(default_factory=list)
-
-    @property
-    def frames(self) -> list[str]:
-        return list(self.files)
+class ImageMasks(Export):
+    """Masks in plain image files, as an export without labels of its own: `members` are the files."""
 
     def path_of(self, frame: str) -> str:
-        return f"{self.path}{os.sep}{self.files[frame]}"
+        return f"{self.path}{os.sep}{self.members[frame]}"
 
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> MaskFile:
         return MaskFile(Path(self.path_of(frame)), annotated)
@@ -176,7 +165,7 @@ class Masks:
 def image_masks(masks: Sequence[Masks]) -> list[str]:
     """The masks that are image files."""
     exports = (part.export for part in masks)
-    return [export.path_of(frame) for export in exports if isinstance(export, ImageMasks) for frame in export.files]
+    return [export.path_of(frame) for export in exports if isinstance(export, ImageMasks) for frame in export.members]
 
 
 def place_of_new_masks(root: Path) -> Path:
@@ -205,7 +194,7 @@ def _masks_of_pattern(root: Path, pattern: str, only: VideoEntry | None) -> Mask
         raise UserError(f"{root / FILE_NAME}: masks is {pattern!r}, which is the path of no file below {root}.")
     if pattern.lower().endswith(JSON):
         return Masks(open_labelme(root, {name: root / file for name, file in files.items()}), only)
-    return Masks(ImageMasks(root, files), only)
+    return Masks(ImageMasks(root, {}, files), only)
 
 
 def open_masks(
@@ -238,7 +227,7 @@ def open_masks(
     if labelme:
         yield Masks(labelme_export(place, labelme), only)
     if images:
-        yield Masks(ImageMasks(place, _without_suffix(images, videos, only)), only)
+        yield Masks(ImageMasks(place, {}, _without_suffix(images, videos, only)), only)
 
 
 def _without_suffix(images: dict[str, str], videos: VideoIndex, only: VideoEntry | None) -> dict[str, str]:

@@ -3,49 +3,20 @@
 import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from suture.core.errors import UserError
 from suture.core.io import suffix_of
-from suture.data.classes import Raw
-from suture.data.dataset import Boxes, Mask
 from suture.data.formats.archive import Archive
 from suture.data.formats.coco import read_coco
 from suture.data.formats.cvat import LABEL_MAP, CvatExport
 from suture.data.formats.cvat_images import is_cvat_images, read_cvat_images
 from suture.data.formats.datumaro import is_datumaro, read_datumaro
+from suture.data.formats.export import Export
 from suture.data.formats.labelme import LabelMeFile, is_labelme, labelme_export, read_labelme
 from suture.data.formats.labelstudio import read_label_studio
 
 JSON, XML = ".json", ".xml"
 EXPORT_SUFFIXES = (".zip", JSON, XML)
-
-
-class Export(Protocol):
-    """Labels, and frames with masks, as a tool exported them."""
-
-    @property
-    def path(self) -> Path:
-        """The zip, folder or file."""
-
-    @property
-    def labels(self) -> Mapping[str, Raw]:
-        """The tool's labels, each with the tool's own colour or id."""
-
-    @property
-    def frames(self) -> list[str]:
-        """Names of the frames with a mask: paths with slashes, without suffix."""
-
-    @property
-    def notes(self) -> list[str]:
-        """Remarks for the user."""
-
-    @property
-    def boxes(self) -> list[Boxes]:
-        """Files with annotations that are left out because they have no shape."""
-
-    def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> Mask:
-        """Return the mask of a frame; `label_ids` are the class table's ids of the labels."""
 
 
 def is_export(path: Path) -> bool:

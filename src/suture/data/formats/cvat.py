@@ -3,15 +3,15 @@
 import io
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from suture.core.errors import UserError
 from suture.data.classes import UNPAINTED, Color, Raw, UnknownValues, pack, unpack
-from suture.data.dataset import Boxes
 from suture.data.formats.archive import Archive
+from suture.data.formats.export import Export
 from suture.data.images import IMAGE_SUFFIXES, open_image, raw_mask
 
 LABEL_MAP = "labelmap.txt"
@@ -19,20 +19,8 @@ _BACKGROUND = "background"
 """CVAT's label for unpainted pixels, which are black: `unpainted` gives them a meaning."""
 
 
-@dataclass(frozen=True)
-class CvatExport:
-    """One export, as zip or unpacked."""
-
-    path: Path
-    labels: Mapping[str, Color]
-    members: Mapping[str, str]
-    """Mask files by the names of their frames."""
-    notes: list[str] = field(default_factory=list)
-    boxes: list[Boxes] = field(default_factory=list)
-
-    @property
-    def frames(self) -> list[str]:
-        return list(self.members)
+class CvatExport(Export):
+    """One export, as zip or unpacked: `members` are its mask files."""
 
     @staticmethod
     def read(path: Path, names: list[str]) -> "CvatExport":

@@ -19,6 +19,7 @@ from suture.core.text import number, reason
 from suture.data.classes import UNPAINTED, Raw, UnknownValues
 from suture.data.dataset import Boxes
 from suture.data.formats.brush import decode_brush
+from suture.data.formats.export import Export
 from suture.data.images import MAX_PIXELS
 
 Shape = tuple[str, Any]
@@ -117,14 +118,9 @@ class ShapeFile:
 
 
 @dataclass(frozen=True)
-class ShapeExport:
-    """The images with shapes of one or several files."""
+class ShapeExport(Export):
+    """The images with shapes of one or several files: `members` are their `DrawnImage`."""
 
-    path: Path
-    labels: Mapping[str, Raw]
-    images: Mapping[str, DrawnImage]
-    notes: list[str] = field(default_factory=list)
-    boxes: list[Boxes] = field(default_factory=list)
     files: Mapping[str, str] = field(default_factory=dict)
     """File of each image, where each has one of its own."""
 
@@ -145,14 +141,10 @@ class ShapeExport:
                 shapes = sum(len(image.shapes) for image in file.images.values())
                 export.boxes.append(Boxes(file.name, file.without_shape, shapes))
         export.notes.extend(empty_note(path, listed, len(images)))
-        return replace(export, labels=labels, images=images)
-
-    @property
-    def frames(self) -> list[str]:
-        return list(self.images)
+        return replace(export, labels=labels, members=images)
 
     def mask(self, frame: str, label_ids: Mapping[str, int], annotated: tuple[str, ...] | None) -> "ShapeMask":
-        return ShapeMask(self.files.get(frame, f"{self.path}: {frame}"), self.images[frame], label_ids, annotated)
+        return ShapeMask(self.files.get(frame, f"{self.path}: {frame}"), self.members[frame], label_ids, annotated)
 
 
 @dataclass(frozen=True, slots=True)
