@@ -66,6 +66,7 @@ SLOW = {
     "reports/test_page.py",
     "reports/test_pseudo_section.py",
     "reports/test_report.py",
+    "studio/test_studio_page.py",
     "test_benchmarks.py",
     "test_docs.py",
     "test_library.py",

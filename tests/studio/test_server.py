@@ -139,5 +139,4 @@ def test_token_is_private_and_survives_a_restart(
     token = kept_token(workspace)
     assert len(token) >= 32
     assert kept_token(workspace) == token
-    (path,) = (tmp_path / "cache/studio").iterdir()
-    assert path.stat().st_mode & 0o077 == 0
+    assert (tmp_path / "cache/studio").stat().st_mode & 0o077 == 0

@@ -1,6 +1,8 @@
 """The studio's services: labels in the files of the dataset, selections, suggestions, rounds."""
 
 import json
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -147,8 +149,7 @@ def test_backward_steps_read_a_block_and_pictures_are_kept(workspace: Workspace)
     original = video.read
     video.read = lambda index: (read.append(index), original(index))[1]  # type: ignore[method-assign,func-returns-value]
     expected = {index: pictures.jpeg(video, index) for index in (20, 19, 18, 5)}
-    assert read == [20, *range(4, 20), 5][: len(read)]
-    assert len(read) == 17, "frames 4 to 19 are read once, forward"
+    assert read == [20, *range(20)], "the frames before are read once, forward"
     assert pictures.jpeg(video, 18) == expected[18]
 
 
@@ -199,3 +200,32 @@ def test_journal_survives_a_line_that_a_crash_cut_off(workspace: Workspace) -> N
     workspace.remove(workspace.dataset.videos[0], 1)
     assert [entry["how"] for entry in workspace.journal.entries()] == ["empty", "remove"]
     assert json.loads(workspace.journal.path.read_text().splitlines()[1])["seconds"] == 5
+
+
+def test_training_runs_apart_stops_and_shows_its_error(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import sys, time; print(sys.argv[1:], 'error: out of ink', flush=True); time.sleep(60)"
+    monkeypatch.setattr("suture.studio.training_jobs._SUTURE", (sys.executable, "-c", code))
+    workspace.train("r1", "demo", "supervised", ["data.size=32"])
+    (state,) = workspace.trainings.states()
+    assert (state["name"], state["state"], state["trained"]) == ("r1", "running", False)
+    log = workspace.folder / "logs/r1.log"
+    while not log.read_text():
+        time.sleep(0.02)
+    assert "'--preset', 'demo', '--set', 'method=supervised', '--set', 'data.size=32'" in log.read_text()
+    with pytest.raises(UserError, match="already"):
+        workspace.train("r1", None, "supervised", [])
+    workspace.trainings.stop("r1")
+    while (state := workspace.trainings.states()[0])["state"] == "running":
+        time.sleep(0.02)
+    assert (state["state"], state["error"]) == ("stopped", "out of ink")
+    assert [entry["how"] for entry in workspace.journal.entries()] == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "method"),
+    [("../r", None, "stitch"), ("-o", None, "stitch"), ("r", "/etc/passwd", "stitch"), ("r", None, "stitch --force")],
+)
+def test_training_takes_names_only(workspace: Workspace, name: str, preset: str | None, method: str) -> None:
+    with pytest.raises(UserError):
+        workspace.train(name, preset, method, [])
+    assert workspace.journal.entries() == workspace.trainings.states() == []

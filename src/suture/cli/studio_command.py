@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -22,7 +23,8 @@ def studio(
     workspace = Workspace(path, runs, read_only)
 
     def announce(address: str) -> None:
+        port = urlsplit(address).port
         print_line(out, f"Studio: {address}")
-        print_line(out, "Only this machine can open it. From elsewhere: ssh -L 8765:127.0.0.1:8765 THIS-MACHINE")
+        print_line(out, f"Only this machine can open it. From another one: ssh -L {port}:127.0.0.1:{port} HOST")
 
     serve(workspace, port, announce)

@@ -1,15 +1,14 @@
 """AccessGuard: only the user's own browser, on this machine, may talk to the studio."""
 
 import hmac
-from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+LOCAL_HOSTS = ("127.0.0.1", "localhost")
 """Host names that a browser on this machine, or at the other end of an SSH tunnel, uses."""
 MAX_BODY_BYTES = 32 * 2**20
 COOKIE_AGE_S = 30 * 24 * 3600
@@ -28,12 +27,9 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
 }
 _SAFE_METHODS = ("GET", "HEAD")
-
-
-class BodyTooLarge(Exception):
-    """A request's body is larger than the limit."""
 
 
 class AccessGuard:
@@ -71,14 +67,15 @@ class AccessGuard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > MAX_BODY_BYTES:
-                raise BodyTooLarge
+                raise HTTPException(413, "The request is too large.")
             return message
 
         await self.app(scope, receive_limited, _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         connection, headers = HTTPConnection(scope), Headers(scope=scope)
-        if _host_name(headers.get("host", "")) not in LOCAL_HOSTS:
+        host = headers.get("host", "")
+        if host.partition(":")[0] not in LOCAL_HOSTS:
             return PlainTextResponse("The studio answers on 127.0.0.1 and localhost only.", 421)
         given = connection.query_params.get("token")
         if scope["path"] == "/" and scope["method"] == "GET" and self._is_token(given):
@@ -90,8 +87,7 @@ class AccessGuard:
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return PlainTextResponse("Requests of other pages are not answered.", 403)
         if scope["method"] not in _SAFE_METHODS:
-            origin = urlsplit(headers.get("origin", ""))
-            if origin.scheme != "http" or origin.netloc != headers.get("host"):
+            if headers.get("origin") != f"http://{host}":
                 return PlainTextResponse("Requests of other pages are not answered.", 403)
             if self.read_only:
                 return PlainTextResponse("The studio was started with --read-only.", 403)
@@ -104,21 +100,12 @@ class AccessGuard:
         return given is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
 
-def _host_name(host: str) -> str:
-    try:
-        return urlsplit(f"http://{host}").hostname or ""
-    except ValueError:
-        return ""
-
-
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            defaults: Iterable[tuple[str, str]] = _HEADERS.items()
-            for name, value in defaults:
+            for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
-            headers.setdefault("Cache-Control", "no-store")
         await send(message)
 
     return send_with_headers

@@ -99,7 +99,7 @@ class ModelDrafts:
             suggested = self._suggest_by_run(run, budget) if run else self._suggest_by_shots(budget)
             write_json(self.folder / "suggestions.json", suggested.frames)
             self.state["what"] = f"{suggested.count} frames suggested"
-        except (UserError, OSError) as error:
+        except (UserError, OSError, RuntimeError) as error:  # RuntimeError: the GPU is full
             self.state["error"] = str(error)
         finally:
             self.state["running"] = False

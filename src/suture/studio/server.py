@@ -1,21 +1,20 @@
 """Server of the studio: routes that call a `Workspace`, and nothing else."""
 
-import os
 import secrets
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from suture.core.errors import UserError
+from suture.core.io import read_text, write_text
 from suture.data.fingerprint import cache_folder
-from suture.studio.access_guard import REPORT_POLICY, AccessGuard, BodyTooLarge
+from suture.studio.access_guard import REPORT_POLICY, AccessGuard
 from suture.studio.mask_runs import pack_runs, unpack_runs
 from suture.studio.refine_selection import refine_selection
 from suture.studio.run_app import run_app
@@ -26,10 +25,8 @@ THUMBNAIL_SIDE = 192
 Text = Annotated[str, Field(max_length=200)]
 
 
-class Body(BaseModel):
+class Body(BaseModel, extra="forbid"):
     """Base of request bodies: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Outline(Body):
@@ -70,10 +67,6 @@ def make_app(workspace: Workspace, token: str) -> FastAPI:
     @app.exception_handler(OSError)
     def os_error(request: Request, error: OSError) -> JSONResponse:
         return JSONResponse({"message": f"{error.filename or 'The disk'}: {error.strerror}: nothing was saved."}, 507)
-
-    @app.exception_handler(BodyTooLarge)
-    def too_large(request: Request, error: BodyTooLarge) -> JSONResponse:
-        return JSONResponse({"message": "The request is too large."}, 413)
 
     @app.get("/")
     def page() -> Response:
@@ -183,19 +176,11 @@ def _binary(content: bytes) -> Response:
 def kept_token(workspace: Workspace) -> str:
     """Return this user's random token for the dataset; it stays the same, so that an open page survives a restart."""
     path = cache_folder() / "studio" / f"{workspace.key}.token"
-    try:
-        return path.read_text(encoding="ascii").strip() or _new_token(path)
-    except (OSError, UnicodeDecodeError):
-        return _new_token(path)
-
-
-def _new_token(path: Path) -> str:
-    token = secrets.token_urlsafe(32)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(token)
-    return token
+    path.parent.chmod(0o700)
+    if not path.exists():
+        write_text(path, secrets.token_urlsafe(32))
+    return read_text(path)
 
 
 def serve(workspace: Workspace, port: int, announce: Callable[[str], None]) -> None:

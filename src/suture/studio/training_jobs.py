@@ -1,6 +1,7 @@
 """TrainingJobs: trainings in processes of their own, started, stopped and resumed from the studio."""
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -46,7 +47,7 @@ class TrainingJobs:
     def start(self, name: str, preset: str | None, method: str, settings: Sequence[str]) -> None:
         """Start a training under a new name."""
         run = self.run(name)
-        if run.folder.exists() or self._is_running(run):
+        if run.folder.exists() or self._pid(run) is not None:
             raise UserError(f"There is a run {name} already: give another name.")
         if method not in METHODS or (preset is not None and preset not in presets()):
             raise UserError(f"There is no method {method} or no preset {preset}: choose from the lists.")
@@ -58,16 +59,13 @@ class TrainingJobs:
     def resume(self, name: str) -> None:
         """Continue a stopped training with the settings that it was started with."""
         run = self.run(name)
-        if self._is_running(run):
+        if self._pid(run) is not None:
             raise UserError(f"{name} is running already.")
         self._start(name, "train", str(run.folder / "config.yaml"), "-o", str(run.folder))
 
     def stop(self, name: str) -> None:
         """Ask a training to stop; it keeps its last checkpoint."""
-        run = self.run(name)
-        process = self._started.get(name)
-        pid = process.pid if process is not None and process.poll() is None else _pid_of_lock(run.folder)
-        if pid is not None:
+        if pid := self._pid(self.run(name)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
@@ -94,7 +92,7 @@ class TrainingJobs:
     def _describe(self, run: Run) -> dict[str, Any]:
         log = self.logs / f"{run.folder.name}.log"
         text = log.read_text(encoding="utf-8", errors="replace")[-MAX_LOG_CHARACTERS:] if log.exists() else ""
-        running = self._is_running(run)
+        running = self._pid(run) is not None
         facts: dict[str, Any] = {
             "name": run.folder.name,
             "state": "running" if running else "finished" if run.is_finished else "stopped",
@@ -120,15 +118,17 @@ class TrainingJobs:
                 [*_SUTURE, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
-    def _is_running(self, run: Run) -> bool:
+    def _pid(self, run: Run) -> int | None:
+        """Return the process that trains a run, or 0 if it is one of another machine."""
         process = self._started.get(run.folder.name)
         if process is not None and process.poll() is None:
-            return True
+            return process.pid
         try:
             require_unlocked(run.folder)
         except UserError:
-            return True
-        return False
+            holder = re.match(r"process ([0-9]+) on (.+)", (run.folder / LOCK).read_text(encoding="utf-8"))
+            return int(holder[1]) if holder and holder[2] == platform.node() else 0
+        return None
 
 
 _SUTURE = (sys.executable, "-m", "suture")
@@ -136,20 +136,10 @@ _SUTURE = (sys.executable, "-m", "suture")
 
 def _curve(name: str, rows: Sequence[dict[str, float]]) -> dict[str, Any]:
     step = -(-len(rows) // MAX_CURVE_POINTS) or 1
-    shown = [*rows[::step], *rows[-1:]] if len(rows) % step != 1 else rows[::step]
+    shown = [*rows[::step], *(rows[-1:] if (len(rows) - 1) % step else [])]
     return {"name": name, "points": [[row["step"], row["loss"]] for row in shown]}
 
 
 def _last_error(text: str) -> str:
     errors = re.findall(r"error: (.+)", text)
     return errors[-1] if errors else ""
-
-
-def _pid_of_lock(folder: Path) -> int | None:
-    """Process that holds the lock of a run folder, if it is on this machine."""
-    try:
-        require_unlocked(folder)
-    except UserError:
-        holder = re.match(r"process ([0-9]+) on (.+)", (folder / LOCK).read_text(encoding="utf-8"))
-        return int(holder[1]) if holder and holder[2] == os.uname().nodename else None
-    return None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suture.core.errors import UserError
+from suture.data.classes import IGNORE
 from suture.data.dataset import Video
 from suture.data.datasets import load_dataset
 from suture.methods import METHODS
@@ -79,7 +80,6 @@ class Workspace:
         return {
             "key": self.key,
             "name": self.dataset.name,
-            "root": str(self.root),
             "read_only": self.read_only,
             "problem": self.labels.problem,
             "needs_classes": len(classes) == 1 and not classes.values,
@@ -89,7 +89,6 @@ class Workspace:
             ],
             "blank": self.labels.blank,
             "ground": self.labels.ground,
-            "notes": self.dataset.notes,
             "presets": presets(),
             "methods": list(METHODS),
             "videos": [self._entry(video) for video in self.dataset],
@@ -138,7 +137,8 @@ class Workspace:
         if layer == "label":
             return self.labels.read(video, index)
         if layer == "draft":
-            return self.drafts.draft(video, index)
+            ids = self.drafts.draft(video, index)  # ignored outside the view, which a label need not be
+            return None if ids is None else np.where(ids == IGNORE, np.uint8(self.labels.blank), ids)
         if layer == "carried":
             return self._carried(video, index)
         return self.drafts.predict(self.trainings.run(run or "").folder.name, video, index).mask

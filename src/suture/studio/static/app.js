@@ -29,6 +29,7 @@ function showFrameState() {
   byId("exclude").textContent = isExcluded() ? "Include" : "Exclude";
   const writable = canLabel();
   byId("accept").disabled = !writable || !draftMask();
+  byId("accept").classList.toggle("primary", Boolean(draftMask()) && !isLabelled());
   byId("unlabel").disabled = !writable || !isLabelled();
   for (const id of ["copy", "nothing", "exclude"]) byId(id).disabled = !writable;
 }

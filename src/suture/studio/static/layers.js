@@ -46,7 +46,7 @@ function classColors(opacity) {
     const isBlack = color.every((part) => part === 0);
     if (state.hidden.has(id) || id === IGNORE || (isBlack && id === state.overview.blank)) continue;
     areas[id] = rgba(color, isBlack ? opacity * 0.5 : opacity);
-    edges[id] = isBlack ? areas[id] : rgba(color, Math.min(1, opacity + 0.35));
+    edges[id] = isBlack ? areas[id] : rgba(color, Math.min(1, opacity + 0.45));
   }
   return { areas, edges };
 }

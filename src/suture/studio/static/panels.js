@@ -6,6 +6,7 @@ import { byId, emit, make, on, state, toast } from "./state.js";
 import { chooseClass } from "./tools.js";
 
 const POLL_MS = 700;
+let following = false;
 
 export async function loadOverview() {
   state.overview = await getJson("/api/overview");
@@ -18,10 +19,10 @@ function showVideos() {
   byId("progress").textContent = `${labelled} labelled`;
   byId("video-list").replaceChildren(...videos.map((video, number) => {
     const facts = [video.split ?? "no split", video.frames ? `${video.labelled} / ${video.frames.toLocaleString()}` : `${video.labelled} labelled`];
-    if (video.suggested) facts.push(`${video.suggested} suggested`);
+    if (video.suggested) facts.push(`◆ ${video.suggested}`);
     const text = make("span", {}, make("b", { textContent: video.id }), make("small", { textContent: facts.join(" · ") }));
     const picture = make("img", { alt: "", loading: "lazy", width: 72, height: 48, src: `/api/videos/${number}/thumbnail.jpg?${state.overview.key}` });
-    const button = make("button", { title: video.error || `case ${video.case}` }, picture, text);
+    const button = make("button", { title: video.error || `case ${video.case}, ${video.suggested} frames suggested` }, picture, text);
     button.setAttribute("aria-current", String(number === state.number));
     button.addEventListener("click", () => openVideo(number));
     return make("li", {}, button);
@@ -62,7 +63,8 @@ function showLayers() {
 }
 
 export async function loadRuns() {
-  const { runs } = await getJson("/api/jobs");
+  const { runs, suggestions } = await getJson("/api/jobs");
+  if (suggestions.running) followSuggestions();
   const names = runs.filter((run) => run.trained).map((run) => run.name);
   byId("run").replaceChildren(...["", ...names].map((name) => make("option", { value: name, textContent: name || "none" })));
   if (!names.includes(state.run)) state.run = "";
@@ -86,13 +88,16 @@ byId("suggest").addEventListener("submit", async (event) => {
 });
 
 async function followSuggestions() {
+  if (following) return;
+  following = true;
   for (;;) {
     const { suggestions } = await getJson("/api/jobs");
     const { running, what, done, total, error } = suggestions;
     byId("suggest-state").textContent = error || (running && total ? `${what}: ${done} of ${total}` : what);
     if (!running) break;
-    await new Promise((done_) => setTimeout(done_, POLL_MS));
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
+  following = false;
   await Promise.all([loadOverview(), refreshTimeline()]);
   emit("suggestions");
 }

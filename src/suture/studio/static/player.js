@@ -6,11 +6,12 @@ import { showBitmap } from "./stage.js";
 import { byId, emit, on, state, toast } from "./state.js";
 
 const MAX_KEPT_FRAMES = 40;
-const AHEAD_FRAMES = 8;
+const AHEAD_FRAMES = 5;
+const MAX_STRIDE = 12; // longer jumps say nothing about the next one
 const SETTLE_MS = 120; // predictions are asked for when the user rests on a frame
 const bitmaps = new Map(); // index → promise of a bitmap, of the present video
 const masks = { draft: null, prediction: null };
-let direction = 1;
+let stride = 1; // frames between the last two that were asked for
 let showing = null;
 let timer = null;
 let settled = null;
@@ -39,15 +40,15 @@ export async function refreshTimeline() {
 // Shows a frame. While one is fetched, only the newest wish is kept.
 export async function showFrame(index) {
   const wanted = Math.min(Math.max(0, Math.round(index)), state.video.frames - 1);
-  direction = wanted < state.index ? -1 : 1;
-  const isNew = wanted !== state.index || !state.mask;
+  const step = wanted - state.index;
+  if (step) stride = Math.abs(step) > MAX_STRIDE ? Math.sign(step) : step;
   state.index = wanted;
   emit("index");
   if (showing) {
     await showing;
     return;
   }
-  showing = showNewest(isNew);
+  showing = showNewest();
   try {
     await showing;
   } finally {
@@ -95,7 +96,7 @@ function fetchFrame(index) {
 
 function fetchAhead() {
   for (let step = 1; step <= AHEAD_FRAMES; step++) {
-    const index = state.index + step * direction;
+    const index = state.index + step * stride;
     if (index >= 0 && index < state.video.frames) fetchFrame(index).catch(() => {});
   }
 }

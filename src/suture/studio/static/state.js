@@ -15,8 +15,8 @@ export const state = {
   layers: {
     label: { name: "Label", on: true, opacity: 0.5 },
     draft: { name: "Draft", on: true, opacity: 0.35 },
-    prediction: { name: "Prediction", on: false, opacity: 0.5 },
-    difference: { name: "Label ≠ prediction", on: false, opacity: 0.7 },
+    prediction: { name: "Prediction", on: false, opacity: 0.15 },
+    difference: { name: "Differences", on: false, opacity: 0.7 },
   },
 };
 

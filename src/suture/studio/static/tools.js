@@ -109,7 +109,7 @@ function fill(x, y) {
 
 function endStroke(how = "paint") {
   if (!state.mask.end()) return;
-  paintLayer("label", state.mask);
+  paintLayer("label", state.mask, state.mask.done.at(-1).rect);
   changed(how);
 }
 
