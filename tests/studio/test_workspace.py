@@ -22,7 +22,6 @@ from suture.studio.label_journal import rounds
 from suture.studio.label_store import LabelStore
 from suture.studio.mask_runs import pack_runs, unpack_runs
 from suture.studio.refine_selection import carry_mask, refine_selection
-from suture.studio.suggest_frames import suggest_by_confidence, suggest_by_shots
 from suture.studio.workspace import Workspace
 
 
@@ -92,18 +91,21 @@ def test_removed_label_is_kept_apart(workspace: Workspace, root: Path) -> None:
     assert (root / ".studio/removed" / f"{frame_name(video.id, 12)}.png").exists()
 
 
-def test_excluded_frame_comes_back_and_other_rows_stay(workspace: Workspace, root: Path) -> None:
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_excluded_frame_comes_back_and_other_rows_stay(root: Path, separator: str) -> None:
     path = root / "exclude.csv"
-    path.write_text("video,first,last,reason\ncase01a,4,8,smoke\ncase02,1,2,outside\n")
-    workspace = Workspace(root, workspace.runs)
+    path.write_text("video,first,last,reason\ncase01a,4,8,smoke\n".replace(",", separator))
+    before = path.read_text()
+    workspace = Workspace(root, root / "runs")
     video = workspace.dataset.videos[0]
-    workspace.exclude(video, 6, False)
     workspace.exclude(video, 10, True)
-    again = load_dataset(root)
-    assert again["case01a"].excluded == video.excluded == {4, 5, 7, 8, 10}
-    assert again["case02"].excluded == {1, 2}
+    assert load_dataset(root)["case01a"].excluded == video.excluded == {*range(4, 9), 10}
     assert 10 not in video.usable
-    assert "smoke" in path.read_text()
+    with pytest.raises(UserError, match="change its row"):
+        workspace.exclude(video, 6, False)
+    workspace.exclude(video, 10, False)
+    assert 10 in video.usable
+    assert path.read_text() == before
 
 
 def test_new_dataset_gets_its_classes(root: Path) -> None:
@@ -153,21 +155,18 @@ def test_backward_steps_read_a_block_and_pictures_are_kept(workspace: Workspace)
     assert pictures.jpeg(video, 18) == expected[18]
 
 
-def test_suggestions_avoid_labels_exclusions_and_test_videos(workspace: Workspace) -> None:
-    dataset = workspace.dataset
-    by_shots = suggest_by_shots(dataset, {video.id: [0, 10] for video in dataset}, 8)
-    assert by_shots.count == 8
-    assert not {index for _, index in by_shots} & {*LABELLED}
-    video = dataset.videos[0]
-    video.excluded = frozenset({5})
-    confidence = {one.id: dict.fromkeys(range(24), 0.9) for one in dataset}
-    confidence[video.id] |= {5: 0.0, 6: 0.1, 7: 0.2, 18: 0.3}
-    chosen = suggest_by_confidence(dataset, confidence, 4)
-    assert {6, 18} <= {*chosen[video.id]}
-    assert not {5, 7} & {*chosen[video.id]}
-    test = {one.id for one in dataset.split("test")}
-    assert test
-    assert not test & chosen.frames.keys()
+def test_suggestions_fill_the_gaps_between_labels(workspace: Workspace) -> None:
+    workspace.drafts.start(None, 8)
+    while workspace.drafts.state["running"]:
+        time.sleep(0.02)
+    assert workspace.drafts.state["what"] == "8 frames suggested"
+    suggested = {video.id: workspace.drafts.suggested(video) for video in workspace.dataset}
+    assert sum(map(len, suggested.values())) == 8
+    assert not {index for frames in suggested.values() for index in frames} & {*LABELLED}
+    assert workspace.timeline(0, None)["shots"][0] == 0
+    video = workspace.dataset.videos[0]
+    workspace.exclude(video, suggested[video.id][0], True)
+    assert workspace.drafts.suggested(video) == suggested[video.id][1:]
 
 
 def test_drafts_never_count_as_labels(workspace: Workspace, root: Path) -> None:

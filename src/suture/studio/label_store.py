@@ -1,6 +1,5 @@
 """LabelStore: masks and exclusions in the files that `suture train` reads."""
 
-import csv
 import io
 import os
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from suture.core.errors import UserError
 from suture.core.io import read_text, read_yaml, write_bytes, write_text
 from suture.data.classes import IGNORE, Raw
 from suture.data.dataset import Dataset, Mask, Video
-from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile, read_exclusions
+from suture.data.dataset_file import EXCLUDE_FILE, FILE_NAME, DatasetFile
 from suture.data.datasets.folder import place_of_new_masks
 from suture.data.images import MaskFile
 from suture.data.labelling import frame_name
@@ -124,16 +123,16 @@ class LabelStore:
             return
         file = DatasetFile.of(self.root)
         path = self.root / (file.exclude or EXCLUDE_FILE)
-        if path.exists():
-            read_exclusions(path)  # validates it
-        rows = _read_rows(path) if path.exists() else [["video", "first", "last", "reason"]]
+        lines = read_text(path).splitlines() if path.exists() else ["video,first,last,reason"]
+        name = video.id.replace('"', '""')
+        row = (";" if lines[0].startswith("video;") else ",").join([f'"{name}"', *2 * [str(index)], EXCLUSION_REASON])
         if excluded:
-            rows.append([video.id, str(index), str(index), EXCLUSION_REASON])
+            lines.append(row)
+        elif row in lines:
+            lines.remove(row)
         else:
-            rows = [part for row in rows for part in _without_frame(row, video.id, index)]
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        write_text(path, text.getvalue())
+            raise UserError(f"{path} excludes frame {index} with others: change its row there.")
+        write_text(path, "\n".join([*lines, ""]))
         if file.exclude is None:
             add_keys(self.root, {"exclude": EXCLUDE_FILE})
         video.excluded = video.excluded | {index} if excluded else video.excluded - {index}
@@ -202,17 +201,3 @@ def add_keys(root: Path, keys: dict[str, object]) -> None:
     path = root / FILE_NAME
     added = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     write_text(path, f"{read_text(path).rstrip()}\n\n{added}")
-
-
-def _read_rows(path: Path) -> list[list[str]]:
-    lines = read_text(path).splitlines()
-    return list(csv.reader(lines, delimiter=";" if lines[0].startswith("video;") else ","))
-
-
-def _without_frame(row: list[str], video: str, index: int) -> list[list[str]]:
-    """Take a frame out of a row of exclusions, which may leave two."""
-    name = row[0].strip() if row else ""
-    if not name or not (name == video or video.endswith(f"_{name}")) or not int(row[1]) <= index <= int(row[2]):
-        return [row]
-    parts = ((int(row[1]), index - 1), (index + 1, int(row[2])))
-    return [[row[0], str(first), str(last), *row[3:]] for first, last in parts if first <= last]

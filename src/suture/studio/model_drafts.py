@@ -1,25 +1,27 @@
 """ModelDrafts: a run's predictions, its confidence, suggested frames and their drafts."""
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suture.annotate.choose_frames import candidates, choose_frames, measure_by_model, shots_of_places
 from suture.core.errors import UserError
 from suture.core.io import read_json, write_json
 from suture.data.dataset import Dataset, Video
-from suture.data.labelling import Labelling, frame_name, video_of
+from suture.data.labelling import Labelling, by_budget, frame_name, video_of
 from suture.data.shots import find_shots
 from suture.prediction.mask_files import read_written_mask, write_mask
-from suture.studio.suggest_frames import suggest_by_confidence, suggest_by_shots
 
 if TYPE_CHECKING:
     from suture.prediction.predictor import Prediction, Predictor
 
-MAX_SAMPLED_FRAMES = 120
-"""Frames of a video whose confidence is measured."""
 MAX_CACHED_PREDICTIONS = 64
 
 
@@ -105,31 +107,46 @@ class ModelDrafts:
             self.state["running"] = False
 
     def _suggest_by_shots(self, budget: int) -> Labelling:
-        shots = self._read("shots")
-        missing = [video for video in self.dataset if video.id not in shots]
-        self._begin("Looking for shots", sum(len(video.usable) for video in missing))
-        for video in missing:
-            shots[video.id] = list(find_shots(video, progress=self._advance).starts)
-        write_json(self.folder / "shots.json", shots)
-        return suggest_by_shots(self.dataset, shots, budget)
+        return by_budget(self._find_shots(self.dataset.videos), budget, self._labelled(self.dataset.videos))
 
     def _suggest_by_run(self, run: str, budget: int) -> Labelling:
-        videos = [video for video in self.dataset if video.split != "test"]
-        step = {video.id: -(-len(video.usable) // MAX_SAMPLED_FRAMES) or 1 for video in videos}
-        frames = [(video, index) for video in videos for index in video.usable[:: step[video.id]]]
-        self._begin("Measuring confidence", len(frames))
+        """Suggest frames of training videos as `suture select RUN` does; keep their confidence, write their drafts."""
+        training = replace(self.dataset, videos=self.dataset.split("train"))
+        shots, labelled = self._find_shots(training.videos), self._labelled(training.videos)
+        others = candidates(training, budget)
+        frames = Labelling({video.id: [*others[video.id], *labelled[video.id]] for video in training})
+        self._begin("Measuring confidence", frames.count)
+        with self._lock:
+            facts = measure_by_model(self._load(run), training, frames, self._advance)
         confidence: dict[str, dict[int, float]] = {}
-        for video, index in frames:
-            confidence.setdefault(video.id, {})[index] = round(self.predict(run, video, index).confidence, 4)
-            self._advance(1)
+        for (name, index), uncertainty in zip(facts.places, facts.uncertainty.tolist(), strict=True):
+            confidence.setdefault(name, {})[index] = round(1 - uncertainty, 4)
         write_json(self.folder / "confidence.json", self._read("confidence") | {run: confidence})
-        suggested = suggest_by_confidence(self.dataset, confidence, budget)
-        self._begin("Writing drafts", suggested.count)
-        for name, index in suggested:
-            video = self.dataset[name]
+        chosen = choose_frames(facts, labelled, dict(shots_of_places(shots)), budget)
+        self._begin("Writing drafts", len(chosen))
+        for name, index in chosen:
+            video = training[name]
             write_mask(self._draft_path(video, index), self.predict(run, video, index).mask, self.dataset.classes)
             self._advance(1)
-        return suggested
+        return Labelling({video.id: [index for name, index in chosen if name == video.id] for video in training})
+
+    def _find_shots(self, videos: Sequence[Video]) -> dict[str, list[list[int]]]:
+        """Return the usable frames of each shot, by video; a video's shots are looked for once."""
+        starts = self._read("shots")
+        missing = [video for video in videos if video.id not in starts]
+        self._begin("Looking for shots", sum(len(video.usable) for video in missing))
+        for video in missing:
+            starts[video.id] = list(find_shots(video, progress=self._advance).starts)
+        write_json(self.folder / "shots.json", starts)
+        members = {}
+        for video in videos:
+            places = [bisect_left(video.usable, start) for start in (*starts[video.id], len(video))]
+            members[video.id] = [video.usable[a:b] for a, b in pairwise(places) if a < b]
+        return members
+
+    @staticmethod
+    def _labelled(videos: Sequence[Video]) -> Labelling:
+        return Labelling({video.id: video.with_mask for video in videos})
 
     def _begin(self, what: str, total: int) -> None:
         self.state |= {"what": what, "done": 0, "total": total}
