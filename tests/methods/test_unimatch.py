@@ -1,5 +1,6 @@
 """UniMatch V2: strong views learn what the teacher says of weak ones, where it is sure."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 from suture.data.classes import IGNORE
 from suture.methods.stage import Part, StageContext
 from suture.methods.unimatch import UniMatchSettings, WeakToStrong
-from suture.models.segmenter import Segmenter, set_dropout
+from suture.models.segmenter import Segmenter, build_segmenter, set_dropout
 
 WHOLE = Part(0, range(4), range(4))
 
@@ -102,6 +103,12 @@ def test_channels_are_dropped_by_one_of_the_views_in_half_of_the_samples(tiny_co
     assert undropped.sum() == 4
     assert set(first[~undropped].unique().tolist()) == {0.0, 2.0}
     assert 0.4 < first[~undropped].mean() / 2 < 0.6
+
+
+def test_all_levels_of_a_vision_transformer_drop_the_same_channels(tiny_context: Build) -> None:
+    stage = begun(replace(tiny_context(), segmenter=build_segmenter("dpt", "tu-test_vit", classes=3)))
+    levels = stage.draw(WHOLE).channels.unflatten(2, (4, -1))
+    assert torch.equal(levels, levels[:, :, :1].expand_as(levels))
 
 
 def test_uses_only_unlabelled_frames_for_its_views(tiny_context: Build) -> None:

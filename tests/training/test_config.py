@@ -58,9 +58,16 @@ def test_a_section_of_a_preset_is_undone_by_null() -> None:
     assert load_config(Path("x"), overrides=["data.labelling=null"]).data.labelling == LabellingSettings()
 
 
-@pytest.mark.parametrize("preset", ["demo", "fast", "default", "best"])
+@pytest.mark.parametrize("preset", ["demo", "fast", "default", "best", "unimatch-v2"])
 def test_a_preset_for_any_dataset_takes_all_its_labels(preset: str) -> None:
     assert load_config(Path("x"), preset).data.labelling == LabellingSettings()
+
+
+def test_the_preset_of_unimatch_v2_has_its_published_optimizer() -> None:
+    stage = next(load_config(Path("x"), "unimatch-v2", ["method=unimatch"]).build_method().stages())
+    optimizer = stage.settings.optimizer
+    assert (optimizer.kind, optimizer.lr, optimizer.weight_decay, optimizer.power) == ("adamw", 5e-6, 0.01, 0.9)
+    assert (optimizer.decoder_factor, optimizer.head_factor) == (40, 40)
 
 
 def test_the_paper_presets_say_what_the_paper_says() -> None:

@@ -2,7 +2,7 @@
 
 The teacher, an average of the student's weights, labels a weak view of an unlabelled frame. The student learns the
 confident labels from two views with strong colours, patches of other frames (CutMix), and one half of the encoder's
-channels each (complementary dropout).
+channels each (complementary dropout). The preset `unimatch-v2` has the published encoder, optimiser and crops too.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from suture.data.sampling.augment import (
     Augment,
     ColorJitter,
     draw_view,
-    recolor,
     render_images,
     render_labels,
 )
+from suture.data.sampling.color_jitter import draw_jitter, jitter_colors
 from suture.losses.cross_entropy import cross_entropy
 from suture.methods.cutmix import cut_mix, draw_patch, in_boxes
 from suture.methods.method import Method
@@ -67,7 +67,7 @@ class WeakToStrongBatch(NamedTuple):
     weak: Any
     """Likewise, with labels 0 inside the view and IGNORE outside."""
     strong: Tensor
-    """2 × B 6, the colours; once rendered, 2 × B 3 H W."""
+    """2 × B 10, the colours; once rendered, 2 × B 3 H W."""
     boxes: Tensor
     """2 × B 4: patches of other frames (left, top, right, bottom, in fractions of the view)."""
     channels: Tensor
@@ -96,17 +96,20 @@ class WeakToStrong(SemiSupervised):
         rngs = [self.rng(step, f"unlabelled {place}") for place in own]
         draws = [draw_view(rng, s.strong) for rng in rngs]
         weak = [draw._replace(color=UNCHANGED) for draw in draws]
-        colors = [[draw.color for draw in draws], [draw_view(rng, s.strong).color for rng in rngs]]
+        colors = [[draw_jitter(rng, s.strong) for rng in rngs] for _ in range(2)]
         boxes = [[draw_patch(rng, s.cutmix) for rng in rngs] for _ in range(2)]
 
         # m and 2 − m: each view keeps the channels that the other drops. Half of the global batch drops nothing.
-        kept = np.stack([2 * rng.integers(2, size=self.segmenter.encoder_channels) for rng in rngs])
+        # Levels of equal width, as of a vision transformer, drop the same ones.
+        widths = self.segmenter.encoder.out_channels
+        shared = len(widths) if len(set(widths)) == 1 else 1
+        kept = np.stack([np.tile(2 * rng.integers(2, size=sum(widths) // shared), shared) for rng in rngs])
         undropped = self.rng(step, f"undropped {everyone.start}").permutation(everyone)[: len(everyone) // 2]
         kept[np.isin(own, undropped)] = 1
         return WeakToStrongBatch(
             self.usual_views(self.order, part),
             self.unlabelled.collate(numbers, weak),
-            torch.from_numpy(np.array(colors, np.float32)),
+            torch.from_numpy(np.array(colors)),
             torch.from_numpy(np.array(boxes, np.float32)),
             torch.from_numpy(np.stack([kept, 2 - kept]).astype(np.float32)),
         )
@@ -114,7 +117,7 @@ class WeakToStrong(SemiSupervised):
     def render(self, batch: WeakToStrongBatch) -> WeakToStrongBatch:
         size = self.context.size
         labelled, weak = ((render_images(x, size), render_labels(x, size)) for x in (batch.labelled, batch.weak))
-        strong = torch.stack([recolor(weak[0], color) for color in batch.strong])
+        strong = torch.stack([jitter_colors(weak[0], draws) for draws in batch.strong])
         return batch._replace(labelled=labelled, weak=weak, strong=strong)
 
     def loss(self, batch: WeakToStrongBatch) -> Total:

@@ -351,13 +351,17 @@ def recolor(images: Tensor, color: Tensor) -> Tensor:
 
 def _blurred(images: Tensor, amount: Tensor) -> Tensor:
     """Blur each sample with a width of its own, up to 0.9 % of the side (0.1…2 pixels at 224, as PixPro)."""
+    largest = 0.009 * min(images.shape[2:])
+    return blur(images, torch.where(amount < 0, 0, (0.05 + amount * 0.95) * largest), largest)
+
+
+def blur(images: Tensor, sigma: Tensor, largest: float) -> Tensor:
+    """Blur each sample with a Gaussian of its own width in pixels, up to `largest`; 0 is none."""
     n, channels, height, width = images.shape
-    largest = 0.009 * min(height, width)
     radius = max(1, round(3 * largest))
-    sigma = (0.05 + amount.clamp(min=0) * 0.95) * largest
     offsets = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
-    kernel = torch.exp(-0.5 * (offsets / sigma[:, None]) ** 2)
-    kernel = torch.where((amount < 0)[:, None], (offsets == 0).to(kernel.dtype), kernel / kernel.sum(1, keepdim=True))
+    kernel = torch.exp(-0.5 * (offsets / sigma.clamp(min=1e-3)[:, None]) ** 2)
+    kernel = kernel / kernel.sum(1, keepdim=True)
     flat = images.reshape(1, n * channels, height, width)
     weight = kernel.repeat_interleave(channels, 0)[:, None]
     padded = F.pad(flat, (radius, radius, radius, radius), mode="replicate")
