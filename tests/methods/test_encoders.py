@@ -126,6 +126,20 @@ def test_a_frozen_encoder_keeps_its_weights(encoder: str, tiny_context: Build) -
             assert torch.equal(tensor, before[name]) == name.startswith("encoder."), name
 
 
+@pytest.mark.parametrize(
+    ("architecture", "encoder", "rates"),
+    [
+        ("dpt", "tu-vit_nano", (2e-5, 10, 10)),
+        ("upernet", "tu-test_convnext", (1e-4, 1, 5)),
+        ("pspnet", "tu-test_resnet", (3e-4, 1, 5)),
+    ],
+)
+def test_rates_are_chosen_by_the_network(architecture: str, encoder: str, rates: tuple[float, ...]) -> None:
+    segmenter = build_segmenter(architecture, encoder)
+    assert OptimizerSettings(lr=None).rates(segmenter) == rates
+    assert OptimizerSettings(lr=1e-3).rates(segmenter) == (1e-3, 1, 5)
+
+
 def test_frozen_batch_norms_keep_their_statistics() -> None:
     segmenter = build_segmenter("pspnet", "tu-test_resnet", freeze_encoder=True)
     before = {name: tensor.clone() for name, tensor in segmenter.encoder.state_dict().items()}

@@ -82,7 +82,7 @@ def test_the_paper_presets_say_what_the_paper_says() -> None:
         assert config.method["pretrain"]["optimizer"]["kind"] == "sgd"
 
 
-@pytest.mark.parametrize("preset", [None, *presets()])
+@pytest.mark.parametrize("preset", [None, *(name for name in presets() if name != "unimatch-v2")])
 def test_methods_in_one_stage_learn_alike(preset: str | None) -> None:
     """A comparison from the defaults would flatter one that learns at a better rate; the paper's have its SGD."""
     one_stage = methods_of(preset).intersection(ONE_STAGE) | {"stitch"}

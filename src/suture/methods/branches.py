@@ -71,7 +71,7 @@ class TwoBranches(Stage):
         self.momentum = MomentumCopy(self.online, buffers="keep")
 
     def groups(self) -> list[dict[str, Any]]:
-        rate = self.lr * self.settings.optimizer.head_factor
+        rate = self.lr * self.head_factor
         return [*super().groups(), {"name": "projector", "params": [*self.online.projector.parameters()], "lr": rate}]
 
     def on_train_start(self) -> None:

@@ -37,11 +37,11 @@ class OptimizerSettings(Settings):
     kind: Literal["sgd", "adamw", "lars"] = "adamw"
     """Optimiser."""
     lr: float | None = Field(1e-4, gt=0)
-    """Peak learning rate of the encoder; None, with AdamW, is 3e-4, or 1e-4 for encoders with layer norms."""
-    decoder_factor: float = Field(1.0, gt=0)
-    """Learning rate of the decoder, as a multiple of `lr`."""
-    head_factor: float = Field(5.0, gt=0)
-    """Learning rate of the head, as a multiple of `lr`."""
+    """Peak learning rate of the encoder; None, with AdamW, is 3e-4, 1e-4 with layer norms, or 2e-5 with `dpt`."""
+    decoder_factor: float | None = Field(None, gt=0)
+    """Learning rate of the decoder, as a multiple of `lr`; None is 1, or 10 with `dpt` if `lr` is None."""
+    head_factor: float | None = Field(None, gt=0)
+    """Learning rate of the head, as a multiple of `lr`; None is 5, or 10 with `dpt` if `lr` is None."""
     layer_decay: float = Field(1.0, gt=0, le=1)
     """Learning rate of an encoder's block, as a multiple of that of the next block; 1 is the same rate for all."""
     momentum: float = Field(0.9, ge=0, lt=1)
@@ -65,9 +65,13 @@ class OptimizerSettings(Settings):
             raise ValueError(f"lr is needed with {self.kind}: there is a default for adamw only")
         return self
 
-    def rate(self, segmenter: Segmenter) -> float:
-        """Peak learning rate of a segmenter's encoder."""
-        return self.lr or (1e-4 if segmenter.has_layer_norms else 3e-4)
+    def rates(self, segmenter: Segmenter) -> tuple[float, float, float]:
+        """Peak learning rate of a segmenter's encoder, and those of decoder and head as its multiples."""
+        lr, decoder, head = self.lr, 1.0, 5.0
+        if lr is None and segmenter.architecture == "dpt":  # a large pretrained encoder, a new decoder
+            lr, decoder, head = 2e-5, 10.0, 10.0
+        lr = lr or (1e-4 if segmenter.has_layer_norms else 3e-4)
+        return lr, self.decoder_factor or decoder, self.head_factor or head
 
 
 class TrainingSettings(Settings):
@@ -220,8 +224,8 @@ class Stage(nn.Module, ABC):
 
     def groups(self) -> list[dict[str, Any]]:
         """Parameter groups with their learning rates."""
-        s = self.settings.optimizer
-        return param_groups(self.segmenter, self.lr, s.decoder_factor, s.head_factor, s.layer_decay)
+        decay = self.settings.optimizer.layer_decay
+        return param_groups(self.segmenter, self.lr, self.decoder_factor, self.head_factor, decay)
 
     def on_train_start(self) -> None:
         """Called once before the first step of every start."""
@@ -238,7 +242,7 @@ class Stage(nn.Module, ABC):
         self.segmenter = context.segmenter
         self.segmenter.requires_grad_(True)
         self.segmenter.train()
-        self.lr = self.settings.optimizer.rate(self.segmenter)
+        self.lr, self.decoder_factor, self.head_factor = self.settings.optimizer.rates(self.segmenter)
         self.epoch_frames = self.prepare()
         self.total_steps = self.settings.total_steps(self.epoch_frames)
         self.average = MomentumCopy(self.segmenter, buffers="ema") if self.settings.ema is not None else None
