@@ -98,7 +98,7 @@ def test_supervised_stages_of_several_learn_more_slowly() -> None:
     for name, kind in methods().items():
         if name not in ONE_STAGE:
             optimizers = [stage["optimizer"] for stage in kind.Settings().model_dump().values() if "optimizer" in stage]
-            assert [one["lr"] for one in optimizers if one["kind"] == "adamw"] in ([1e-4], [1e-4, 1e-4])
+            assert [one["lr"] for one in optimizers if one["kind"] == "adamw"] in ([], [1e-4], [1e-4, 1e-4])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_preset_may_build_on_another(method: str, changed: list[str]) -> None:
 
 
 @pytest.mark.parametrize("preset", [None, *presets()])
-@pytest.mark.parametrize("method", sorted(methods()))
+@pytest.mark.parametrize("method", sorted({*methods()} - {"propagate"}))  # it trains nothing
 def test_every_method_has_as_many_supervised_steps_as_the_baseline(preset: str | None, method: str) -> None:
     """Otherwise a preset would favour the methods it forgets, or those it does not."""
     if method not in methods_of(preset):
