@@ -72,6 +72,7 @@ SLOW = {
     "test_library.py",
     "test_public_datasets.py",
     "test_wheel.py",
+    "training/test_adapt.py",
     "training/test_best.py",
     "training/test_evaluate_again.py",
     "training/test_killed.py",

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from suture.data.dataset import Dataset
     from suture.prediction.predictor import Predictor
-    from suture.training.python_api import evaluate, load_dataset, train
+    from suture.training.python_api import adapt, evaluate, load_dataset, train
     from suture.training.run_folder import Run
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "Predictor", "Run", "evaluate", "load_dataset", "train"]
+__all__ = ["Dataset", "Predictor", "Run", "adapt", "evaluate", "load_dataset", "train"]
 _MODULES = {
     "Dataset": "suture.data.dataset",
     "Predictor": "suture.prediction.predictor",
     "Run": "suture.training.run_folder",
+    "adapt": "suture.training.python_api",
     "evaluate": "suture.training.python_api",
     "load_dataset": "suture.training.python_api",
     "train": "suture.training.python_api",

@@ -12,9 +12,10 @@ import torch
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
 from suture.data.dataset import Dataset, Frame, Split, Video
+from suture.data.images import MaskFile
 from suture.data.labelling import Labelling
 from suture.data.sampling.augment import Augment, draw_view, render_confidence, render_labels
-from suture.data.sampling.frames import Epochs, TrainingFrames, carve_validation, generator
+from suture.data.sampling.frames import Epochs, TrainingFrames, add_unlabelled, carve_validation, generator
 
 TABLE = ClassTable(("a", "b"), ((0, 0, 0), (9, 9, 9)), {0: 0, 1: 1})
 
@@ -174,3 +175,20 @@ def test_no_two_places_of_a_run_share_their_draws() -> None:
     keys = itertools.product([0, 1], ["pretrain", "contrast"], range(40), [*range(4), "keys 0", "keys 2"])
     firsts = [generator(*key).integers(2**62) for key in keys]
     assert len(set(firsts)) == len(firsts)
+
+
+def test_videos_without_labels_join_the_training_videos() -> None:
+    data = dataset(video("a", 2), video("new", 2, None), video("v", 2, "val"), video("t", 2, "test"))
+    labelled = Video("from elsewhere", "x", [Frame(0, 0, mask=MaskFile(Path("of other classes.png")))])
+    joined, seen = add_unlabelled(data, [labelled], ["test"])
+    assert not joined["from elsewhere"].with_mask
+    assert {one.id: one.split for one in joined} == {
+        "a": "train",
+        "new": "train",
+        "v": "val",
+        "t": "train",
+        "from elsewhere": "train",
+    }
+    assert seen == {"t"}
+    with pytest.raises(UserError, match="rename"):
+        add_unlabelled(data, [video("a", 2)], [])

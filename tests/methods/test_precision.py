@@ -16,7 +16,7 @@ HEARD = {"uamt": {"train": {"consistency": 500, "threshold": 1}}, "unimatch": {"
 """So that unlabelled frames have a say at once, with a teacher that has learnt nothing."""
 
 
-@pytest.mark.parametrize("name", sorted(methods()))
+@pytest.mark.parametrize("name", sorted({*methods()} - {"propagate"}))
 def test_channels_last_and_bf16_learn_the_same(name: str, tiny_context: Build) -> None:
     """Up to a share of the loss, and of the gradient's length; bf16 rounds what every layer gives to 8 bits."""
     context = tiny_context()

@@ -13,6 +13,7 @@ from suture.training.config import Config
 from suture.training.run_folder import Run
 
 STAGES = {
+    "propagate": (),
     "twice": ("pretrain", "finetune"),
     "selftraining": ("pretrain", "train"),
     "pgvcl": ("pretrain", "contrast", "finetune"),

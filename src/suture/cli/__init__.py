@@ -9,6 +9,7 @@ from rich.text import Text
 
 from suture import __version__
 from suture.cli import terminal
+from suture.cli.adapt_command import adapt
 from suture.cli.check_command import check
 from suture.cli.compare_command import compare
 from suture.cli.evaluate_command import evaluate
@@ -26,7 +27,7 @@ from suture.core.signals import end, handle_signal
 from suture.core.threads import use_passive_openmp_wait
 from suture.methods import METHODS
 
-COMMANDS = (synthetic, check, select, train, evaluate, report, export, predict, compare, studio, serve)
+COMMANDS = (synthetic, check, select, train, adapt, evaluate, report, export, predict, compare, studio, serve)
 """All commands, in the order of the help."""
 
 use_passive_openmp_wait()  # before the commands import torch

@@ -1,13 +1,16 @@
 """`suture train`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from suture.cli import terminal
 from suture.cli.options import COMMAND_LINE, Overrides, Preset, existing, validate_folder
 from suture.cli.terminal import out, print_line, print_scores
+
+if TYPE_CHECKING:
+    from suture.training.config import Config
 
 NOTHING_SCORED = "Nothing was scored: no video that is to be scored has masks."
 
@@ -30,10 +33,15 @@ def train(
         from suture.training.run_folder import default_folder
 
         config = load_config(target, preset, set or [], origin=COMMAND_LINE)
+    train_and_print(config, run or default_folder(config))
+
+
+def train_and_print(config: "Config", folder: Path) -> None:
+    """Train a run, or go on with it; print its scores and its folder."""
+    with terminal.waiting():
         from suture.reports.scores_section import scores_table
         from suture.training.train import train as train_run
 
-    folder = run or default_folder(config)
     metrics = train_run(config, folder, terminal.err)
     if terminal.is_first_process():
         if metrics:

@@ -7,9 +7,9 @@ from typing import Any
 
 from suture.comparison.results import CONDITIONS, FACTS, LABELLING_FACTS, Results, RunResult, distinct
 from suture.core.text import listed
-from suture.evaluation.protocols import COMPLETION
+from suture.evaluation.protocols import COMPLETION, SEEN
 
-SET_ORDER = ("val", "test", COMPLETION)
+SET_ORDER = ("val", "test", SEEN, COMPLETION)
 MARKS = "†‡§¶‖"
 MAX_SHOWN_SETTINGS = 3
 

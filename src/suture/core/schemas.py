@@ -82,6 +82,8 @@ class DataRecord(BaseModel):
     """Class of each raw value of masks."""
     unlearnt: list[StrictStr] = []
     """Classes left out of validation scores because no training video shows them."""
+    seen: list[StrictStr] = []
+    """Videos whose frames were learnt from without their labels."""
 
 
 class StartRecord(BaseModel):

@@ -27,6 +27,7 @@ from suture.evaluation.metrics import (
 
 NEW_VIDEOS = "new videos"
 COMPLETION = "completion"
+SEEN = "seen"
 
 Case = TypeVar("Case")
 

@@ -1,6 +1,6 @@
 """Evaluate a segmenter on frames with masks, at the masks' native resolution."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from suture.data.labelling import Labelling
 from suture.data.read_scenes import MaskSource, paste_in_frame, read_scenes
 from suture.data.scoring_rules import Protocol
 from suture.evaluation.metrics import Scorer
-from suture.evaluation.protocols import COMPLETION, score, scorer_of
+from suture.evaluation.protocols import COMPLETION, SEEN, score, scorer_of
 from suture.models.inference import inference_network, predict_probabilities, to_class_ids
 from suture.models.segmenter import Segmenter
 
@@ -24,17 +24,19 @@ Frames = Mapping[str, Sequence[int]]
 
 
 def frames_to_score(
-    dataset: Dataset, labelling: Labelling, splits: Sequence[str], completion: bool
+    dataset: Dataset, labelling: Labelling, splits: Sequence[str], completion: bool, seen: Collection[str] = ()
 ) -> dict[str, Frames]:
     """Collect the frames to score: those of the splits with masks, and *completion*.
 
     Completion is on the unlabelled frames of labelled training videos: how well the rest of a labelled video is filled
-    in. It is independent of the scores on new videos, so reports show both.
+    in. It is independent of the scores on new videos, so reports show both. Videos in `seen` are a set of their own:
+    training saw their frames, but none of their labels.
     """
     sets: dict[str, Frames] = {
         split: {video.id: video.with_mask for video in dataset.split(split) if video.with_mask}  # type: ignore[arg-type]
         for split in splits
     }
+    sets[SEEN] = {video.id: video.with_mask for video in dataset if video.id in seen and video.with_mask}
     if completion:
         labelled = set(labelling)
         rest = {

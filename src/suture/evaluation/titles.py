@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS
+from suture.evaluation.protocols import COMPLETION, NEW_VIDEOS, SEEN
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class FrameSet:
 SETS = {
     "test": FrameSet("test", f"{NEW_VIDEOS} (test)", NEW_VIDEOS),
     "val": FrameSet("validation", f"{NEW_VIDEOS} (validation)", NEW_VIDEOS),
+    SEEN: FrameSet(SEEN, f"{NEW_VIDEOS}, seen unlabelled", f"{NEW_VIDEOS}, learnt from without their labels"),
     COMPLETION: FrameSet(COMPLETION, COMPLETION, "the unlabelled frames of labelled training videos"),
 }
 """Frame sets by their key in `metrics.json`, in the order of a report."""

@@ -106,7 +106,7 @@ class CarriedLabels(PseudoLabels):
 
     def _features(self, context: StageContext, segmenter: Segmenter, number: int) -> tuple[Tensor, int]:
         """Features of a frame as unit vectors around their mean, 1 D h w, and the side of their cells in pixels."""
-        frame = torch.from_numpy(context.frames.image(number))[None].to(context.device)
+        frame = torch.from_numpy(context.frames.image(number)[None].copy()).to(context.device)
         images = to_images(frame, context.size)
         height, width = images.shape[-2:]
         covered = height + -height % segmenter.multiple

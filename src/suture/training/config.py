@@ -27,8 +27,15 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 DEFAULT_METHOD = "stitch"
-PATHS = (("data", "root"), ("data", "cache"), ("data", "labelling", "list"), ("model", "weights"))
-"""Keys of settings that are paths."""
+PATHS = (
+    ("data", "root"),
+    ("data", "unlabelled"),
+    ("data", "cache"),
+    ("data", "labelling", "list"),
+    ("model", "weights"),
+    ("model", "start"),
+)
+"""Keys of settings that are paths or lists of paths."""
 ALTERNATIVES = (("steps", "epochs"), ("every", "ratio", "list"), ("videos", "list"))
 """Settings that replace each other."""
 
@@ -47,6 +54,10 @@ class DataSettings(Settings):
     labelling: LabellingSettings = LabellingSettings()
     shots: ShotSettings = ShotSettings()
     """Shot detector: `method: histogram` is the paper's."""
+    unlabelled: tuple[Path, ...] = ()
+    """Further videos to learn from without labels: video files, and folders of videos or frames."""
+    seen: tuple[Literal["val", "test"], ...] = ()
+    """Splits to learn from without their labels; their scores are those of the set `seen`."""
     validation: tuple[str, ...] = ()
     """Training cases or videos held out for validation."""
     store_size: int | None = Field(None, ge=8)
@@ -83,6 +94,8 @@ class ModelSettings(Settings):
     """Output stride of the encoder. By default the architecture's usual one; 8 for `deeplabv3`."""
     weights: str | None = "imagenet"
     """A name on the hub, or a file (.safetensors, .pth); null starts from random weights."""
+    start: Path | None = None
+    """Finished run whose final model is trained further, instead of an encoder's weights."""
     layout: Literal["torchvision", "caffe"] = "torchvision"
     """`caffe` for ResNet weights with the stride in a block's first 1×1 convolution."""
     freeze_encoder: bool = False
@@ -401,7 +414,9 @@ def _map_paths(settings: Mapping[str, Any], change: Callable[[str], str]) -> dic
     for *sections, last in PATHS:
         section = _subsection(moved, sections)
         path = section.get(last)
-        if isinstance(path, str) and (last != "weights" or is_weights_file(path)):
+        if isinstance(path, list):
+            section[last] = [change(one) for one in path]
+        elif isinstance(path, str) and (last != "weights" or is_weights_file(path)):
             section[last] = change(path)
     return moved
 

@@ -12,7 +12,7 @@ from suture.data.dataset import SPLITS, Dataset, Split
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling
 from suture.models.encoder_weights import hub_licence
-from suture.models.model_files import fingerprint, is_weights_file
+from suture.models.model_files import WEIGHTS, fingerprint, is_weights_file
 from suture.training.config import Config, ModelSettings
 
 if TYPE_CHECKING:
@@ -108,11 +108,14 @@ def _first(splits: Collection[Split | None]) -> Split | None:
 
 
 def _weights(model: ModelSettings, start: "Segmenter") -> dict[str, Any] | None:
-    """Describe the starting weights of the encoder: name, hash, and the stated origin and licence."""
+    """Describe the starting weights, or the run that is trained further: name, hash, stated origin and licence."""
+    stated = {"origin": model.origin, "licence": model.licence}
+    if model.start is not None:
+        return fingerprint(model.start / WEIGHTS) | {"name": model.start.resolve().name} | stated
     if model.weights is None:
         return None
     if is_weights_file(model.weights):
-        return fingerprint(Path(model.weights)) | {"origin": model.origin, "licence": model.licence}
+        return fingerprint(Path(model.weights)) | stated
     digest = hashlib.sha256()
     for name, tensor in sorted(start.encoder.state_dict().items()):
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())

@@ -1,7 +1,7 @@
 """The functions that `import suture` gives: the program's main steps."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from suture.core.threads import use_passive_openmp_wait
 from suture.data.dataset import Dataset
 from suture.data.datasets import load_dataset as _load_dataset
+from suture.training.adapt import adapt_config, adapted_folder
 from suture.training.config import load_config
 from suture.training.run_folder import Run, default_folder
 
@@ -52,6 +53,32 @@ def train(
     run = Run(Path(folder) if folder is not None else default_folder(config))
     _train(config, run.folder, Console(stderr=True, quiet=quiet))
     return run
+
+
+def adapt(
+    run: Run | str | Path,
+    videos: Sequence[str | Path],
+    folder: str | Path | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Train a finished run further, with its labels and the frames of new videos; called again, it goes on.
+
+    - `videos`: files, or folders of videos or frames; labels that they may have are not read.
+    - `folder`: the new run's; else `RUN-adapted`.
+    - `settings`: what to change, by key, such as `{"method.train.steps": 1000}`.
+
+    >>> adapt("runs/videos-stitch-0", ["new-patient.mp4"]).folder  # doctest: +SKIP
+    """
+    use_passive_openmp_wait()
+    from suture.training.train import train as _train
+
+    start = run if isinstance(run, Run) else Run(Path(run))
+    config = adapt_config(start, [Path(video) for video in videos], _overrides(settings))
+    adapted = Run(Path(folder) if folder is not None else adapted_folder(start))
+    _train(config, adapted.folder, Console(stderr=True, quiet=quiet))
+    return adapted
 
 
 def evaluate(

@@ -19,10 +19,10 @@ from suture.core.workers import cores
 from suture.data.sampling.frames import TrainingFrames
 from suture.data.shots import stored_shots
 from suture.data.store import FrameStore, storage_size
-from suture.evaluation.scoring import frames_to_score
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import START, Stage, StageContext
 from suture.models.model import load_model, save_model
+from suture.models.model_files import WEIGHTS
 from suture.models.segmenter import Segmenter, build_segmenter
 from suture.training.best_weights import BestWeights
 from suture.training.callbacks import (
@@ -49,16 +49,19 @@ def starting_segmenter(config: Config, classes: int, processes: Processes) -> Se
     def build() -> Segmenter:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            return build_segmenter(
+            segmenter = build_segmenter(
                 model.architecture,
                 model.encoder,
                 classes,
                 model.output_stride,
-                model.weights,
+                None if model.start else model.weights,
                 model.layout,
                 freeze_encoder=model.freeze_encoder,
                 gradient_checkpointing=model.gradient_checkpointing,
             )
+        if model.start is not None:
+            segmenter.load_state_dict(load_model(model.start / WEIGHTS, segmenter.describe()).state_dict())
+        return segmenter
 
     segmenter = processes.first_then_all(build)
     return segmenter.to(memory_format=torch.channels_last)  # faster convolutions
@@ -256,8 +259,8 @@ def _best_weights(session: Session, stage: Stage, folder: Path) -> BestWeights |
     every = stage.settings.best_every
     if every is None:
         return None
-    dataset, labelling = session.opened.dataset, session.opened.labelling
-    frames = frames_to_score(dataset, labelling, ["val"], completion=False).get("val")
+    dataset = session.opened.dataset
+    frames = session.opened.frames_to_score(["val"], completion=False).get("val")
     if not frames:
         raise UserError(
             f"{stage.key}.best_every is set, but no validation video of {dataset.root} has masks: name training cases "

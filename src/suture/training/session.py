@@ -10,7 +10,7 @@ from suture.data.dataset import Dataset
 from suture.data.labelling import Labelling
 from suture.data.read_scenes import MaskSource
 from suture.data.scoring_rules import Protocol
-from suture.evaluation.scoring import Frames, protocol_of, score_frames, scores
+from suture.evaluation.scoring import Frames, frames_to_score, protocol_of, score_frames, scores
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage
 from suture.models.segmenter import Segmenter
@@ -28,6 +28,12 @@ class Opened:
 
     dataset: Dataset
     labelling: Labelling
+    seen: frozenset[str] = frozenset()
+    """Training videos that are scored as new ones whose labels were not seen."""
+
+    def frames_to_score(self, splits: Sequence[str], completion: bool) -> dict[str, Frames]:
+        """Collect the frames to score by set."""
+        return frames_to_score(self.dataset, self.labelling, splits, completion, self.seen)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from suture.core.errors import UserError
 from suture.core.io import write_json
 from suture.core.schemas import labelled_frames
 from suture.core.settings import validate_scales
-from suture.core.text import number
+from suture.core.text import NAMED, listed, number
 from suture.data import messages
 from suture.data.classes import renamed
 from suture.data.dataset import Dataset
@@ -25,8 +25,8 @@ from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
-from suture.data.sampling.frames import TrainingFrames, carve_validation, find_unlearnt_classes
-from suture.evaluation.scoring import Frames, frames_to_score, protocol_of
+from suture.data.sampling.frames import TrainingFrames, add_unlabelled, carve_validation, find_unlearnt_classes
+from suture.evaluation.scoring import Frames, protocol_of
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
 from suture.models.segmenter import Segmenter
@@ -161,13 +161,16 @@ def open_data(config: Config) -> Opened:
     dataset = carve_validation(dataset, data.validation)
     if not dataset.split("train"):
         raise UserError(f"{data.root} has no training videos: its split must name some under train.")
-    return Opened(dataset, choose(dataset, data.labelling))
+    labelling = choose(dataset, data.labelling)
+    further = [video for path in data.unlabelled for video in load_dataset(path)]
+    dataset, seen = add_unlabelled(dataset, further, data.seen)
+    return Opened(dataset, labelling, seen)
 
 
 def open_data_of(record: Mapping[str, Any], config: Config) -> Opened:
     """Load the data of a trained run, with the split, names and labels of its `data.json`."""
     dataset = match_record(record, _load(config), Fingerprints(config.data.cache))
-    return Opened(dataset, Labelling(labelled_frames(record)))
+    return Opened(dataset, Labelling(labelled_frames(record)), frozenset(record.get("seen", ())))
 
 
 def _load(config: Config) -> Dataset:
@@ -190,6 +193,9 @@ def _validate_data(opened: Opened, config: Config, stages: Sequence[AnyStage]) -
         if isinstance(stage, PseudoLabels):
             opened.dataset.classes.flip_order(stage.settings.flip)
     _validate_scoring(opened, config)
+    start = config.model.start
+    if start is not None and (changes := renamed(Run(start).classes, opened.dataset.classes.names)):
+        raise UserError(f"model.start: {start} has other classes ({changes}): start from a run on the same classes.")
 
 
 def _validate_scoring(opened: Opened, config: Config) -> None:
@@ -197,7 +203,7 @@ def _validate_scoring(opened: Opened, config: Config) -> None:
     settings = config.evaluation
     opened.dataset.classes.flip_order(settings.flip)
     protocol_of(opened.dataset, settings.include_background).validate_classes(opened.dataset.classes.names)
-    sets = frames_to_score(opened.dataset, opened.labelling, settings.splits, settings.completion)
+    sets = opened.frames_to_score(settings.splits, settings.completion)
     places = [(video, index) for frames in sets.values() for video, indices in frames.items() for index in indices]
     validate_masks(opened.dataset, places)
 
@@ -208,6 +214,8 @@ def _describe_data(
     """Make the content of `data.json`; classes that validation leaves out are chosen once, at the first start."""
     dataset = opened.dataset
     record = data_record(dataset, opened.labelling, config, start)
+    if opened.seen:
+        record["seen"] = sorted(opened.seen)
     if known is not None:
         return record | {key: value for key, value in known.items() if key == "unlearnt"}
     if not config.data.validation:
@@ -235,6 +243,13 @@ def _print_overview(session: Session) -> None:
         f"frames, {labelling.count} labelled ({labelling.ratio(dataset):.1%}{chosen}); "
         f"{config.method['name']}, seed {config.seed}: {' → '.join(stage.name for stage in session.stages)}"
     )
+    without = [video.id for video in videos if not labelling[video.id]]
+    if without:
+        uses = any(isinstance(stage, Stage) and not stage.labels_alone for stage in session.stages)
+        are = "are unlabelled data" if uses else "are not used by this method"
+        session.print(f"{number(len(without), 'video')} without labels {are}: {listed(without, NAMED)}.")
+    if session.opened.seen:
+        session.print("Videos of validation or test are learnt from without their labels: their scores are `seen`.")
     with_frames = [video for video in videos if video.usable]
     for stage in session.stages:
         if isinstance(stage, Stage) and (
@@ -254,7 +269,7 @@ def score(session: Session, *, keep: bool = True) -> dict[str, Any]:
     processes, opened, settings = session.processes, session.opened, session.config.evaluation
     labels = next((stage for stage in session.stages if isinstance(stage, PseudoLabels) and stage.is_outcome), None)
     splits = () if labels else settings.splits
-    sets = frames_to_score(opened.dataset, opened.labelling, splits, settings.completion)
+    sets = opened.frames_to_score(splits, settings.completion)
     masks = None
     if labels:
         masks = labels.masks(session.run.folder, TrainingFrames(opened.dataset, opened.labelling, pixels=None))

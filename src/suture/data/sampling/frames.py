@@ -14,6 +14,7 @@ from suture.data.classes import IGNORE
 from suture.data.dataset import Dataset, Video
 from suture.data.labelling import Labelling
 from suture.data.sampling.augment import Patches, ViewDraw, collate, outline
+from suture.data.view import View
 
 
 def generator(*key: int | str) -> np.random.Generator:
@@ -188,6 +189,32 @@ def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
     carved = replace(dataset, videos=videos)
     carved.require_whole_cases()
     return carved
+
+
+def add_unlabelled(dataset: Dataset, further: Sequence[Video], seen: Sequence[str]) -> tuple[Dataset, frozenset[str]]:
+    """Add unlabelled videos to the training split: those without split and mask, further ones, and whole splits.
+
+    Args:
+        dataset: Its labelled frames are chosen already.
+        further: Videos from elsewhere; they are shown as the training videos are.
+        seen: Splits that are trained on without their labels.
+
+    Returns:
+        The dataset, and the ids of the videos of the splits in `seen`.
+    """
+    moved = frozenset(video.id for video in dataset if video.split in seen)
+    joined = moved | {video.id for video in dataset if video.split is None and not video.masks}
+    videos = [replace(video, split="train") if video.id in joined else video for video in dataset]
+    shown = {video.view_setting for video in dataset.split("train")}
+    for video in further:
+        if video.id in {one.id for one in videos}:
+            raise UserError(f"data.unlabelled: {dataset.root} has a video {video.id} too: rename one of them.")
+        setting = next(iter(shown)) if len(shown) == 1 else "auto"
+        if isinstance(setting, View) and video.size != dataset.split("train")[0].size:
+            setting = "auto"
+        videos.append(replace(video, split="train", view_setting=setting))
+        videos[-1].masks = {}  # of another class table
+    return replace(dataset, videos=videos), moved
 
 
 def find_unlearnt_classes(
