@@ -39,8 +39,8 @@ types: .venv/.ready
 tests: .venv/.ready
 	@.venv/bin/python -m pytest -q -n auto --dist loadfile -m 'not extras'
 
-# common.py, plot.py, stages.py and size.py are no benchmarks.
-BENCHMARKS = $(filter-out $(addprefix benchmarks/,common.py plot.py stages.py size.py), $(wildcard benchmarks/*.py))
+# common.py, plot.py, stages.py and size.py are no benchmarks, and selection.py trains for hours.
+BENCHMARKS = $(filter-out $(addprefix benchmarks/,common.py plot.py stages.py size.py selection.py), $(wildcard benchmarks/*.py))
 bench: .venv/.ready ## every benchmark, one after the other
 	@set -e; for file in $(sort $(BENCHMARKS)); do echo "$$file"; .venv/bin/python "$$file"; done
 

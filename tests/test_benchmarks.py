@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from suture.data.datasets import load_dataset
+from suture.data.labelling import Labelling
 from suture.data.sampling.augment import (
     Augment,
     collate,
@@ -25,6 +27,8 @@ from suture.data.sampling.augment import (
     render_nearest,
     resample,
 )
+from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.methods.stage import Stage
 from suture.methods.supervised import Supervised
 from suture.models.model import Model
@@ -396,3 +400,25 @@ def test_the_plain_version_renders_the_same(load: Any) -> None:
     torch.testing.assert_close(
         cpu.one_by_one(recolor)(plain, patches.color), recolor(plain, patches.color), atol=3e-5, rtol=0
     )
+
+
+@pytest.mark.parametrize("strategy", ["random", "equidistant", "uncertainty", "appearance", "model"])
+def test_a_round_of_labelling_adds_frames_that_have_a_mask(load: Any, demo_data: Path, strategy: str) -> None:
+    selection = load("selection")
+    root = demo_data / "rounds"
+    if not root.exists():
+        write_synthetic(root, SyntheticSettings(cases=3, frames=12, width=48, height=40), progress=False)
+    dataset = load_dataset(root)
+    known = Labelling({dataset.split("train")[0].id: (0, 3)})
+    chosen = selection.next_frames(strategy, dataset, known, 4, None, {}, 0)
+    assert chosen.count == 4
+    assert not {*chosen} & {*known}
+    assert {dataset[video].split for video, _ in chosen} == {"train"}
+
+
+def test_the_labels_that_reach_a_score_lie_between_the_rounds(load: Any) -> None:
+    selection = load("selection")
+    assert selection.labels_for({10: 50.0, 20: 60.0}, 55.0) == 15
+    assert selection.labels_for({10: 50.0, 20: 60.0}, 61.0) is None
+    rows = [dict(zip(selection.COLUMNS, ("a", "equidistant", 0, 1, 5, "miou", 0.5), strict=True))]
+    assert "equidistant" in selection.tables(rows)
