@@ -38,8 +38,7 @@ print(f"{picture}: the first frame")
 
 # %% All frames, one after the other: the share of the picture that each class covers.
 areas = []
-for index in range(len(video)):
-    mask = predictor(video.read(index))
+for _, mask in suture.predict(model, path):
     areas.append([(mask == number).mean() for number in range(len(predictor.classes))])
 for name, shares in zip(predictor.classes.names, np.array(areas).T, strict=True):
     print(f"{name}: {100 * shares.mean():.1f} % on average, at most {100 * shares.max():.1f} %")

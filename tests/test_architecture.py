@@ -18,7 +18,7 @@ FLOORS = [
     {"prediction"},
     {"deployment", "annotate", "reports"},
     {"comparison", "studio"},
-    {"cli"},
+    {"cli", "library"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -4,12 +4,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import started
+from torch.utils.data import DataLoader
 
 import suture
 from suture.core.errors import UserError
 from suture.data.images import read_image
+from suture.data.synthetic.scenario import SyntheticSettings
+from suture.data.synthetic.write_synthetic import write_synthetic
+from suture.methods.supervised import SupervisedOnly
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -77,6 +82,44 @@ def test_a_wrong_setting_is_told_from_where_it_came(tmp_path: Path, key: str, se
     with pytest.raises(UserError) as caught:
         suture.train(tmp_path, settings={"seed": 1, key: 3})
     assert str(caught.value) == sentence
+
+
+SETTINGS = {
+    "data.size": 32,
+    "model.architecture": "pspnet",
+    "model.encoder": "tu-test_resnet",
+    "model.weights": None,
+    "compute.accelerator": "cpu",
+    "evaluation.splits": ["test"],
+    "evaluation.completion": False,
+}
+
+
+def test_a_method_of_a_script_is_trained_and_its_model_streams(tmp_path: Path) -> None:
+    @suture.method("mine")
+    class Mine(SupervisedOnly):
+        """The baseline, by another name."""
+
+    synthetic = SyntheticSettings(cases=4, frames=12, width=64, height=64)
+    data = write_synthetic(tmp_path / "data", synthetic, progress=False)
+    mine = {"method": "mine", "method.train.steps": 2, "method.train.batch": 2}
+    run = suture.train(data, tmp_path / "run", settings=SETTINGS | mine, quiet=True)
+    assert run.method_name == "mine"
+    assert run.metrics["test"]["overall"]["frames"]
+    video = next((data / "videos").rglob("*.mp4"))
+    predicted = list(suture.predict(run, video, device="cpu"))
+    assert len(predicted) == 12
+    assert all(frame.shape == (64, 64, 3) and mask.shape == (64, 64) for frame, mask in predicted)
+
+
+def test_masked_frames_feed_pytorch(tmp_path: Path) -> None:
+    synthetic = SyntheticSettings(cases=4, frames=12, width=64, height=64)
+    dataset = suture.load_dataset(write_synthetic(tmp_path / "data", synthetic, container="png", progress=False))
+    pairs = dataset.pairs("train")
+    assert len(pairs) == sum(len(video.with_mask) for video in dataset.split("train"))
+    loaded = list(DataLoader(pairs, batch_size=None))
+    assert np.array_equal(loaded[0][1], pairs[0][1])
+    assert len(loaded) == len(pairs) < len(dataset.pairs())
 
 
 def test_the_examples_run(tmp_path: Path) -> None:

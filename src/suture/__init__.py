@@ -2,7 +2,7 @@
 
 >>> import suture
 >>> run = suture.train("videos")  # doctest: +SKIP
->>> mask = suture.Predictor(run.folder)(frame)  # doctest: +SKIP
+>>> for frame, mask in suture.predict(run, "new.mp4"): ...  # doctest: +SKIP
 """
 
 import importlib
@@ -10,30 +10,58 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from suture.data.dataset import Dataset
+    from suture.library import (
+        adapt,
+        check,
+        compare,
+        evaluate,
+        export,
+        load_dataset,
+        predict,
+        predict_files,
+        report,
+        select,
+        train,
+    )
+    from suture.methods.method import Method, method
     from suture.prediction.predictor import Predictor
-    from suture.training.python_api import adapt, evaluate, load_dataset, train
     from suture.training.run_folder import Run
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "Predictor", "Run", "adapt", "evaluate", "load_dataset", "train"]
-_MODULES = {
+__all__ = [
+    "Dataset",
+    "Method",
+    "Predictor",
+    "Run",
+    "adapt",
+    "check",
+    "compare",
+    "evaluate",
+    "export",
+    "load_dataset",
+    "method",
+    "predict",
+    "predict_files",
+    "report",
+    "select",
+    "train",
+]
+_CLASSES = {
     "Dataset": "suture.data.dataset",
+    "Method": "suture.methods.method",
     "Predictor": "suture.prediction.predictor",
     "Run": "suture.training.run_folder",
-    "adapt": "suture.training.python_api",
-    "evaluate": "suture.training.python_api",
-    "load_dataset": "suture.training.python_api",
-    "train": "suture.training.python_api",
+    "method": "suture.methods.method",
 }
-"""The module of each public name."""
+"""The module of each public name that is not in `suture.library`."""
 
 
 def __getattr__(name: str) -> Any:
     # On first use: every room imports this package, and torch takes seconds.
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+    if name in __all__:
+        return getattr(importlib.import_module(_CLASSES.get(name, "suture.library")), name)
     raise AttributeError(f"module 'suture' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return [*__all__, "__version__"]

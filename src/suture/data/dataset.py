@@ -7,7 +7,7 @@ The known datasets and the user's own folders become a `Dataset` through `suture
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -237,6 +237,24 @@ class Boxes(NamedTuple):
         return f"{self.file}: it has {number(self.boxes, 'box or line', 'boxes or lines')}, {shapes}"
 
 
+class MaskedFrames(Sequence[tuple[np.ndarray, np.ndarray]]):
+    """Frames (H, W, 3), RGB, with their masks of class ids (H, W), both uint8; read when asked for.
+
+    >>> loader = torch.utils.data.DataLoader(dataset.pairs("train"), batch_size=None)  # doctest: +SKIP
+    """
+
+    def __init__(self, dataset: "Dataset", videos: Iterable[Video]) -> None:
+        self.dataset = dataset
+        self.places = [(video, index) for video in videos for index in video.with_mask]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, place: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[override]
+        video, index = self.places[place]
+        return video.read(index), self.dataset.read_mask(video, index)
+
+
 @dataclass(eq=False)
 class Dataset:
     """Videos of cases, one class table, and which videos are for training, validation and test."""
@@ -273,6 +291,10 @@ class Dataset:
         twice = [name for name, count in Counter(video.id for video in self.videos).items() if count > 1]
         if twice:
             raise UserError(f"{self.root}: the video names {', '.join(twice[:5])} occur twice; rename one of each.")
+
+    def __repr__(self) -> str:
+        masks = sum(len(video.with_mask) for video in self.videos)
+        return f"Dataset({self.name!r}, {len(self.videos)} videos, {masks} masks, {len(self.classes)} classes)"
 
     def __getitem__(self, video: str) -> Video:
         return self._by_id[video]
@@ -323,6 +345,10 @@ class Dataset:
         for boxes in self.boxes:
             if not boxes.shapes:
                 raise UserError(f"{boxes}; {messages.BOXES}.")
+
+    def pairs(self, split: Split | None = None) -> "MaskedFrames":
+        """Frames with masks, of one split or all: a sequence of (frame, mask) that PyTorch's loaders take too."""
+        return MaskedFrames(self, self.split(split) if split else self.videos)
 
     def read_mask(self, video: Video, index: int) -> np.ndarray:
         """Read a mask as class ids (uint8, H W); `IGNORE` outside the view or if not annotated."""

@@ -2,8 +2,8 @@
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel
 
@@ -28,14 +28,35 @@ class Method(ABC):
         """Stages in order; each starts from the segmenter of the one before."""
 
 
+M = TypeVar("M", bound=Method)
+_REGISTERED: dict[str, type[Method]] = {}
+
+
+def method(name: str) -> Callable[[type[M]], type[M]]:
+    """Decorate a method of your own, so that a config can name it in the script that defines it.
+
+    >>> @method("mine")
+    ... class Mine(Method):
+    ...     def stages(self): ...
+    """
+
+    def register(kind: type[M]) -> type[M]:
+        _REGISTERED[name] = kind
+        return kind
+
+    return register
+
+
 def find_method(name: str) -> type[Method]:
-    """Import the method of a name in `METHODS`."""
+    """Return a registered method, or import the one of a name in `METHODS`."""
+    if name in _REGISTERED:
+        return _REGISTERED[name]
     if name not in METHODS:
         raise UserError(
             f"method: there is no {name!r}{nearest(name, METHODS)}; the methods are {', '.join(sorted(METHODS))}."
         )
-    method: type[Method] = getattr(importlib.import_module(f"suture.methods.{name}"), METHODS[name])
-    return method
+    kind: type[Method] = getattr(importlib.import_module(f"suture.methods.{name}"), METHODS[name])
+    return kind
 
 
 def methods() -> dict[str, type[Method]]:

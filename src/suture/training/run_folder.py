@@ -119,6 +119,9 @@ class Run:
         self.folder = Path(folder)
         self._contents: dict[tuple[Path, type], tuple[tuple[int, ...], Any]] = {}
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
     # Files
 
     def read_file(self, path: Path, schema: type[BaseModel], read: Callable[[Path], Any] | None = None) -> Any:
