@@ -162,6 +162,20 @@ def test_narrow_page_labels_too(page: Page, serve: Serve, root: Path, scheme: An
     assert label_on_disk(root, 5).shape == (HEIGHT, WIDTH)
 
 
+def test_new_folder_of_videos_asks_for_its_classes(page: Page, serve: Serve, root: Path) -> None:
+    for file in (*root.glob("masks/*"), root / "dataset.yaml", root / "exclude.csv"):
+        file.unlink()
+    address, _ = serve()
+    page.goto(address)
+    page.fill("#setup-names", "liver\ngrasper")
+    page.click("#setup-form button")
+    expect(page.locator("#classes li")).to_have_count(3, timeout=20_000)
+    page.locator("body[data-ready=true]").wait_for()
+    stroke(page, (20, 20), (60, 40))
+    expect(page.locator("#save")).to_have_text("Saved")
+    assert set(label_on_disk(root, 0).ravel().tolist()) == {0, 1}
+
+
 def test_no_stroke_is_lost_when_server_and_page_die(chromium: Browser, serve: Serve, root: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -163,7 +163,7 @@ def make_app(workspace: Workspace, token: str) -> FastAPI:
 
     @app.get("/runs/{name}/report.html")
     def report(name: str) -> Response:
-        path = workspace.trainings.write_report(name)
+        path = workspace.trainings.report(name, write=not workspace.read_only)
         return FileResponse(path, headers={"Content-Security-Policy": REPORT_POLICY})
 
     return app

@@ -69,16 +69,18 @@ class TrainingJobs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
-    def write_report(self, name: str) -> Path:
-        """Return the report of a run; write it if it is missing or older than the scores."""
+    def report(self, name: str, write: bool) -> Path:
+        """Return the report of a run; with `write`, write it if it is missing or older than the scores."""
         run = self.run(name)
         path, scores = run.folder / "report.html", run.folder / "metrics.json"
         if not run.is_scored:
             raise UserError(f"{name} has no scores yet: wait for the end of its training.")
-        if not path.exists() or path.stat().st_mtime < scores.stat().st_mtime:
+        if write and (not path.exists() or path.stat().st_mtime < scores.stat().st_mtime):
             done = subprocess.run([*_SUTURE, "report", str(run.folder)], capture_output=True, text=True, check=False)
             if done.returncode:
                 raise UserError(_last_error(done.stderr) or f"The report of {name} cannot be written.")
+        if not path.exists():
+            raise UserError(f"{name} has no report: write it with `suture report {run.folder}`.")
         return path
 
     def states(self) -> list[dict[str, Any]]:

@@ -157,11 +157,19 @@ async function showView(name) {
 }
 for (const view of Object.keys(VIEWS)) byId(`tab-${view}`).addEventListener("click", act(() => showView(view)));
 
-byId("setup-form").addEventListener("submit", act(async () => {
-  await send("POST", "/api/classes", { names: byId("setup-names").value.split("\n") });
-  location.reload();
-}));
-byId("setup-form").addEventListener("submit", (event) => event.preventDefault());
+byId("setup-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const button = event.submitter;
+  Object.assign(button, { disabled: true, textContent: "Looking at the videos …" });
+  try {
+    await send("POST", "/api/classes", { names: byId("setup-names").value.split("\n") });
+    location.reload();
+  } catch (error) {
+    byId("setup-error").textContent = error.message;
+    Object.assign(button, { disabled: false, textContent: "Begin" });
+  }
+});
+byId("setup").addEventListener("cancel", (event) => event.preventDefault()); // there is nothing else to do yet
 
 async function start() {
   await loadOverview();

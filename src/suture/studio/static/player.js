@@ -20,7 +20,8 @@ export async function openVideo(number, index = null) {
   pause();
   const run = state.run ? `?run=${encodeURIComponent(state.run)}` : "";
   const video = await getJson(`/api/videos/${number}${run}`);
-  Object.assign(state, { number, video, mask: null });
+  emit("leave");
+  Object.assign(state, { number, video, mask: null, isShown: false });
   bitmaps.clear();
   emit("video");
   emit("timeline");
@@ -41,6 +42,10 @@ export async function refreshTimeline() {
 export async function showFrame(index) {
   const wanted = Math.min(Math.max(0, Math.round(index)), state.video.frames - 1);
   const step = wanted - state.index;
+  if (step) {
+    emit("leave");
+    state.isShown = false;
+  }
   if (step) stride = Math.abs(step) > MAX_STRIDE ? Math.sign(step) : step;
   state.index = wanted;
   emit("index");
@@ -66,6 +71,7 @@ async function showNewest() {
       state.mask = label;
       masks.draft = draft;
       masks.prediction = null;
+      state.isShown = index === state.index;
       showBitmap(bitmap);
       showMessage("");
       for (const [name, source] of Object.entries({ label, draft, prediction: null, difference: null })) paintLayer(name, source);

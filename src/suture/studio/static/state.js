@@ -7,6 +7,7 @@ export const state = {
   index: 0, // frame
   video: null, // answer of /api/videos/NUMBER
   mask: null, // Mask of the frame; null without a label
+  isShown: false, // the stage shows this frame and its mask, not yet the one before
   tool: "hand",
   classId: 1,
   size: 16,
@@ -48,4 +49,9 @@ export function toast(message, seconds = 7) {
 
 export function canLabel() {
   return !state.overview.read_only && !state.overview.problem;
+}
+
+// Strokes and labels go to the frame that is on the stage, never to one that is still loading.
+export function canPaint() {
+  return canLabel() && state.isShown;
 }

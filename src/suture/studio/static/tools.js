@@ -5,7 +5,7 @@ import { paintLayer } from "./layers.js";
 import { Mask } from "./mask.js";
 import { draftMask } from "./player.js";
 import { stage } from "./stage.js";
-import { byId, canLabel, emit, on, state, toast } from "./state.js";
+import { byId, canLabel, canPaint, emit, on, state, toast } from "./state.js";
 
 const TOOLS = { hand: "Move", brush: "Brush", eraser: "Eraser", polygon: "Polygon", fill: "Fill", snap: "Snap to edges" };
 let last = null; // last point of the stroke
@@ -59,7 +59,7 @@ function ensureMask() {
 const paintId = () => (state.tool === "eraser" ? state.overview.blank : state.classId);
 
 on("stroke-begin", ([x, y]) => {
-  if (!stage.bitmap || !canLabel()) return;
+  if (!canPaint()) return;
   if (state.tool === "polygon") {
     stage.outline.push([x, y]);
     return;
@@ -82,6 +82,13 @@ on("stroke-end", async () => {
   last = null;
   if (state.tool === "snap") await snap();
   else endStroke();
+});
+
+// Before another frame is shown, the stroke of this one ends.
+on("leave", () => {
+  stage.outline = [];
+  if (last && state.tool !== "snap") endStroke();
+  last = null;
 });
 
 on("stroke-cancel", () => {
@@ -114,7 +121,7 @@ function endStroke(how = "paint") {
 }
 
 export function closePolygon() {
-  if (stage.outline.length > 2) {
+  if (stage.outline.length > 2 && canPaint()) {
     ensureMask();
     state.mask.begin();
     state.mask.polygon(stage.outline, state.classId);
@@ -147,6 +154,7 @@ async function snap() {
 }
 
 export function stepBack(redo) {
+  if (!canPaint()) return;
   const rect = redo ? state.mask?.redo() : state.mask?.undo();
   if (!rect) return;
   paintLayer("label", state.mask, rect);
@@ -155,7 +163,7 @@ export function stepBack(redo) {
 
 // Replaces the whole label of the frame.
 function setLabel(ids, how) {
-  if (!canLabel() || !stage.bitmap) return;
+  if (!canPaint()) return;
   const { width, height } = stage.bitmap;
   state.mask ??= Mask.blank(width, height, state.overview.blank);
   state.mask.begin();
@@ -171,6 +179,7 @@ export function acceptDraft() {
 }
 
 export function showsNothing() {
+  if (!canPaint()) return;
   const { ground } = state.overview;
   if (ground === null) toast("The dataset has no class background, so an empty frame cannot be labelled.");
   else setLabel(new Uint8Array(stage.bitmap.width * stage.bitmap.height).fill(ground), "empty");

@@ -13,6 +13,7 @@ export async function showTraining() {
     fill("train-method", state.overview.methods);
     fill("train-preset", state.overview.presets);
     byId("train-method").value = "stitch";
+    byId("split-hint").hidden = state.overview.videos.some(({ split }) => split === "val" || split === "test");
   }
   await poll();
 }
