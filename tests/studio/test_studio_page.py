@@ -129,6 +129,7 @@ def test_keys_alone(page: Page, serve: Serve, root: Path) -> None:
     page.keyboard.press("Delete")
     expect(page.locator("#frame-state")).to_have_text("not labelled")
     page.keyboard.press("o")
+    expect(page.locator("#frame-state")).to_have_text("labelled")
     expect(page.locator("#save")).to_have_text("Saved")
     assert set(label_on_disk(root, 3).ravel().tolist()) == {0}
     page.keyboard.press("Control+z")

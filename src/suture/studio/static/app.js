@@ -1,8 +1,9 @@
 // The page: its parts, its keys, and what happens first.
 import { getJson, send } from "./api.js";
 import { flush, removeLabel, restorePending, setExcluded } from "./labels.js";
+import { paintLayer } from "./layers.js";
 import { loadOverview, loadRuns } from "./panels.js";
-import { draftMask, openVideo, pause, play, showFrame } from "./player.js";
+import { draftMask, openVideo, pause, play, refreshTimeline, showFrame } from "./player.js";
 import { showRounds } from "./rounds.js";
 import { stage, toScreen } from "./stage.js";
 import { byId, canLabel, emit, make, on, state, toast } from "./state.js";
@@ -68,13 +69,13 @@ const act = (action) => async () => {
 const unlabel = act(async () => {
   if (!isLabelled() || !canLabel()) return;
   await removeLabel();
-  await openVideo(state.number, state.index);
+  paintLayer("label", null);
+  await refreshTimeline();
 });
 const exclude = act(async () => {
   if (!canLabel()) return;
-  const excluded = !isExcluded();
-  await setExcluded(excluded);
-  await openVideo(state.number, state.index);
+  await setExcluded(!isExcluded());
+  await refreshTimeline();
 });
 
 const KEYS = [
