@@ -119,13 +119,11 @@ export async function removeLabel() {
   await send("DELETE", `${frameUrl(state.number, state.index)}/label`);
   state.mask = null;
   emit("mask");
-  emit("saved");
 }
 
 export async function setExcluded(excluded) {
   await flush();
   await send("PUT", `${frameUrl(state.number, state.index)}/excluded`, { excluded });
-  emit("saved");
 }
 
 addEventListener("beforeunload", (event) => {

@@ -36,6 +36,7 @@ export async function refreshTimeline() {
   const run = state.run ? `?run=${encodeURIComponent(state.run)}` : "";
   state.video = await getJson(`/api/videos/${state.number}${run}`);
   emit("timeline");
+  emit("saved");
 }
 
 // Shows a frame. While one is fetched, only the newest wish is kept.
