@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from dataset_builders import write
+from dataset_builders import write, write_coco
 from PIL import Image
 from rich.console import Console
 
@@ -31,6 +31,8 @@ from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Frame, Video
 from suture.data.datasets import load_dataset
 from suture.data.fingerprint import Fingerprints
+from suture.data.images import MaskFile
+from suture.data.labelling import from_list
 from suture.prediction.mask_files import write_mask
 
 WIDTH, HEIGHT, FRAMES = 64, 48, 6
@@ -662,7 +664,10 @@ def test_real_vocalfolds(shared: Path) -> None:
 def test_of_masks_that_are_only_scored_a_bounded_number_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     monkeypatch.setattr(Dataset, "read_mask", lambda self, video, index: read.append(index))
-    dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", [Frame(0, 0)])])
+    monkeypatch.setattr("suture.checks.check.image_size", lambda path: (4, 3))
+    frames = [Frame(index, index, Path("a.png"), MaskFile(Path("a.png"))) for index in range(640)]
+    dataset = Dataset("d", Path(), ClassTable(("a",), ((0, 0, 0),), {0: 0}), [Video("v", "v", frames)])
+    dataset["v"].size = (4, 3)
     validate_masks(dataset, [("v", index) for index in range(640)])
     assert read == list(range(0, 640, 10))  # from all over
     validate_masks(dataset, [])
@@ -691,3 +696,14 @@ def test_interlaced_video_is_deinterlaced_by_a_key(root: Path) -> None:
         even = as_stored[video].read(3)[::2].astype(int)
         assert np.abs(dataset[video].read(3)[::2] - even).max() <= 2
     assert Fingerprints(root).video(dataset["cid"]) != Fingerprints(root).video(as_stored["cid"])
+
+
+@pytest.mark.parametrize("name", ["9" * 5000, "ann__frame_" + "9" * 5000, "ann/" + "9" * 5000])
+def test_long_digits_in_names_of_frames_are_shortened(root: Path, name: str) -> None:
+    write_coco(root / "coco.json", f"{name}.png")
+    describe(root, masks="coco.json", classes=[{"name": "duct"}], unpainted="background")
+    assert len(only(root, "no-mask-fits").first) < 500
+    (root / "list.txt").write_text(name.replace("/", " "))
+    with pytest.raises(UserError, match=r"list\.txt, line 1") as error:
+        from_list(root / "list.txt", load_dataset(root))
+    assert len(str(error.value)) < 500

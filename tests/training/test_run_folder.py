@@ -115,7 +115,8 @@ def test_environment_and_model_say_what_is_needed(finished: Path) -> None:
     assert model["segmenter"].keys() >= {"architecture", "encoder", "classes", "mean", "std"}
     assert [one["name"] for one in model["classes"]][:2] == ["background-tissue", "liver"]
     assert Run(finished).segmenter().classes == 10
-    assert read_training_notes(finished / "model.safetensors") == {"view": "auto", "videos_by": "folder"}
+    notes = {"view": "auto", "videos_by": "folder", "mirror": [], "deinterlace": False}
+    assert read_training_notes(finished / "model.safetensors") == notes
 
 
 def test_a_model_knows_how_videos_were_told_apart(finished: Path, dataset: Path, tmp_path: Path) -> None:
@@ -241,7 +242,7 @@ def test_what_failed_before_its_first_stage_may_be_mended(
     file = data / "dataset.yaml"
     file.write_text(file.read_text().replace("value: 0\n", "value: 200\n").replace("unpainted: ignore\n", ""))
     settings = (f"data.root={data}", "method.train.steps=1")
-    with pytest.raises(UserError, match=r"unpainted pixels whose meaning is not stated"):
+    with pytest.raises(UserError, match=r"holds the value 0 .*set `unpainted`"):
         train_quietly(supervised(*settings), folder)
     assert (folder / "config.yaml").exists()
     shutil.copy(dataset / "dataset.yaml", file)

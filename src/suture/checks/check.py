@@ -23,9 +23,11 @@ from suture.core.errors import UserError
 from suture.core.progress import ProgressBar
 from suture.core.text import listed, number
 from suture.core.workers import cores
+from suture.data import messages
 from suture.data.dataset import SPLITS, Dataset, Video
 from suture.data.datasets import load_dataset
 from suture.data.find_view import VIEW_FRAMES
+from suture.data.images import MaskFile, image_size
 from suture.data.labelling import all_masks
 from suture.data.shots import shots_of_frames
 from suture.data.view import View
@@ -93,7 +95,16 @@ def require_classes_to_learn(dataset: Dataset, shown: Sequence[str], labelled: i
 
 
 def validate_masks(dataset: Dataset, frames: Sequence[tuple[str, int]]) -> None:
-    """Validate some masks that are only scored, from all over."""
+    """Validate masks that are only scored: the headers of all image files, the values of some from all over."""
+
+    def validate_header(place: tuple[str, int]) -> None:
+        video = dataset[place[0]]
+        mask = video.masks[place[1]]
+        if isinstance(mask, MaskFile) and (size := image_size(mask.path)) != video.size:
+            raise UserError(f"{mask.name} is {messages.on_frame(size, video.size)}: {messages.SIZE}.")
+
+    with ThreadPoolExecutor() as threads:  # a network disk answers many requests at once
+        list(threads.map(validate_header, frames))
     count = min(len(frames), MAX_SCORED_MASKS_READ)
     for position in range(count):
         video, index = frames[position * len(frames) // count]

@@ -38,6 +38,8 @@ MAX_ALIKE = 4.0
 _BLOCK_FRAMES = 256
 """Frames that are compared with all others at once."""
 _NAMED_VALUES = 4
+MAX_PLACE_CHARS = 400
+"""Longer names are those of hostile files."""
 
 
 @dataclass
@@ -116,8 +118,9 @@ class Evidence:
         return self.relative(str(image)) if image else f"{frame.video} frame {frame.index}"
 
     def relative(self, name: str) -> str:
-        """Shorten the names of files to their paths below the dataset's root."""
-        return name.replace(f"{self.dataset.root}{os.sep}", "")
+        """Shorten the names of files to their paths below the dataset's root, and what no name is."""
+        name = name.replace(f"{self.dataset.root}{os.sep}", "")
+        return name if len(name) <= MAX_PLACE_CHARS else f"{name[:MAX_PLACE_CHARS]}…"
 
     def report(self, code: str, places: Iterable[str], **options: Any) -> Iterator[Problem]:
         """Yield a problem if there is any place; the options are those of `make_problem`."""

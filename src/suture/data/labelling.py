@@ -189,7 +189,7 @@ def from_list(path: Path, dataset: Dataset) -> Labelling:
         fitting = named or [video for video in dataset if video.id.endswith(f"_{name}")]
         if len(fitting) != 1:
             ids = listed([video.id for video in fitting or dataset], NAMED)
-            raise UserError(f"{where}: the video {name!r} fits {len(fitting)} videos, expected one of {ids}.")
+            raise UserError(f"{where}: the video {short(name)} fits {len(fitting)} videos, expected one of {ids}.")
         (video,) = fitting
         if index >= len(video):
             raise UserError(f"{where}: found frame {index} of video {video.id}, whose last frame is {len(video) - 1}.")

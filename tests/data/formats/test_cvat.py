@@ -141,7 +141,6 @@ def test_unannotated_classes_are_ignored(tmp_path: Path) -> None:
     assert set(np.unique(dataset.read_mask(dataset["a"], 1)[1:])) == {IGNORE}
 
 
-@pytest.mark.parametrize("suffix", [".zip", ""])
 @pytest.mark.parametrize(
     ("mask", "more", "message"),
     [
@@ -156,10 +155,10 @@ def test_unannotated_classes_are_ignored(tmp_path: Path) -> None:
     ],
 )
 def test_masks_that_cannot_be_read_are_named(
-    tmp_path: Path, suffix: str, mask: bytes, more: dict[str, object], message: str
+    tmp_path: Path, mask: bytes, more: dict[str, object], message: str
 ) -> None:
     write_videos(tmp_path, "a")
-    write_export(tmp_path / f"masks/a{suffix}", {"frame_000001": mask})
+    write_export(tmp_path / "masks/a.zip", {"frame_000001": mask})
     write_file(tmp_path, **more)
     dataset = load_dataset(tmp_path)
     with pytest.raises(UserError, match=rf"frame_000001\.png {message}"):
@@ -196,11 +195,11 @@ def test_a_zip_that_leads_out_of_itself(tmp_path: Path, name: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
 
 
-def test_a_zip_of_zeros(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.json", "w") as file:
-        for _ in range(300):
-            file.write(bytes(2**20))
-    with pytest.raises(UserError, match=r"claims to hold 0\.3 GB"):
+def test_a_zip_of_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "MAX_UNCHECKED", 2**20)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.json", bytes(2**22))
+    with pytest.raises(UserError, match=r"claims to hold 0\.0 GB"):
         open_export(tmp_path / "a.zip")
 
 
