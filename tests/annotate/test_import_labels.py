@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from typer.testing import CliRunner
 
 from suture.annotate.drafts import Draft, ToolLabels
 from suture.annotate.import_labels import import_labels
 from suture.annotate.tools import TOOLS
+from suture.cli import app
 from suture.core.errors import UserError
 from suture.data.datasets import load_dataset
 from suture.data.labelling import frame_name
@@ -73,7 +75,9 @@ def test_every_problem_is_listed_and_nothing_is_written(root: Path, tmp_path: Pa
     Image.fromarray(np.full((6, 8), 7, np.uint8)).save(root / "masks/b__frame_000002.png")
     first = export(tmp_path, *(frame_name("b", index) for index in (0, 2, 9)), "nowhere", "case 1/1")
     second = export(tmp_path, frame_name("case 1", 0), name="wide", ids=IDS.repeat(2, 1))
-    third = export(tmp_path, frame_name("case 1", 0), name="round2", labels=("tissue", "gauze"))
+    third = export(
+        tmp_path, frame_name("case 1", 0), frame_name("case 1", 2), name="round2", labels=("tissue", "gauze")
+    )
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     content = json.loads(first.read_text())
@@ -102,10 +106,16 @@ def test_an_import_is_replaced_only_by_force(root: Path, tmp_path: Path) -> None
     import_labels(root, [path])
     with pytest.raises(UserError, match="--force"):
         import_labels(root, [path])
-    path = export(tmp_path, frame_name("b", 0), ids=np.zeros_like(IDS))
+    path = export(tmp_path, frame_name("b", 1), ids=np.zeros_like(IDS), labels=("Tool_2", "tissue"))
     import_labels(root, [path], force=True)
     dataset = load_dataset(root)
-    assert not dataset.read_mask(dataset["b"], 0).any()
+    assert dataset["b"].with_mask == [1]
+    assert (dataset.read_mask(dataset["b"], 1) == 1).all()
+
+
+def test_an_export_without_a_labelled_frame_is_a_problem(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="0 labelled frames"):
+        import_labels(root, [export(tmp_path)])
 
 
 def test_masks_of_bare_ids_are_no_export(root: Path, tmp_path: Path) -> None:
@@ -113,3 +123,10 @@ def test_masks_of_bare_ids_are_no_export(root: Path, tmp_path: Path) -> None:
     Image.fromarray(IDS).save(tmp_path / "plain/b__frame_000000.png")
     with pytest.raises(UserError, match=r"without labelmap\.txt"):
         import_labels(root, [tmp_path / "plain"])
+
+
+def test_the_command_says_what_was_imported_and_what_follows(root: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["labels", "import", str(root), str(export(tmp_path, frame_name("b", 0)))])
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("1 mask of 1 video in ")
+    assert "Next: suture check" in result.output

@@ -1,7 +1,9 @@
 """`suture labels import`: exports of labelling tools become masks of a dataset."""
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,53 +50,19 @@ def import_labels(
         UserError: Something is wrong. The message lists every problem, and nothing is written.
     """
     job = _Import(root, annotator, force)
-    for path in exports:
-        job.read(path)
-    if job.problems:
-        lines = "".join(f"\n- {problem}" for problem in job.problems)
-        raise UserError(f"{number(len(job.problems), 'problem')}, so nothing was imported:{lines}")
-    for part in job.parts:
-        part.write(job)
+    with ExitStack() as stack:  # which discards all folders if a problem is raised
+        for path in exports:
+            job.read(path, stack)
+        if job.problems:
+            lines = "".join(f"\n- {problem}" for problem in job.problems)
+            raise UserError(f"{number(len(job.problems), 'problem')}, so nothing was imported:{lines}")
+        for folder in job.result.folders:
+            shutil.rmtree(folder, ignore_errors=True)
     return job.result
 
 
-@dataclass
-class _Part:
-    """One export, with the place of each of its frames."""
-
-    out: Path
-    export: Export
-    places: dict[str, tuple[Video, int]]
-
-    def labels(self) -> list[str]:
-        """Labels of the tool; CVAT's black background is what nobody painted."""
-        return [label for label, value in self.export.labels.items() if (label, value) != (BACKGROUND, (0, 0, 0))]
-
-    def masks(self) -> Iterator[tuple[str, np.ndarray | UserError]]:
-        """Read the masks as places in the labels, `IGNORE` without a label; a mask that cannot be read is an error."""
-        label_ids = {label: position for position, label in enumerate(self.labels())}
-        for frame in self.places:
-            try:
-                ids = self.export.mask(frame, label_ids, None).read(by_color=False)
-                yield frame, np.where(ids < 0, IGNORE, ids).astype(np.uint8)
-            except UserError as error:
-                yield frame, error
-
-    def write(self, job: "_Import") -> None:
-        known = dict(zip(job.dataset.classes.names, job.dataset.classes.colors, strict=True))
-        labels = ToolLabels.of(self.labels(), known)
-        with filling(self.out, last=LABEL_MAP) as folder:
-            for frame, ids in self.masks():
-                video, index = self.places[frame]
-                assert isinstance(ids, np.ndarray)
-                write_mask(folder, frame_name(video.id, index), ids, labels)
-                job.result.counts[video.id] += 1
-            write_text(folder / LABEL_MAP, label_map(labels))
-        job.result.folders.append(self.out)
-
-
 class _Import:
-    """Reads exports and collects their problems."""
+    """Reads exports, writes their masks and collects their problems."""
 
     def __init__(self, root: Path, annotator: str | None, force: bool) -> None:
         self.root = root
@@ -106,12 +74,11 @@ class _Import:
         self.videos = find_videos(root, self.file)
         self.result = ImportedLabels()
         self.problems: list[str] = []
-        self.parts: list[_Part] = []
         self.taken: dict[tuple[str, int], str] = {}
         """Name of the mask that each frame gets."""
 
-    def read(self, path: Path) -> None:
-        """Read an export, or a folder of exports."""
+    def read(self, path: Path, stack: ExitStack) -> None:
+        """Read an export, or a folder of exports; the stack finishes or discards what is written."""
         try:
             opened = list(open_masks(path, self.videos, None, self.annotator))
         except UserError as error:
@@ -121,53 +88,56 @@ class _Import:
             if isinstance(masks.export, ImageMasks):
                 self.problems.append(f"{path} holds masks without {LABEL_MAP}: copy them into the folder of masks.")
             else:
-                self.result.notes += masks.export.notes
-                self._add(masks.export, masks.only)
+                self._add(masks.export, masks.only, stack)
 
-    def _add(self, export: Export, only: VideoEntry | None) -> None:
+    def _add(self, export: Export, only: VideoEntry | None, stack: ExitStack) -> None:
         out = place_of_new_masks(self.root) / export.path.stem
-        if any(part.out == out for part in self.parts):
-            self.problems.append(f"{export.path}: another export is called {out.name}: rename one.")
-        if out.exists() and not self.force:
-            self.problems.append(f"{out} exists: rename the export, or use --force to replace the earlier import.")
-        earlier = f"{out}: "
-        part = _Part(out, export, {})
-        self.problems += (f"{boxes}: {messages.BOXES}" for boxes in export.boxes if not boxes.shapes)
-        for frame, places in self.videos.match(export.frames, only):
-            mask = export.mask(frame, {}, None)
-            if len(places) != 1:
-                names = ", ".join(sorted(video.id for video, _ in places)) or "no frame of the dataset"
-                self.problems.append(f"{mask.name} fits {names}: keep the names that `suture select` gives.")
-                continue
-            video, index = self.dataset[places[0][0].id], places[0][1]
-            if index >= len(video):
-                self.problems.append(f"{mask.name}: {messages.length(video.id, len(video))}.")
-                continue
-            before = video.masks[index].name if index in video.masks else ""
-            other = self.taken.setdefault((video.id, index), mask.name)
-            if other != mask.name or (before and not before.startswith(earlier)):
-                self.problems.append(f"{mask.name}: the frame has the mask {before or other}: remove one of them.")
-            part.places[frame] = video, index
-        self._validate_masks(part)
-        self.parts.append(part)
-
-    def _validate_masks(self, part: _Part) -> None:
-        """Read all masks, and find labels without a class."""
-        labels, used = part.labels(), Counter[str]()
-        if len(labels) > IGNORE:
-            self.problems.append(f"{part.export.path} has {len(labels)} labels, expected at most {IGNORE}.")
+        # CVAT's black background is what nobody painted.
+        names = [label for label, value in export.labels.items() if (label, value) != (BACKGROUND, (0, 0, 0))]
+        if out in self.result.folders or (out.exists() and not self.force):
+            self.problems.append(f"{out} exists: rename {export.path}, or use --force to replace an earlier import.")
+        if not export.frames or len(names) > IGNORE:
+            count = f"{len(export.frames)} labelled frames and {len(names)} labels"
+            self.problems.append(f"{export.path} has {count}: expected some frames, and at most {IGNORE} labels.")
             return
-        for frame, ids in part.masks():
-            if isinstance(ids, UserError):
-                self.problems.append(str(ids))
+        self.result.folders.append(out)
+        self.result.notes += export.notes
+        self.problems += (f"{boxes}: {messages.BOXES}" for boxes in export.boxes if not boxes.shapes)
+        colors = dict(zip(self.dataset.classes.names, self.dataset.classes.colors, strict=True))
+        labels, used = ToolLabels.of(names, colors), Counter[str]()
+        folder = stack.enter_context(filling(out, last=LABEL_MAP))
+        for frame, places in self.videos.match(export.frames, only):
+            mask = export.mask(frame, {label: number for number, label in enumerate(names)}, None)
+            try:
+                video, index = self._frame_of(mask.name, places, out)
+                raw = mask.read(by_color=False)
+                if (raw.shape[1], raw.shape[0]) != (size := video.size_of(index)):
+                    wrong = messages.on_frame((raw.shape[1], raw.shape[0]), size)
+                    raise UserError(f"{mask.name} is {wrong}: {messages.SIZE}.")
+            except UserError as error:
+                self.problems.append(str(error))
                 continue
-            video, index = part.places[frame]
-            if ids.shape[::-1] != (size := video.size_of(index)):
-                wrong = messages.on_frame((ids.shape[1], ids.shape[0]), size)
-                self.problems.append(f"{part.export.path}: {frame} is {wrong}: {messages.SIZE}.")
-            used.update(labels[value] for value in np.unique(ids).tolist() if value != IGNORE)
+            ids = np.where(raw < 0, IGNORE, raw).astype(np.uint8)
+            used.update(names[value] for value in np.unique(ids).tolist() if value != IGNORE)
+            write_mask(folder, frame_name(video.id, index), ids, labels)
+            self.result.counts[video.id] += 1
+        write_text(folder / LABEL_MAP, label_map(labels))
         path = self.root / FILE_NAME
-        known = self.file.class_table(path, part.export.labels, []).label_ids if self.file.classes else labels
+        known = self.file.class_table(path, names, []).label_ids if self.file.classes else names
         for label in sorted(used.keys() - set(known)):
             frames = number(used[label], "frame")
-            self.problems.append(f"{part.export.path}: the label {label} ({frames}) is no class of {path}: add it.")
+            self.problems.append(f"{export.path}: the label {label} ({frames}) is no class of {path}: add it.")
+
+    def _frame_of(self, mask: str, places: Sequence[tuple[VideoEntry, int]], out: Path) -> tuple[Video, int]:
+        """The frame of a mask; raises unless there is exactly one, without another mask."""
+        if len(places) != 1:
+            names = ", ".join(sorted(video.id for video, _ in places)) or "no frame of the dataset"
+            raise UserError(f"{mask} fits {names}: keep the names that `suture select` gives.")
+        video, index = self.dataset[places[0][0].id], places[0][1]
+        if index >= len(video):
+            raise UserError(f"{mask}: {messages.length(video.id, len(video))}.")
+        other = self.taken.setdefault((video.id, index), mask)
+        before = video.masks[index].name if index in video.masks else ""
+        if other != mask or (before and not before.startswith(f"{out}: ")):
+            raise UserError(f"{mask}: the frame has the mask {before or other}: remove one of them.")
+        return video, index
