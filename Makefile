@@ -7,15 +7,15 @@ demo: export SUTURE_CACHE = demo/cache
 help: ## list the goals
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: demo/data ## the whole job on generated video, in demo/: check, train, evaluate, report, predict
+demo: demo/data demo/new.mp4 ## the whole job on generated video, in demo/: check, train, evaluate, report, predict
 	.venv/bin/suture check demo/data
 	@echo 'Three trainings follow, each on every 10th label.'
 	.venv/bin/suture train demo/data --preset demo --set method=supervised --set data.labelling.every=10 -o demo/runs/supervised
 	.venv/bin/suture train demo/data --preset demo --set method=pgvcl --set data.labelling.every=10 -o demo/runs/pgvcl
 	.venv/bin/suture train demo/data --preset demo --set data.labelling.every=10 -o demo/runs/stitch
-	.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch -o demo/report.html
-	.venv/bin/suture predict demo/runs/stitch demo/data/videos/case08.mp4 -o demo/predictions --force
-	@echo 'Open demo/report.html (three runs side by side) and demo/predictions/case08/overlay.mp4 (a new video, segmented).'
+	.venv/bin/suture report demo/runs/supervised demo/runs/pgvcl demo/runs/stitch --videos demo/new.mp4 -o demo/report.html
+	.venv/bin/suture predict demo/runs/stitch demo/new.mp4 -o demo/predictions --force
+	@echo 'Open demo/report.html (three runs side by side) and demo/predictions/new/overlay.mp4 (a new video, segmented).'
 	@echo 'The demo shows the steps, not which method is better: its network and trainings are tiny. README.md has results on real video.'
 
 test: style ## style, types and all tests: about 16 minutes on two cores
@@ -53,6 +53,10 @@ distclean: clean ## remove .venv too
 
 demo/data: | .venv/.ready
 	@.venv/bin/suture synthetic $@ --frames 60
+
+demo/new.mp4: | .venv/.ready
+	@.venv/bin/suture synthetic demo/new --cases 1 --frames 125 --size 512x512 --fps 25 --seed 1
+	@mv demo/new/videos/case01a.mp4 $@
 
 # The stamp is touched last, so make repeats an interrupted installation.
 .venv/.ready: constraints.txt pyproject.toml

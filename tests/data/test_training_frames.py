@@ -15,7 +15,7 @@ from suture.data.dataset import Dataset, Frame, Split, Video
 from suture.data.images import MaskFile
 from suture.data.labelling import Labelling
 from suture.data.sampling.augment import Augment, draw_view, render_confidence, render_labels
-from suture.data.sampling.frames import Epochs, TrainingFrames, add_unlabelled, carve_validation, generator
+from suture.data.sampling.frames import Epochs, TrainingFrames, add_unlabelled, carve_validation, generator, take_fold
 
 TABLE = ClassTable(("a", "b"), ((0, 0, 0), (9, 9, 9)), {0: 0, 1: 1})
 
@@ -168,6 +168,16 @@ def test_never_divides_a_case() -> None:
 def test_refuses_what_cannot_be_carved(names: list[str]) -> None:
     with pytest.raises(UserError, match=r"data\.validation"):
         carve_validation(dataset(video("p", 1), video("q", 1), video("s", 1, "test")), names)
+
+
+def test_every_case_is_tested_in_one_fold() -> None:
+    whole = dataset(video("p.1", 1), video("p.2", 1), video("q", 1), video("r", 1, "test"))
+    assert take_fold(whole, None) is whole
+    assert splits(take_fold(whole, (1, 2))) == ["test", "test", "train", "test"]
+    assert splits(take_fold(whole, (2, 2))) == ["train", "train", "test", "train"]
+    for fold in ((0, 2), (3, 2), (1, 1), (1, 4)):
+        with pytest.raises(UserError, match=r"data\.fold"):
+            take_fold(whole, fold)
 
 
 def test_no_two_places_of_a_run_share_their_draws() -> None:

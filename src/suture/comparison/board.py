@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suture.comparison.folds import with_pooled_folds
 from suture.comparison.results import CONDITIONS, FACTS, LABELLING_FACTS, Results, RunResult, distinct
 from suture.core.text import listed
 from suture.evaluation.protocols import COMPLETION, SEEN
@@ -135,7 +136,8 @@ class Board:
 
 
 def boards(results: Results) -> list[Board]:
-    """Arrange results by dataset, in the order of the plan."""
+    """Arrange results by dataset, in the order of the plan; the folds of a dataset together come first."""
+    results = with_pooled_folds(results)
     datasets = distinct(key.dataset for key in results.keys)
     return [_board(dataset, results) for dataset in datasets if any(run.key.dataset == dataset for run in results.runs)]
 

@@ -75,6 +75,8 @@ class Comparison(Settings):
     preset: str | None = None
     datasets: dict[str, dict[str, Any]] = Field(min_length=1)
     """Names, each with the section `data` of a config."""
+    folds: int | None = Field(None, ge=2)
+    """Cross-validation: every dataset in this number of folds over its cases, instead of its own split."""
     labelling: tuple[dict[str, Any], ...] | None = None
     """Values of `data.labelling`; `{}` takes all masks. By default that of preset and `set`."""
     methods: dict[str, Variant] = Field(min_length=1)
@@ -260,7 +262,7 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[PlannedRun]:
     swept = list(points(comparison.sweep)) if comparison.sweep else []
     unused = {point for point, _ in swept}
     for seed, (dataset, data), (name, variant) in itertools.product(
-        seeds, comparison.datasets.items(), comparison.methods.items()
+        seeds, _datasets(comparison), comparison.methods.items()
     ):
         if seed not in (variant.seeds or comparison.seeds):
             continue
@@ -292,6 +294,15 @@ def _runs(comparison: Comparison, file: Path) -> Iterator[PlannedRun]:
                     yield PlannedRun(RunKey(dataset, label, name, point, seed), at_point)
     if unused:
         raise UserError(f"{file}: none of the methods has the keys of the sweep's {min(unused)}; check their spelling.")
+
+
+def _datasets(comparison: Comparison) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and `data` of each dataset, or of each of its folds."""
+    for name, data in comparison.datasets.items():
+        if comparison.folds is None:
+            yield name, data
+        for fold in range(1, (comparison.folds or 0) + 1):
+            yield f"{name}-fold-{fold}-of-{comparison.folds}", data | {"fold": [fold, comparison.folds]}
 
 
 def _config(preset: str | None, settings: Mapping[str, Any], file: Path, where: str) -> Config:

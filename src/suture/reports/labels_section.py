@@ -46,11 +46,13 @@ def suggest_labels(context: ReportContext, footage: Statistics) -> Suggestions |
     training = {video.id: video for video in context.dataset.split("train")} if context.dataset else {}
     labelled = {(name, index) for run in context.runs for name, indices in run.labelled.items() for index in indices}
     frames = {name: [i for i in video.usable if (name, i) not in labelled] for name, video in training.items()}
+    # Frames for scores that were chosen because they are hard would bias the scores.
+    videos = training | {video.id: video for video in context.footage if video.split not in ("val", "test")}
     statistics = {**footage, **predict_statistics(context, training, sample(frames, MAX_CANDIDATES))}
-    videos = training | {video.id: video for video in context.footage}
     confidence = {
         (name, index): float(np.mean([one.confidence[place] for one in of_video.values()]))
         for name, of_video in statistics.items()
+        if name in videos
         for place, index in enumerate(next(iter(of_video.values())).indices)
     }
     chosen = least_confident(confidence, {name: len(video) for name, video in videos.items()})

@@ -60,6 +60,8 @@ class DataSettings(Settings):
     """Splits to learn from without their labels; their scores are those of the set `seen`."""
     validation: tuple[str, ...] = ()
     """Training cases or videos held out for validation."""
+    fold: tuple[int, int] | None = None
+    """Fold of a cross-validation and number of folds, such as [1, 4]: its cases are the test set, all others train."""
     store_size: int | None = Field(None, ge=8)
     """Short side of stored frames; by default large enough for the smallest crop."""
     cache: Path | None = None

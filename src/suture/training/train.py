@@ -25,7 +25,13 @@ from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.fingerprint import Fingerprints
 from suture.data.labelling import Labelling, choose
-from suture.data.sampling.frames import TrainingFrames, add_unlabelled, carve_validation, find_unlearnt_classes
+from suture.data.sampling.frames import (
+    TrainingFrames,
+    add_unlabelled,
+    carve_validation,
+    find_unlearnt_classes,
+    take_fold,
+)
 from suture.evaluation.scoring import Frames, protocol_of
 from suture.methods.pseudo_labels import PseudoLabels
 from suture.methods.stage import Stage, one_frame_alone
@@ -178,7 +184,7 @@ def _load(config: Config) -> Dataset:
     dataset.require_whole_cases()
     dataset.require_videos()
     dataset.require_clear_masks()
-    return dataset
+    return take_fold(dataset, config.data.fold)
 
 
 def _validate_data(opened: Opened, config: Config, stages: Sequence[AnyStage]) -> None:

@@ -175,6 +175,23 @@ class UnlabelledFrames:
         return np.concatenate(outline(draw, self.frames.image(number).shape))
 
 
+def take_fold(dataset: Dataset, fold: tuple[int, int] | None) -> Dataset:
+    """Put the cases of a fold into the test split and all others into training; None keeps the splits.
+
+    Args:
+        dataset: The dataset.
+        fold: Number of the fold, from 1 on, and number of all folds. Fold i has every n-th case from the i-th on.
+    """
+    if fold is None:
+        return dataset
+    (number, folds), cases = fold, sorted(dataset.cases)
+    if not 1 <= number <= folds or not 2 <= folds <= len(cases):
+        raise UserError(f"data.fold is {number}, {folds}: expected a fold and 2 to {len(cases)} folds of the cases.")
+    tested = cases[number - 1 :: folds]
+    videos = [replace(video, split="test" if video.case in tested else "train") for video in dataset.videos]
+    return replace(dataset, videos=videos)
+
+
 def carve_validation(dataset: Dataset, names: Sequence[str]) -> Dataset:
     """Move training cases, or single training videos, to the validation split."""
     if not names:
