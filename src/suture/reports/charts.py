@@ -72,8 +72,7 @@ def area_chart(title: str, x: Sequence[float], shares: np.ndarray, names: Sequen
 
     The background is left out: it would hide how the other classes change.
     """
-    covering = np.flatnonzero(shares.any(axis=0)).tolist()
-    shown = [number for number in covering if not names[number].startswith("background")]
+    shown = shown_classes(shares, names)
     tops = [_downsample(x, column) for column in 100 * np.cumsum(shares[:, shown], axis=1).T]
     highest = max((y for top in tops for _, y in top), default=1.0)
     axes = _Axes((min(x), max(x)), (0, highest), (WIDE, AREA_HEIGHT))
@@ -85,6 +84,12 @@ def area_chart(title: str, x: Sequence[float], shares: np.ndarray, names: Sequen
         parts.append(_element("path", "area", text, style=f"fill: var(--class{number})", d=outline))
         below = top
     return _svg((WIDE, AREA_HEIGHT), f"{title}: share of the view over frames", parts + axes.grid("frame"))
+
+
+def shown_classes(shares: np.ndarray, names: Sequence[str]) -> list[int]:
+    """Return the classes of an area chart: those that cover something, without the background."""
+    covering = np.flatnonzero(shares.any(axis=0)).tolist()
+    return [number for number in covering if not names[number].startswith("background")]
 
 
 def scatter(title: str, points: np.ndarray, classes: np.ndarray, side: int = 400) -> Markup:

@@ -25,7 +25,7 @@ STILLS_FPS = 5.0
 """Frame rate of a video that has none, such as a folder of images."""
 PANEL_SIDE = 400
 """Longer side (pixels) of a panel."""
-MAX_COLUMNS = 4
+MAX_COLUMNS = 5
 """Panels beside each other; further panels go below."""
 GAP, LINE_HEIGHT, FONT_SIZE = 8, 22, 13
 _PAPER, _INK = (24, 24, 24), (236, 238, 240)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suture.data.dataset import Video
-from suture.reports.frame_choice import DISAGREE, NEXT, FrameKey, far_apart, sample
+from suture.reports.frame_choice import DISAGREE, NEXT, PARTS_OF_VIDEO, FrameKey, far_apart, sample
 from suture.reports.gallery import Gallery
 from suture.reports.predictions_section import frame_scores
 from suture.reports.report_context import ReportContext
@@ -14,7 +14,7 @@ from suture.reports.scores_section import percent
 from suture.reports.videos_section import Statistics, predict_statistics
 from suture.web.table import Table
 
-MAX_CANDIDATES = 300
+MAX_CANDIDATES = 100
 """Unlabelled training frames that each run predicts."""
 SUGGESTED_FRAMES = 8
 DOUBTFUL_LABELS = 6
@@ -68,7 +68,7 @@ def least_confident(
     {('a', 1): 0.5, ('a', 30): 0.7}
     """
     order = sorted(confidence, key=lambda key: (confidence[key], key))
-    distance = {name: max(5, length // 25) for name, length in lengths.items()}
+    distance = {name: length // PARTS_OF_VIDEO + 1 for name, length in lengths.items()}
     return {key: confidence[key] for key in far_apart(order, distance, count)}
 
 

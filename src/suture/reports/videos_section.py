@@ -7,7 +7,7 @@ import numpy as np
 
 from suture.data.dataset import Video
 from suture.evaluation.scoring import Frames
-from suture.reports.charts import WIDE, Series, area_chart, line_chart, run_label
+from suture.reports.charts import WIDE, Series, area_chart, line_chart, run_label, shown_classes
 from suture.reports.finished_model import FrameStatistics
 from suture.reports.frame_choice import evenly
 from suture.reports.report_context import ReportContext
@@ -93,7 +93,7 @@ def _video(context: ReportContext, name: str, statistics: Mapping[int, FrameStat
             curves.append((title, chart))
     return {
         "name": name,
-        "classes": np.flatnonzero(sum(one.areas.sum(0) for one in statistics.values())).tolist(),
+        "classes": shown_classes(np.concatenate([one.areas for one in statistics.values()]), names),
         "runs": [
             (number, area_chart(f"{name}, {titles[number]}", one.indices, one.areas, names))
             for number, one in statistics.items()
