@@ -6,6 +6,9 @@ from typing import Any
 
 from suture.core.io import write_json
 
+STAGES = {"train": {"steps": 100, "batch": 8, "seconds": 60.0, "peak_memory": None, "labels_alone": True}}
+"""Content of `done.json` of the stages of a run."""
+
 
 def summary(miou: float | None, pa: float = 0.9, pac: float = 0.8, **more: Any) -> dict[str, Any]:
     return {"frames": 10, "miou": miou, "miou_frames": miou, "pa": pa, "pac": pac, "dice": miou, "nsd": miou, **more}

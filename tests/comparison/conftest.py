@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import yaml
+from by_hand import STAGES
 
 from suture.comparison.board import Board, boards
 from suture.comparison.results import read_results
 from suture.core.io import write_json, write_text
 
 Write = Callable[..., Path]
-STAGES = {"train": {"steps": 100, "batch": 8, "seconds": 60.0, "peak_memory": None, "labels_alone": True}}
 
 
 @pytest.fixture

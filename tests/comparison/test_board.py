@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from by_hand import best, scores, texts, write_plan
-from conftest import STAGES
+from by_hand import STAGES, best, scores, texts, write_plan
 
 from suture.comparison.board import Board, boards
 from suture.comparison.results import read_results

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from by_hand import scores, texts, write_plan
-from conftest import STAGES
+from by_hand import STAGES, scores, texts, write_plan
 
 from suture.comparison.board import Board
 from suture.comparison.tables import (
