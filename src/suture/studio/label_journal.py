@@ -59,26 +59,19 @@ def rounds(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 
 
 def _round(number: int, entries: Sequence[Entry]) -> dict[str, Any]:
-    frames: dict[tuple[str, int], int] = {}
-    drafts = set()
+    frames: dict[tuple[str, int], list[Entry]] = {}
     for entry in entries:
-        if entry["how"] == "train":
-            continue
-        frame = entry["video"], entry["index"]
         if entry["how"] == "remove":
-            frames.pop(frame, None)
-            drafts.discard(frame)
-            continue
-        # Pixels of an accepted draft are no work; what is painted over them is.
-        frames[frame] = frames.get(frame, 0) + (entry["pixels"] if entry["how"] == "paint" else 0)
-        if entry["how"] == "draft":
-            drafts.add(frame)
-    run = next((entry["run"] for entry in entries if entry["how"] == "train"), None)
+            frames.pop((entry["video"], entry["index"]), None)
+        elif entry["how"] != "train":
+            frames.setdefault((entry["video"], entry["index"]), []).append(entry)
+    # Pixels of an accepted draft are no work; what is painted over them is.
+    pixels = [sum(one["pixels"] for one in of_frame if one["how"] == "paint") for of_frame in frames.values()]
     return {
         "round": number,
-        "run": run,
+        "run": next((entry["run"] for entry in entries if entry["how"] == "train"), None),
         "labels": len(frames),
-        "drafts": len(drafts),
+        "drafts": sum(any(one["how"] == "draft" for one in of_frame) for of_frame in frames.values()),
         "minutes": round(sum(entry.get("seconds", 0) for entry in entries) / 60, 1),
-        "pixels": float(statistics.median(frames.values())) if frames else None,
+        "pixels": float(statistics.median(pixels)) if pixels else None,
     }
