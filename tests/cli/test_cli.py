@@ -1,5 +1,6 @@
 """The command line of the data commands: what is printed, and the exit codes."""
 
+import json
 import resource
 import signal
 import subprocess
@@ -110,7 +111,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("export . --dynamic --frame 64x64", "--dynamic leaves the size of the frames open"),
         ("export . --frame 64x64 --view 0,0,64,65", "--view is 0,0,64,65, expected a rectangle within the frames"),
         ("export . -o there.onnx", "there.onnx is there already"),
-        ("predict nowhere.onnx x.mp4", "nowhere.onnx does not exist: expected a run folder"),
+        ("predict nowhere x.mp4", "nowhere does not exist: expected a run folder"),
         ("predict . nowhere.mp4 -o out", "The input nowhere.mp4 does not exist"),
         ("predict . . -o out --scales big", "--scales is big"),
         ("predict . . -o out --scales 1,9", "scales are [1.0, 9.0], expected numbers from 0.25 to 4"),
@@ -118,7 +119,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("predict . . -o out --smooth 2", "smooth is 2.0, expected a number from 0 to below 1"),
         ("predict . . -o there.onnx", "The output there.onnx is a file, expected a folder"),
         ("compare . -o there.onnx", "The output there.onnx is a file, expected a folder: give another."),
-        ("compare nowhere.yaml", "nowhere.yaml does not exist: expected a comparison file"),
+        ("compare nowhere", "nowhere does not exist: expected a comparison file"),
     ],
 )
 def test_a_mistake_in_the_options_is_reported(
@@ -128,6 +129,29 @@ def test_a_mistake_in_the_options_is_reported(
     monkeypatch.chdir(tmp_path)
     assert suture(monkeypatch, *words.split()) == 2
     assert f"error: {sentence}" in capsys.readouterr().err
+
+
+def test_help_status_and_doctor(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert suture(monkeypatch, "help", "check") == 0
+    assert "bool" not in capsys.readouterr().out
+    assert suture(monkeypatch, "doctor", "--json") == 0
+    assert {"device", "memory", "torch"} <= json.loads(capsys.readouterr().out).keys()
+    (root / "dataset.yaml").write_text("videos: videos\n")
+    assert suture(monkeypatch, "status", str(root), "--quiet") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("2 videos, 6 frames, 0 masks\nNext: suture select ")
+    assert not said.err
+
+
+def test_a_misspelt_path_is_corrected(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert suture(monkeypatch, "check", str(root / "vidoes")) == 2
+    assert "vidoes does not exist (did you mean videos?): " in capsys.readouterr().err
+    with pytest.raises(UserError):  # --debug, anywhere on the line, shows the traceback
+        suture(monkeypatch, "check", str(root / "vidoes"), "--debug")
 
 
 COMMANDS_WITHOUT_TORCH = (

@@ -22,6 +22,7 @@ from suture.data.synthetic.scenario import SyntheticSettings
 from suture.data.synthetic.write_synthetic import write_synthetic
 from suture.methods.method import methods
 from suture.training.config import load_config
+from suture.training.dataset_status import dataset_status
 from suture.training.presets import presets
 from suture.training.run_folder import read_curve
 from suture.training.train import Run, train
@@ -150,6 +151,14 @@ def test_a_run_in_place_of_videos_is_known_as_one(
     assert not (run / "dataset.yaml").exists()
 
 
+def test_status_lists_the_runs_of_a_dataset(trained: tuple[Path, str, str], dataset: Path) -> None:
+    run = trained[0]
+    state = dataset_status(dataset, run.parent)
+    assert [(one.folder, one.method, one.state) for one in state.runs] == [(str(run), "pgvcl", "finished")]
+    assert state.next_step == ["report", str(run), "--open"]
+    assert dataset_status(dataset, run.parent / "none").next_step == ["train", str(dataset)]
+
+
 def test_evaluate_prints_the_scores_again(trained: tuple[Path, str, str]) -> None:
     run, out, _ = trained
     scores = Run(run).metrics
@@ -171,7 +180,7 @@ def test_evaluate_prints_the_scores_of_other_settings_without_keeping_them(train
     assert "│ test " not in result.output
     nothing = ["--set", "evaluation.splits=[]", "--set", "evaluation.completion=false"]
     result = CliRunner().invoke(app, ["evaluate", str(run), *nothing])
-    assert result.stdout == "Nothing was scored: no video that is to be scored has masks.\n"
+    assert result.stdout.startswith("Nothing was scored: no video that is to be scored has masks.\n")
     assert (run / "metrics.json").read_bytes() == kept
 
 

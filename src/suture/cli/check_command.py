@@ -60,3 +60,11 @@ def check(
     fatal = {problem.code for problem in report.problems if problem.severity == "fatal"}
     if fatal - ({OPEN_QUESTION} if write else set()):
         raise typer.Exit(2)
+    if json:
+        return
+    if fatal:
+        terminal.print_next("check", path)
+    elif any(video.with_mask for video in dataset):
+        terminal.print_next("train", path)
+    else:
+        terminal.print_next("select", path, "--budget", 20, "-o", "frames")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from suture.cli import terminal
 from suture.cli.options import COMMAND_LINE, Overrides, existing
-from suture.cli.terminal import out, print_line, print_scores
+from suture.cli.terminal import out, print_line, print_next, print_scores
 from suture.cli.train_command import NOTHING_SCORED
 
 
@@ -22,3 +22,4 @@ def evaluate(run: Annotated[Path, existing("a run folder")], set: Overrides = No
         print_scores(scores_table([run], [metrics]), [metrics])
     else:
         print_line(out, NOTHING_SCORED)
+    print_next("report", run, "--open")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from suture.cli.options import existing
-from suture.cli.terminal import err, out, print_line
+from suture.cli.terminal import err, out, print_line, print_next
 from suture.core.text import number
 
 labels = typer.Typer(help="Bring labels back from a labelling tool.", no_args_is_help=True)
@@ -34,4 +34,4 @@ def import_(
         print_line(err, note)
     counts = f"{number(sum(result.counts.values()), 'mask')} of {number(len(result.counts), 'video')}"
     print_line(out, f"{counts} in {', '.join(map(str, result.folders))}")
-    print_line(out, f"Next: suture check {path} --write --force")
+    print_next("check", path, "--write", "--force")

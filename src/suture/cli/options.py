@@ -20,10 +20,17 @@ def require_existing(what: str) -> Callable[[Any], Any]:
     def validate(value: Any) -> Any:
         for path in value if isinstance(value, list) else [value]:
             if path is not None and not os.path.exists(path):
-                raise UserError(f"{path} does not exist: expected {what}.")
+                raise UserError(f"{path} does not exist{_nearest_path(str(path))}: expected {what}.")
         return value
 
     return validate
+
+
+def _nearest_path(path: str) -> str:
+    from suture.data.dataset_file import nearest
+
+    folder, name = os.path.split(path.rstrip("/"))
+    return nearest(name, os.listdir(folder or ".")) if os.path.isdir(folder or ".") else ""
 
 
 def existing(what: str) -> Any:

@@ -7,7 +7,7 @@ import typer
 
 from suture.cli import terminal
 from suture.cli.options import existing
-from suture.cli.terminal import out, print_line
+from suture.cli.terminal import out, print_line, print_next
 from suture.core.errors import UserError
 from suture.core.text import number
 
@@ -70,5 +70,7 @@ def predict(
             parts += [f"{number(summary.skipped, 'input')} done before"] if summary.skipped else []
             parts += [number(len(summary.problems), "problem")] if summary.problems else []
             print_line(out, f"Predicted: {output} ({', '.join(parts)})")
+        if model.is_dir():
+            print_next("select", model, "--budget", 20, "-o", "frames", "--for", "png")
     if summary.problems:
         raise typer.Exit(1)

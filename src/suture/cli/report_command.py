@@ -1,5 +1,6 @@
 """`suture report`."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from suture.cli import terminal
 from suture.cli.options import existing, require_existing
-from suture.cli.terminal import out, print_line, print_scores
+from suture.cli.terminal import out, print_line, print_next, print_scores
 
 
 def report(
@@ -30,6 +31,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures of a paper (PNG, MP4) into this new folder.")
     ] = None,
+    open: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     no_frames: Annotated[bool, typer.Option("--no-frames", help="Leave out every picture of a patient.")] = False,
 ) -> None:
     """Write one HTML page about runs, and print their scores."""
@@ -52,3 +54,6 @@ def report(
     print_line(out, f"Report: {path}")
     if figures is not None:
         print_line(out, f"Figures: {figures}")
+    if open:
+        webbrowser.open(path.resolve().as_uri())
+    print_next("predict", runs[0], "VIDEO", "-o", "predictions")

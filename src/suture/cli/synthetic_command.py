@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from suture.cli.terminal import out, parse_numbers, print_line
+from suture.cli.terminal import out, parse_numbers, print_line, print_next
 from suture.core.errors import UserError
 from suture.core.text import reason
 
@@ -33,4 +33,5 @@ def synthetic(
         mistakes = "; ".join(": ".join([*map(str, one["loc"]), reason(one)]) for one in error.errors())
         raise UserError(f"These settings make no video: {mistakes}.") from None
     write_synthetic(folder, settings, container=container, workers=cores())
-    print_line(out, f"Written: {folder}. Next: suture check {folder}")
+    print_line(out, f"Written: {folder}")
+    print_next("check", folder)

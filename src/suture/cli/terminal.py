@@ -23,6 +23,11 @@ def print_line(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def print_next(*words: object) -> None:
+    """Print the command that usually follows."""
+    print_line(out, f"Next: {shlex.join(['suture', *map(str, words)])}")
+
+
 def is_first_process() -> bool:
     """Test that this process prints, among those that torchrun or SLURM started."""
     return os.environ.get("RANK", "0") == "0"

@@ -7,7 +7,7 @@ import typer
 
 from suture.cli import terminal
 from suture.cli.options import COMMAND_LINE, Overrides, Preset, existing, validate_folder
-from suture.cli.terminal import out, print_line, print_scores
+from suture.cli.terminal import out, print_line, print_next, print_scores
 
 if TYPE_CHECKING:
     from suture.training.config import Config
@@ -49,3 +49,4 @@ def train_and_print(config: "Config", folder: Path) -> None:
         else:
             print_line(out, NOTHING_SCORED)
         print_line(out, f"Run: {folder}")
+        print_next("report", folder, "--open")

@@ -3,11 +3,15 @@
 import importlib.metadata
 import os
 import platform
+import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import suture
+from suture.core.workers import cores
+from suture.data.fingerprint import cache_folder
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +45,36 @@ def environment(device: "torch.device", precision: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "precision": precision,
     }
+
+
+def machine() -> dict[str, str]:
+    """Describe this machine for `suture doctor`."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cache = cache_folder()
+    existing = next(place for place in (cache, *cache.parents) if place.exists())
+    return {
+        "device": ", ".join(gpus) or f"cpu ({platform.machine()})",
+        "cores": str(cores()),
+        "memory": f"{memory / 2**30:.0f} GiB",
+        "disk": f"{shutil.disk_usage(existing).free / 2**30:.0f} GiB free for the cache in {cache}",
+        "weights": "can be downloaded" if _reaches_hub() else "cannot be downloaded: huggingface.co is not reached",
+        "python": platform.python_version(),
+        "suture": f"{suture.__version__} ({commit() or 'installed'})",
+        **{name: _version(name) or "not installed" for name in PACKAGES},
+    }
+
+
+def _reaches_hub() -> bool:
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        return False
+    try:
+        socket.create_connection(("huggingface.co", 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
 
 
 def commit() -> str | None:
