@@ -62,7 +62,8 @@ class SegmenterTester:
     def test_factors_are_of_what_the_encoder_hands_on(self, segmenter: Segmenter) -> None:
         segmenter.eval()
         images = torch.rand(2, 3, 128, 128)
-        factors = torch.stack([torch.ones(segmenter.encoder_channels), torch.zeros(segmenter.encoder_channels)])
+        channels = sum(segmenter.encoder.out_channels)
+        factors = torch.stack([torch.ones(channels), torch.zeros(channels)])
         with torch.no_grad():
             plain, found = segmenter.features(images), segmenter.features(images, factors)
         torch.testing.assert_close(found[0], plain[0])

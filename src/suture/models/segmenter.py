@@ -142,11 +142,6 @@ class Segmenter(nn.Module):
         return logits[..., : size[0], : size[1]]
 
     @property
-    def encoder_channels(self) -> int:
-        """Number of channels that the encoder passes to the decoder, over all levels."""
-        return sum(self.encoder.out_channels)
-
-    @property
     def has_layer_norms(self) -> bool:
         """True for encoders with layer norms: transformers, and networks made and pre-trained like them."""
         return any(isinstance(module, nn.LayerNorm) for module in self.encoder.modules())
