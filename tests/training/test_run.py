@@ -521,7 +521,7 @@ def test_another_run_finds_the_shots_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     train_quietly(supervised(), tmp_path / "a")
-    monkeypatch.setattr("suture.data.shots._measure_chunk", pytest.fail)
+    monkeypatch.setattr("suture.data.shots._stored_curve", pytest.fail)
     train_quietly(supervised("seed=1", "data.labelling.every=6"), tmp_path / "b")
     assert (tmp_path / "a/shots.json").read_bytes() == (tmp_path / "b/shots.json").read_bytes()
 
