@@ -1,16 +1,23 @@
 """CVAT for images 1.1: `annotations.xml` with masks, polygons and ellipses of each image."""
 
-import math
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from pathlib import Path
 
 from suture.core.errors import UserError
 from suture.core.text import short
-from suture.data.formats.shapes import DrawnImage, Shape, ShapeExport, ShapeFile, frame_of, has_area, validate_size
+from suture.data.formats.shapes import (
+    DrawnImage,
+    Shape,
+    ShapeExport,
+    ShapeFile,
+    ellipse,
+    frame_of,
+    has_area,
+    validate_size,
+)
 
 ROOT = b"<annotations>"
-_ELLIPSE_CORNERS = 128
 
 
 def is_cvat_images(content: bytes) -> bool:
@@ -58,9 +65,5 @@ def _segmentation(shape: ET.Element) -> object:
         return [[float(value) for point in shape.attrib["points"].split(";") for value in point.split(",")]]
     if shape.tag == "ellipse":
         x, y, rx, ry = (float(shape.attrib[name]) for name in ("cx", "cy", "rx", "ry"))
-        turn = math.radians(float(shape.get("rotation", 0)))
-        angles = (2 * math.pi * corner / _ELLIPSE_CORNERS for corner in range(_ELLIPSE_CORNERS))
-        along = ((rx * math.cos(angle), ry * math.sin(angle)) for angle in angles)
-        sine, cosine = math.sin(turn), math.cos(turn)
-        return [[value for u, v in along for value in (x + u * cosine - v * sine, y + u * sine + v * cosine)]]
+        return ellipse(x, y, rx, ry, float(shape.get("rotation", 0)))
     return None

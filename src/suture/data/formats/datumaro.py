@@ -19,25 +19,13 @@ from suture.data.formats.shapes import (
 )
 
 
-class _Label(BaseModel):
-    name: str
-
-
-class _Labels(BaseModel):
-    labels: list[_Label]
-
-
-class _Categories(BaseModel):
-    label: _Labels
-
-
 class _Item(BaseModel):
     id: str
     annotations: list[dict[str, Any]]
 
 
 class _File(BaseModel):
-    categories: _Categories
+    categories: dict[str, dict[str, Any]]
     items: list[_Item]
 
 
@@ -53,7 +41,7 @@ def read_datumaro(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport
 
 def _parse(where: str, content: bytes) -> ShapeFile:
     data = read_json(where, content, _File, "Datumaro")
-    labels = [label["name"] for label in data["categories"]["label"]["labels"]]
+    labels = [str(label["name"]) for label in data["categories"].get("label", {}).get("labels", [])]
     images: dict[str, DrawnImage] = {}
     without_shape = 0
     for item in data["items"]:

@@ -17,6 +17,7 @@ from suture.data.formats.shapes import (
     Shape,
     ShapeExport,
     crop_shape,
+    ellipse,
     empty_note,
     has_area,
     read_json,
@@ -25,7 +26,6 @@ from suture.data.formats.shapes import (
 from suture.data.images import open_image, raw_mask
 
 _COCO_KEYS = (b'"images"', b'"annotations"', b'"categories"')
-_CIRCLE_CORNERS = 128
 
 
 def is_labelme(content: bytes) -> bool:
@@ -96,8 +96,7 @@ def _segmentation(entry: dict[str, Any], width: int, height: int) -> Any:
     if kind == "circle":
         (x, y), rim = entry["points"]
         radius = math.dist((x, y), rim)
-        angles = (2 * math.pi * corner / _CIRCLE_CORNERS for corner in range(_CIRCLE_CORNERS))
-        return [[value for angle in angles for value in (x + radius * math.cos(angle), y + radius * math.sin(angle))]]
+        return ellipse(x, y, radius, radius)
     if kind == "mask":
         return _brushed(entry, width, height)
     return None

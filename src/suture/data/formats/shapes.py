@@ -24,6 +24,7 @@ from suture.data.images import MAX_PIXELS
 
 Shape = tuple[str, Any]
 """A label and COCO's `segmentation`: a list of polygons, or run lengths; or a crop's `box` and `counts`, or `brush`."""
+ELLIPSE_CORNERS = 128
 _LINE_NUMBERS = 4
 """Length of a polygon of two corners."""
 
@@ -74,6 +75,14 @@ def run_lengths(pixels: np.ndarray) -> list[int]:
 def crop_shape(inside: np.ndarray, left: int, top: int) -> dict[str, Any]:
     """Shape of a small mask at a place in the image, as run lengths along its rows."""
     return {"box": [left, top, inside.shape[1], inside.shape[0]], "counts": run_lengths(inside.ravel())}
+
+
+def ellipse(x: float, y: float, rx: float, ry: float, degrees: float = 0.0) -> list[list[float]]:
+    """Polygon of an ellipse around (x, y), turned clockwise."""
+    angles = np.linspace(0, 2 * np.pi, ELLIPSE_CORNERS, endpoint=False)
+    turn = np.exp(1j * np.radians(degrees))
+    corners = complex(x, y) + (rx * np.cos(angles) + 1j * ry * np.sin(angles)) * turn
+    return [np.stack([corners.real, corners.imag], 1).ravel().tolist()]
 
 
 def has_area(segmentation: Any) -> bool:
