@@ -9,8 +9,9 @@ import pytest
 
 from suture.core.errors import UserError
 from suture.data import fingerprint
+from suture.data.cache import cache_folder
 from suture.data.dataset import Frame, Video
-from suture.data.fingerprint import Fingerprints, cache_folder, file_sha256
+from suture.data.fingerprint import Fingerprints, file_sha256
 from suture.data.images import MaskFile
 from suture.data.video import VideoFile
 

@@ -29,7 +29,7 @@ from suture.data.dataset import Dataset, Video
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.images import read_image
 from suture.data.labelling import Labelling, by_budget, frame_name, from_list
-from suture.data.shots import find_shots
+from suture.data.shots import shots_of_videos
 
 if TYPE_CHECKING:
     from suture.prediction.predictor import Predictor
@@ -89,10 +89,12 @@ def select(
             chosen = Labelling({video.id: sorted(set(named[video.id]) - video.excluded) for video in dataset})
             reason = f"{listed} names no frame that is not excluded: write one VIDEO INDEX per line."
         else:
-            lengths = {video.id: len(video.usable) for video in dataset}
-            shots = _for_all(dataset, lambda video, done: find_shots(video, progress=done), lengths, bar, "find shots")
+            task = bar.add_task("find shots", total=sum(len(video.usable) for video in dataset))
+            shots = shots_of_videos(
+                [video for video in dataset if video.usable], progress=lambda done: bar.advance(task, done)
+            )
             if ratio is not None:
-                budget = max(1, round(ratio * sum(lengths.values())))
+                budget = max(1, round(ratio * sum(len(video.usable) for video in dataset)))
             members = {video: [one.members(shot) for shot in range(len(one))] for video, one in shots.items()}
             labelled = Labelling({video.id: video.with_mask for video in dataset})
             if every is not None:

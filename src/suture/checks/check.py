@@ -4,18 +4,27 @@ A first report comes from the index and a few frames within seconds. Then every 
 cores. The readings are facts (`suture.checks.frame_facts`), on which `suture.checks.judge` judges.
 """
 
+import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import cv2
 import numpy as np
+from rich.console import Console
 
 from suture.checks.check_report import IGNORED, CheckReport, ClassCount, DatasetSummary, VideoSummary
-from suture.checks.frame_facts import FrameFacts, find_video_view, frame_facts, make_chunks
+from suture.checks.frame_facts import (
+    Chunk,
+    FrameFacts,
+    facts_from_arrays,
+    facts_to_arrays,
+    find_video_view,
+    frame_facts,
+    inside_view,
+    make_chunks,
+)
 from suture.checks.judge import Evidence, judge, nothing_to_learn
 from suture.checks.parallel import in_parallel
 from suture.checks.problems import UNLABELLED, Problem
@@ -29,7 +38,7 @@ from suture.data.datasets import load_dataset
 from suture.data.find_view import VIEW_FRAMES
 from suture.data.images import MaskFile, image_size
 from suture.data.labelling import all_masks
-from suture.data.shots import shots_of_frames
+from suture.data.shots import CurvePart, join_parts, shots_of_curve
 from suture.data.view import View
 
 MIN_QUICK_CHECK_FRAMES = 1000
@@ -40,6 +49,10 @@ _QUICK_CHECK_S = 3.0
 _MIN_PARALLEL_FRAMES = 64
 """Number of frames up to which starting processes costs more time than it saves."""
 _NAMED_VIDEOS = 3
+PIXELS_PER_S = 2e8
+"""Pixels of compressed video that one core reads in a second."""
+CRASHED = "the decoder crashed here"
+EMPTY_PART = CurvePart([], [], [], [])
 
 
 def check(
@@ -65,15 +78,18 @@ def check(
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset)
     dataset, broken = _without_broken(dataset)
-    if not full or (on_quick and sum(map(len, dataset.videos)) > MIN_QUICK_CHECK_FRAMES):
-        report = _make_report(Evidence(dataset, _sample(dataset), False, broken), {}, {}, start)
+    sample: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
+    if not full or sum(map(len, dataset.videos)) > MIN_QUICK_CHECK_FRAMES:
+        sample = _sample(dataset)
+        report = _make_report(Evidence(dataset, sample, False, broken), {}, {}, start)
         if not full:
             return report
         if on_quick:
             on_quick(report)
     workers = workers or cores()
     views = _find_views(dataset, workers, progress)
-    facts, shots = _read_all(dataset, views, workers, progress)
+    sizes = {video: next((one.size for one in facts if one.size), (0, 0)) for video, facts in sample.items()}
+    facts, shots = _read_all(dataset, views, sizes, workers, progress)
     return _make_report(Evidence(dataset, facts, True, broken), views, shots, start)
 
 
@@ -142,9 +158,11 @@ def _sample(dataset: Dataset) -> dict[str, list[FrameFacts]]:
     wanted = [(video, part) for part in (0.0, 0.5, 1.0, 0.25, 0.75) for video in dataset if candidates[video.id]]
     for video, part in wanted:
         index = candidates[video.id][round(part * (len(candidates[video.id]) - 1))]
+        if video.file and index not in video.masks and (key := video.file.key_before(index)) not in video.excluded:
+            index = key  # other frames of a file with few key frames take a second each
         if index not in facts[video.id]:
-            chunk = next(make_chunks(video, [index], dataset.classes, None))
-            facts[video.id][index] = frame_facts(chunk)[0]
+            chunk = Chunk(video.id, video.file, (video.frames[index],), dataset.classes, None, video.deinterlace)
+            facts[video.id][index] = frame_facts(chunk)[0][0]
         if time.monotonic() > deadline:
             break
     return {video: [of_video[index] for index in sorted(of_video)] for video, of_video in facts.items()}
@@ -165,43 +183,60 @@ def _find_views(dataset: Dataset, workers: int, progress: bool) -> dict[str, Vie
 
 
 def _read_all(
-    dataset: Dataset, views: Mapping[str, View], workers: int, progress: bool
+    dataset: Dataset, views: Mapping[str, View], sizes: Mapping[str, tuple[int, int]], workers: int, progress: bool
 ) -> tuple[dict[str, list[FrameFacts]], dict[str, int]]:
-    """Read every usable frame; return the facts and the number of shots of each video."""
+    """Read every usable frame; return the facts and the number of shots of each video.
+
+    Frames that an earlier command has read are known; their masks are read again.
+    """
     # A fresh copy of the class table, without the lookup arrays that would travel with every piece of work.
     classes = replace(dataset.classes)
-    work = [chunk for video in dataset for chunk in make_chunks(video, video.usable, classes, views.get(video.id))]
-    left = Counter(chunk.video for chunk in work)
+    kept = {v.id: v.measurement("frame facts", views.get(v.id)) for v in dataset if v.usable}
+    facts: dict[str, dict[int, FrameFacts]] = {video.id: {} for video in dataset}
+    curves: dict[str, np.ndarray] = {}
+    for video, arrays in ((video, measurement.load()) for video, measurement in kept.items()):
+        if arrays is not None:
+            curves[video] = arrays.pop("curve")
+            facts[video] = {one.index: one for one in facts_from_arrays(video, arrays)}
+    work = [
+        chunk for video in dataset for chunk in make_chunks(video, classes, views.get(video.id), video.id in curves)
+    ]
     total = sum(len(chunk.frames) for chunk in work)
-    facts: dict[str, list[FrameFacts]] = {video.id: [] for video in dataset}
-    shots: dict[str, int] = {}
+    pixels = sum(len(chunk.frames) * math.prod(sizes[chunk.video]) for chunk in work if not chunk.masks_only)
+    if progress and (minutes := pixels / (PIXELS_PER_S * workers * 60)) >= 1:
+        Console(stderr=True).print(
+            f"Reading {total:,} frames once takes about {minutes:.0f} min; other commands use what is measured. "
+            "A few frames only: --quick.",
+            highlight=False,
+        )
+    parts: dict[str, dict[int, CurvePart]] = {video.id: {} for video in dataset}
     with ProgressBar(show=progress) as bar:
         task = bar.add_task("reading every frame", total=total)
         for chunk, read in in_parallel(frame_facts, work, workers if total > _MIN_PARALLEL_FRAMES else 1):
             video = chunk.video
-            crashed = "the decoder crashed here"
-            facts[video] += read or [FrameFacts(video, frame.index, error=crashed) for frame in chunk.frames]
-            left[video] -= 1
-            if not left[video]:
-                facts[video].sort(key=lambda frame: frame.index)
-                shots[video] = _count_shots(dataset[video], facts[video], views.get(video))
+            if read is None:
+                read = ([FrameFacts(video, frame.index, error=CRASHED) for frame in chunk.frames], EMPTY_PART)
+            for one in read[0]:
+                if chunk.masks_only:
+                    facts[video][one.index].mask = one.mask
+                else:
+                    facts[video][one.index] = one
+            parts[video][chunk.frames[0].index] = read[1]
             bar.advance(task, len(chunk.frames))
-    return facts, shots
-
-
-def _count_shots(video: Video, facts: Sequence[FrameFacts], view: View | None) -> int:
-    """Count the shots by the thumbnails, which then shrink to the size that the judges need."""
-    read = [(frame, frame.thumb) for frame in facts if frame.thumb is not None]
-    if not read:
-        return 0
-    numbers = [video.frames[frame.index].number for frame, _ in read]
-    inside = view.crop(view.mask(view.x + view.width, view.y + view.height)) if view else None
-    pictures = (np.repeat(thumb[..., None], 3, axis=2) for _, thumb in read)
-    indices = [frame.index for frame, _ in read]
-    shots = shots_of_frames(pictures, numbers, indices, inside, torn=video.torn(indices))
-    for frame, thumb in read:
-        frame.thumb = cv2.resize(thumb, (16, 16), interpolation=cv2.INTER_AREA)
-    return len(shots)
+    ordered = {video: [of_video[index] for index in sorted(of_video)] for video, of_video in facts.items()}
+    shots = {}
+    for video, of_video in ordered.items():
+        readable = [one.index for one in of_video if one.thumb is not None]
+        if video not in curves and readable:
+            of_curve = [parts[video][first] for first in sorted(parts[video])]
+            curves[video] = curve = join_parts(of_curve, inside_view(views.get(video)), "blockwise")
+            if len(readable) == len(of_video):
+                dataset[video].measurement("shots blockwise", views.get(video)).save({"curve": curve})
+            if not any(one.error == CRASHED for one in of_video):
+                kept[video].save({**facts_to_arrays(of_video), "curve": curve})
+        if readable:
+            shots[video] = len(shots_of_curve(dataset[video], curves[video], indices=readable))
+    return ordered, shots
 
 
 def _make_report(evidence: Evidence, views: Mapping[str, View], shots: Mapping[str, int], start: float) -> CheckReport:

@@ -1,6 +1,6 @@
 """Facts about each frame and mask, from one reading of each, for `suture check`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -10,11 +10,13 @@ import numpy as np
 from suture.data.classes import IGNORE, ClassTable, Raw, UnknownValues, pack
 from suture.data.dataset import Frame, Mask, Video
 from suture.data.images import MaskFile, deinterlace, max_16_bit_value, palette_of, read_image
+from suture.data.shots import THUMBNAIL_SIDE, CurvePart, measure_part, small_inside
 from suture.data.video import VideoFile
 from suture.data.view import View
 
-THUMB_SIZE = 64
-"""The size at which `suture.data.shots` looks at frames."""
+THUMB_SIZE = 16
+SAMPLE_WIDTH = 480
+"""Wider video is compared by every n-th pixel: decoding takes most of the time then."""
 MAX_BLACK = 24
 """Brightest spot of a black frame's thumbnail, in grey levels."""
 MAX_PAINTED_LEVELS = 32
@@ -23,9 +25,6 @@ MIN_FLAT_SHARE = 0.9
 """Share of pixels like the one to their left in a picture that looks painted."""
 MAX_UNKNOWN_VALUES = 64
 """Unknown values kept per mask: an anti-aliased mask has thousands."""
-_CHUNK_IMAGES = 32
-_CHUNK_FRAMES = 512
-"""Frames of a video file per piece of work: more than images, since each piece begins with a seek."""
 
 
 @dataclass(slots=True)
@@ -99,50 +98,88 @@ class Chunk:
     classes: ClassTable
     view: View | None
     deinterlace: bool = False
-
-    def read(self, frame: Frame) -> np.ndarray:
-        """Read the pixels of a frame."""
-        if frame.image is not None:
-            return deinterlace(read_image(frame.image)) if self.deinterlace else read_image(frame.image)
-        assert self.file is not None
-        return self.file.read(frame.index)
+    masks_only: bool = False
+    """The frames are known from an earlier command."""
 
 
-def make_chunks(video: Video, indices: Sequence[int], classes: ClassTable, view: View | None) -> Iterator[Chunk]:
-    """The frames at `indices` in pieces small enough that a single long video keeps every core busy."""
-    length = _CHUNK_FRAMES if video.file else _CHUNK_IMAGES
-    for start in range(0, len(indices), length):
-        frames = tuple(video.frames[index] for index in indices[start : start + length])
-        yield Chunk(video.id, video.file, frames, classes, view, video.deinterlace)
+def inside_view(view: View | None) -> np.ndarray:
+    """Mark the pixels of a thumbnail inside a view of frames of any size."""
+    return small_inside(view, (view.x + view.width, view.y + view.height) if view else (0, 0))
 
 
-def frame_facts(chunk: Chunk) -> list[FrameFacts]:
-    """Read each frame and mask of a chunk once; one that cannot be read is a fact like any other."""
-    of_chunk: list[FrameFacts] = []
-    previous: np.ndarray | None = None
-    for frame in chunk.frames:
-        facts = FrameFacts(chunk.video, frame.index)
-        of_chunk.append(facts)
-        try:
-            pixels = chunk.read(frame)
-        except Exception as error:  # whatever a decoder throws at a damaged file
-            facts.error = str(error)
-            previous = None
-        else:
-            grey = np.ascontiguousarray(pixels[..., 1])
-            facts.size = (grey.shape[1], grey.shape[0])
-            facts.digest = blake2b(grey.data, digest_size=12).digest()
-            facts.thumb = _thumb(pixels, chunk.view)
-            facts.painted = painted_levels(grey)
-            facts.combed = is_combed(grey)
-            if facts.black and frame.image is not None:
-                facts.largest = max_16_bit_value(frame.image)
-            if previous is not None and previous.shape == grey.shape:
-                facts.change = cv2.norm(previous, grey, cv2.NORM_L1) / grey.size
-            previous = grey
+def make_chunks(video: Video, classes: ClassTable, view: View | None, masks_only: bool) -> Iterator[Chunk]:
+    """The usable frames in pieces small enough that a single long video keeps every core busy."""
+    for piece in video.pieces():
+        indices = [index for index in piece if index in video.masks] if masks_only else piece
+        if indices:
+            frames = tuple(video.frames[index] for index in indices)
+            yield Chunk(video.id, video.file, frames, classes, view, video.deinterlace, masks_only)
+
+
+def frame_facts(chunk: Chunk) -> tuple[list[FrameFacts], CurvePart]:
+    """Read each frame and mask of a chunk once; one that cannot be read is a fact like any other.
+
+    Returns:
+        The facts, and the part of the curve of shots.
+    """
+    of_chunk = [FrameFacts(chunk.video, frame.index) for frame in chunk.frames]
+
+    def thumbnails() -> Iterator[np.ndarray]:
+        previous: np.ndarray | None = None
+        for facts, frame in zip(of_chunk, chunk.frames, strict=True):
+            try:
+                thumbnail, previous = _examine(facts, chunk, frame, previous)
+            except Exception as error:  # whatever a decoder throws at a damaged file
+                facts.error, previous = str(error), None
+            else:
+                yield thumbnail
+
+    part = CurvePart([], [], [], [])
+    if not chunk.masks_only:
+        part = measure_part(thumbnails(), inside_view(chunk.view), "blockwise")
+    for facts, frame in zip(of_chunk, chunk.frames, strict=True):
         if frame.mask is not None:
             facts.mask = mask_facts(frame.mask, chunk.classes, chunk.view)
-    return of_chunk
+    return of_chunk, part
+
+
+def _examine(
+    facts: FrameFacts, chunk: Chunk, frame: Frame, previous: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Read one frame and record its facts; return its thumbnail, and a sample to compare the next frame with."""
+    if frame.image is None:
+        assert chunk.file is not None
+        decoded = chunk.file.decode(frame.index)
+        grey = decoded.brightness()
+        height, width = grey.shape
+        thumbnail = decoded.thumbnail(_scene(chunk.view, width, height), THUMBNAIL_SIDE)
+        step = max(1, width // SAMPLE_WIDTH)  # of large video a part of the pixels is enough
+        sample = np.ascontiguousarray(grey[::step, ::step])
+        top, left = max(0, (height - SAMPLE_WIDTH) // 2), max(0, (width - SAMPLE_WIDTH) // 2)
+        facts.combed = is_combed(grey[top : top + SAMPLE_WIDTH, left : left + SAMPLE_WIDTH])
+    else:
+        pixels = deinterlace(read_image(frame.image)) if chunk.deinterlace else read_image(frame.image)
+        height, width = pixels.shape[:2]
+        thumbnail = cv2.resize(
+            _scene(chunk.view, width, height).crop(pixels), (THUMBNAIL_SIDE,) * 2, interpolation=cv2.INTER_AREA
+        )
+        sample = np.ascontiguousarray(pixels[..., 1])
+        facts.combed = is_combed(sample)
+    facts.size = (width, height)
+    facts.digest = blake2b(sample.data, digest_size=12).digest()
+    grey_thumbnail = cv2.cvtColor(thumbnail, cv2.COLOR_RGB2GRAY)
+    facts.thumb = cv2.resize(grey_thumbnail, (THUMB_SIZE, THUMB_SIZE), interpolation=cv2.INTER_AREA)
+    facts.painted = painted_levels(sample)
+    if facts.black and frame.image is not None:
+        facts.largest = max_16_bit_value(frame.image)
+    if previous is not None and previous.shape == sample.shape:
+        facts.change = cv2.norm(previous, sample, cv2.NORM_L1) / sample.size
+    return thumbnail, sample
+
+
+def _scene(view: View | None, width: int, height: int) -> View:
+    """The view; the whole of a frame that is smaller than the others of its video."""
+    return view if view and view.is_within(width, height) else View(0, 0, width, height)
 
 
 def mask_facts(mask: Mask, classes: ClassTable, view: View | None) -> MaskFacts:
@@ -243,11 +280,36 @@ def _read_colors(mask: Mask) -> np.ndarray | None:
         return None
 
 
-def _thumb(pixels: np.ndarray, view: View | None) -> np.ndarray:
-    scene = view.crop(pixels) if view else pixels
-    if not scene.size:  # a frame that is smaller than the others of its video
-        scene = pixels
-    return cv2.cvtColor(cv2.resize(scene, (THUMB_SIZE, THUMB_SIZE), interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2GRAY)
+def facts_to_arrays(facts: Sequence[FrameFacts]) -> dict[str, np.ndarray]:
+    """Put the facts about frames, without their masks, into arrays that a cache keeps."""
+    no_thumb = np.zeros((THUMB_SIZE, THUMB_SIZE), np.uint8)
+    return {
+        "index": np.array([one.index for one in facts]),
+        "size": np.array([one.size or (0, 0) for one in facts]),
+        "error": np.array([one.error for one in facts]),
+        "digest": np.array([list(one.digest.ljust(12, b"\0")) for one in facts], np.uint8),
+        "thumb": np.array([no_thumb if one.thumb is None else one.thumb for one in facts]),
+        "largest": np.array([-1 if one.largest is None else one.largest for one in facts]),
+        "change": np.array([np.nan if one.change is None else one.change for one in facts]),
+        "painted": np.array([one.painted for one in facts]),
+        "combed": np.array([one.combed for one in facts]),
+    }
+
+
+def facts_from_arrays(video: str, arrays: Mapping[str, np.ndarray]) -> list[FrameFacts]:
+    """Restore facts from the arrays of `facts_to_arrays`."""
+    facts = []
+    lists = {name: values.tolist() for name, values in arrays.items() if name not in ("thumb", "digest")}
+    for place, (index, (width, height)) in enumerate(zip(lists["index"], lists["size"], strict=True)):
+        change, largest = lists["change"][place], lists["largest"][place]
+        one = FrameFacts(video, index, error=lists["error"][place])
+        if width:
+            one.size, one.digest, one.thumb = (width, height), arrays["digest"][place].tobytes(), arrays["thumb"][place]
+        one.largest = None if largest < 0 else largest
+        one.change = None if np.isnan(change) else change
+        one.painted, one.combed = lists["painted"][place], lists["combed"][place]
+        facts.append(one)
+    return facts
 
 
 def _encode(raw: np.ndarray, classes: ClassTable, facts: MaskFacts) -> np.ndarray:

@@ -14,6 +14,7 @@ def check(
     path: Dataset,
     source: Source = "auto",
     option: SourceOptions = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Read a few frames only, within seconds.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Draft dataset.yaml; every guess is marked.")] = False,
     force: Annotated[
@@ -44,10 +45,10 @@ def check(
         print_line(terminal.err, f"Drafted {drafted}: read it, answer its questions, then check again.{kept}")
     dataset = load_dataset(path, source, **options)
 
-    def show(quick: CheckReport) -> None:
-        quick.print(terminal.err)
+    def show(sampled: CheckReport) -> None:
+        sampled.print(terminal.err)
 
-    report = check_dataset(dataset, progress=not json, on_quick=None if json else show)
+    report = check_dataset(dataset, full=not quick, progress=not json, on_quick=None if json or quick else show)
     if json:
         terminal.out.print_json(data=report.to_json())
     else:

@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, overload
 
+import cv2
 import numpy as np
 
 from suture.core.errors import UserError
 from suture.core.text import number
 from suture.data import messages
+from suture.data.cache import CachedArrays
 from suture.data.classes import IGNORE, ClassTable, UnknownValues
 from suture.data.find_view import find_view, view_frames
 from suture.data.images import deinterlace, image_size, read_image
@@ -30,6 +33,8 @@ Split = Literal["train", "val", "test"]
 VideosBy = Literal["folder", "name"]
 """Images are of one video by their folder, or also by what stands before the numbers in their names."""
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
+FILE_PIECE_FRAMES, IMAGE_PIECE_FRAMES = 400, 32
+"""Frames that a process reads at once: more of a video file, since each piece begins with a seek."""
 _SPLIT_WORD = re.compile(
     r"(?<![^\W\d_])(?:(train)(?:ing)?|(val)(?:id|idation)?|(test)(?:ing)?)(?:set)?(?![^\W\d_])", re.IGNORECASE
 )
@@ -169,8 +174,19 @@ class Video:
         whole = View(0, 0, width, height)
         if self.view_setting != "auto":
             return self.view_setting.within(width, height, f"video {self.id}") if self.view_setting else whole
-        usable = self.usable
-        return find_view([self.read(usable[place]) for place in view_frames(len(usable))]) or whole
+        kept = self.measurement("view", None)
+        if arrays := kept.load():
+            circle: Any = tuple(arrays["circle"].tolist())
+            x, y, width, height = arrays["rectangle"].tolist()
+            return View(x, y, width, height, circle or None)
+        indices = [self.usable[place] for place in view_frames(len(self.usable))]
+        if self.file is not None:
+            keys = self.file.near_keys(indices)
+            indices = indices if self.excluded.intersection(keys) else keys
+        view = find_view([self.read(index) for index in indices]) or whole
+        rectangle = np.array([view.x, view.y, view.width, view.height])
+        kept.save({"rectangle": rectangle, "circle": np.array(view.circle or ())})
+        return view
 
     @property
     def taken(self) -> Sequence[int]:
@@ -214,6 +230,32 @@ class Video:
         if isinstance(self.frames, Frames):
             return self.frames.images
         return [str(frame.image) for frame in self.frames if frame.image is not None]
+
+    def pieces(self) -> list[Sequence[int]]:
+        """Divide the usable frames into pieces that several processes read."""
+        if self.file is not None:
+            return self.file.pieces(self.usable, FILE_PIECE_FRAMES) if self.usable else []
+        starts = range(0, len(self.usable), IMAGE_PIECE_FRAMES)
+        return [self.usable[start : start + IMAGE_PIECE_FRAMES] for start in starts]
+
+    def thumbnail(self, index: int, side: int) -> np.ndarray:
+        """Shrink the view of a frame to side × side pixels, RGB."""
+        if self.file is not None:
+            return self.file.decode(index).thumbnail(self.view, side)
+        return cv2.resize(self.view.crop(self.read(index)), (side, side), interpolation=cv2.INTER_AREA)
+
+    def measurement(self, kind: str, view: View | None) -> CachedArrays:
+        """Arrays of this kind that were measured on a view of the usable frames; all commands share them.
+
+        Args:
+            kind: Name of the measurement.
+            view: None is the whole frame.
+        """
+        frames = sha256(np.array(self.usable).tobytes()).hexdigest()
+        files = self.files
+        if self.file is None:  # excluded frames may be missing
+            files = [files[index] for index in self.usable]
+        return CachedArrays(files, f"{kind} {frames} {view and view.to_json()} {self.deinterlace}")
 
     def read(self, index: int) -> np.ndarray:
         """The frame's pixels: RGB, uint8, H W 3, at native resolution."""

@@ -4,32 +4,18 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from suture.core.errors import UserError
 from suture.core.io import require_regular_file
+from suture.data.cache import cache_folder, file_state, unreadable
 from suture.data.dataset import Mask, Video
 from suture.data.images import MaskFile
 
-_SETTLED_NS = 2_000_000_000
-"""A file changed more recently may change again within the same time stamp: its hash is not kept."""
 _session_hashes: WeakKeyDictionary[Video, str] = WeakKeyDictionary()
 """Hashes of this process's videos: like the list of frames, their content is that of one moment."""
-
-
-def cache_folder() -> Path:
-    """Folder for files that can be made again: `$SUTURE_CACHE`, or the platform's cache folder."""
-    if stated := os.environ.get("SUTURE_CACHE"):
-        return Path(stated).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "suture"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "suture"
 
 
 def file_sha256(path: Path | str) -> str:
@@ -39,7 +25,7 @@ def file_sha256(path: Path | str) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 class Fingerprints:
@@ -62,7 +48,8 @@ class Fingerprints:
     def videos(self, videos: Sequence[Video]) -> list[str]:
         """Hash several videos at once."""
         new = [video for video in videos if video not in _session_hashes]
-        for video, content in zip(new, self._hash([(v.files, v.file is None) for v in new]), strict=True):
+        contents = [(video.files, "file" if video.file else "frames") for video in new]
+        for video, content in zip(new, self._hash(contents), strict=True):
             read_as = hashlib.sha256(f"{content} deinterlaced".encode()).hexdigest() if video.deinterlace else content
             _session_hashes[video] = read_as
         return [_session_hashes[video] for video in videos]
@@ -76,21 +63,22 @@ class Fingerprints:
 
     def files(self, paths: Sequence[Path | str]) -> list[str]:
         """Hash files on all cores, as `file_sha256` does."""
-        return self._hash([([path], False) for path in paths])
+        return self._hash([([path], "file") for path in paths])
 
-    def _hash(self, contents: Sequence[tuple[Sequence[Path | str], bool]]) -> list[str]:
+    def _hash(self, contents: Sequence[tuple[Sequence[Path | str], str]]) -> list[str]:
         """Recall the hashes of files, or of folders of frames with their names; compute and remember the others."""
-        before = time.time_ns() - _SETTLED_NS
         with ThreadPoolExecutor() as threads:  # a network disk answers many requests at once
-            states = list(threads.map(lambda content: _state(*content), contents))
+            states = list(threads.map(lambda content: file_state(*content), contents))
+            settled = [state.is_settled for state in states]
             hashes = self._recall([state.key for state in states])
             missing = [place for place, known in enumerate(hashes) if known is None]
             computed = threads.map(file_sha256, [file for place in missing for file in contents[place][0]])
             for place in missing:
-                files, named = contents[place]
+                files, kind = contents[place]
+                named = kind == "frames"
                 text = "".join(f"{os.path.basename(file)}\0{next(computed)}\n" for file in files) if named else ""
                 hashes[place] = hashlib.sha256(text.encode()).hexdigest() if named else next(computed)
-        self._remember([(states[place].key, hashes[place]) for place in missing if states[place].changed < before])
+        self._remember([(states[place].key, hashes[place]) for place in missing if settled[place]])
         return [known for known in hashes if known is not None]
 
     def _recall(self, keys: Sequence[str]) -> list[str | None]:
@@ -125,34 +113,8 @@ class _Unusable(Exception):
     """The database cannot be used: hash again."""
 
 
-class _State(NamedTuple):
-    """Files as the disk lists them."""
-
-    key: str
-    """SHA-256 of their paths, sizes and times of change."""
-    changed: int
-    """Time of the last change."""
-
-
-def _state(files: Sequence[Path | str], named: bool) -> _State:
-    digest, changed = hashlib.sha256(b"frames" if named else b"file"), 0
-    for file in files:
-        try:
-            status = os.stat(file)
-        except OSError as error:
-            raise _unreadable(file, error) from error
-        changed = max(changed, status.st_mtime_ns)
-        path = file if os.path.isabs(file) else os.path.abspath(file)
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return _State(digest.hexdigest(), changed)
-
-
 def _of_mask(mask: Mask) -> str:
     try:
         return hashlib.sha256(mask.content()).hexdigest()
     except OSError as error:
-        raise _unreadable(mask.name, error) from error
-
-
-def _unreadable(name: Path | str, error: OSError) -> UserError:
-    return UserError(f"{name} cannot be read ({error.strerror}): check that it is there and may be read.")
+        raise unreadable(mask.name, error) from error

@@ -11,13 +11,12 @@ frames against a fixed threshold.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import cv2
 import numpy as np
@@ -25,20 +24,25 @@ from pydantic import Field
 
 from suture.core.io import write_bytes
 from suture.core.settings import Settings
-from suture.core.workers import cores, pool_for
+from suture.core.workers import cores, given, pool_for
+from suture.data.cache import CachedArrays
 from suture.data.dataset import Video
+from suture.data.view import View
 
 if TYPE_CHECKING:
     from suture.data.store import FrameStore
 
 _BLOCKS = 8
 _BLOCK_SIDE = 8
-_SIDE = _BLOCKS * _BLOCK_SIDE
+THUMBNAIL_SIDE = _BLOCKS * _BLOCK_SIDE
+"""Side (pixels) at which frames are compared."""
 _BINS = 16
 _MAX_DEVIATION = 2.0
 """Range of the normalised histograms, in standard deviations to either side."""
 _MAX_BLOCK_DISTANCE = 0.2
-_BLOCK_OF = np.add.outer(np.arange(_SIDE) // _BLOCK_SIDE * _BLOCKS, np.arange(_SIDE) // _BLOCK_SIDE).ravel()
+_BLOCK_OF = np.add.outer(
+    np.arange(THUMBNAIL_SIDE) // _BLOCK_SIDE * _BLOCKS, np.arange(THUMBNAIL_SIDE) // _BLOCK_SIDE
+).ravel()
 _MIN_PARALLEL_FRAMES = 2048
 """Fewer frames are measured faster in one process."""
 
@@ -91,23 +95,62 @@ class Shots:
 def find_shots(
     video: Video, settings: ShotSettings | None = None, progress: Callable[[int], None] = lambda frames: None
 ) -> Shots:
-    """Find the shots of a video; reads every usable frame once.
+    """Find the shots of a video, as `shots_of_videos` does."""
+    return shots_of_videos([video], settings, progress)[video.id]
+
+
+def shots_of_videos(
+    videos: Sequence[Video],
+    settings: ShotSettings | None = None,
+    progress: Callable[[int], None] = lambda frames: None,
+) -> dict[str, Shots]:
+    """Find the shots of videos; every usable frame is read once, on all cores, and its curve is kept.
 
     Args:
-        video: Its excluded frames separate shots.
+        videos: Their excluded frames separate shots.
         settings: The detector; block-wise by default.
         progress: Called with the number of frames done.
     """
-    view = video.view
-    inside = view.crop(view.mask(*video.size))
-
-    def frames() -> Iterator[np.ndarray]:
-        for index in video.usable:
-            yield view.crop(video.read(index))
-            progress(1)
-
     settings = settings or ShotSettings()
-    return _shots_of_video(video, _curve(frames(), inside, settings.method), settings)
+    kept = {video.id: _measurement(video, settings.method) for video in videos if video.usable}
+    curves = {video.id: np.zeros(0) for video in videos}
+    missing = []
+    for video in videos:
+        if video.id in kept and (arrays := kept[video.id].load()):
+            curves[video.id] = arrays["curve"]
+            progress(len(video.usable))
+        elif video.usable:
+            missing.append(video)
+    tasks = [(place, piece) for place, video in enumerate(missing) for piece in video.pieces()]
+    parts: list[list[CurvePart]] = [[] for _ in missing]
+    with ExitStack() as stack:
+        results: Iterator[CurvePart] = map(partial(_measure_piece, missing, settings.method), tasks)
+        if len(tasks) > 1 and sum(len(piece) for _, piece in tasks) >= _MIN_PARALLEL_FRAMES:
+            pool = pool_for("looking for shots", min(cores(), len(tasks)), missing, settings.method)
+            results = stack.enter_context(pool).map(_measure_given, tasks)
+        for (place, piece), part in zip(tasks, results, strict=True):
+            parts[place].append(part)
+            progress(len(piece))
+    for video, of_video in zip(missing, parts, strict=True):
+        curves[video.id] = join_parts(of_video, small_inside(video.view, video.size), settings.method)
+        kept[video.id].save({"curve": curves[video.id]})
+    return {video.id: shots_of_curve(video, curves[video.id], settings) for video in videos}
+
+
+def _measurement(video: Video, method: str) -> CachedArrays:
+    view = video.view
+    return video.measurement(f"shots {method}", None if view == View(0, 0, *video.size) else view)
+
+
+def _measure_given(task: tuple[int, Sequence[int]]) -> "CurvePart":
+    videos, method = given()
+    return _measure_piece(videos, method, task)
+
+
+def _measure_piece(videos: Sequence[Video], method: str, task: tuple[int, Sequence[int]]) -> "CurvePart":
+    video, indices = videos[task[0]], task[1]
+    thumbnails = (video.thumbnail(index, THUMBNAIL_SIDE) for index in indices)
+    return measure_part(thumbnails, small_inside(video.view, video.size), method)
 
 
 def shots_of_frames(
@@ -182,7 +225,7 @@ def stored_shots(
             with suppress(OSError):  # the folder cannot be written: measure again next time
                 write_bytes(paths[video.id], content.getbuffer())
             progress(len(video.usable))
-    return {video.id: _shots_of_video(video, curves[video.id], settings) for video in videos}
+    return {video.id: shots_of_curve(video, curves[video.id], settings) for video in videos}
 
 
 def _stored_curve(store: "FrameStore", method: str, task: tuple[str, list[int]]) -> np.ndarray:
@@ -190,9 +233,13 @@ def _stored_curve(store: "FrameStore", method: str, task: tuple[str, list[int]])
     return _curve((store.frame(video, index) for index in indices), store.inside(video), method)
 
 
-def _shots_of_video(video: Video, curve: np.ndarray, settings: ShotSettings) -> Shots:
-    numbers = [video.frames[index].number for index in video.usable]
-    return _shots(curve, numbers, video.usable, video.torn(video.usable), settings)
+def shots_of_curve(
+    video: Video, curve: np.ndarray, settings: ShotSettings | None = None, indices: Sequence[int] | None = None
+) -> Shots:
+    """Find the shots of a video whose curve is known, of all its usable frames or of those at `indices`."""
+    indices = video.usable if indices is None else indices
+    numbers = [video.frames[index].number for index in indices]
+    return _shots(curve, numbers, indices, video.torn(indices), settings or ShotSettings())
 
 
 def _shots(
@@ -263,32 +310,76 @@ class _Histogram:
 _DETECTORS: dict[str, type[_Detector]] = {"blockwise": _Blockwise, "histogram": _Histogram}
 
 
+def small_inside(view: View | None, size: tuple[int, int]) -> np.ndarray:
+    """Mark the pixels of a thumbnail inside the view, given the width and height of the frame."""
+    if view is None:
+        return np.ones((THUMBNAIL_SIDE, THUMBNAIL_SIDE), bool)
+    return _shrink(view.crop(view.mask(*size)).astype(np.float32)) > 0.5
+
+
 def _shrink(image: np.ndarray) -> np.ndarray:
-    return cv2.resize(image, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
+    return cv2.resize(image, (THUMBNAIL_SIDE, THUMBNAIL_SIDE), interpolation=cv2.INTER_AREA)
 
 
-def _curve(frames: Iterable[np.ndarray], inside: np.ndarray | None, method: str) -> np.ndarray:
-    """Measure the distance at each transition between RGB frames.
+class CurvePart(NamedTuple):
+    """Distances within a piece of a video, and what joins them to those of its neighbours."""
+
+    steps: list[float]
+    """Distances of consecutive frames."""
+    across: list[float]
+    """Distances of frames with one frame between them."""
+    first: list[np.ndarray]
+    """Descriptions of the first two frames."""
+    last: list[np.ndarray]
+    """Descriptions of the last two frames."""
+
+
+def measure_part(thumbnails: Iterable[np.ndarray], inside: np.ndarray, method: str) -> CurvePart:
+    """Measure the distances between the thumbnails of a piece; `inside` marks the pixels that count."""
+    detector = _DETECTORS[method](inside)
+    part = CurvePart([], [], [], [])
+    for thumbnail in thumbnails:
+        current = detector.describe(thumbnail)
+        if part.last:
+            part.steps.append(detector.distance(part.last[-1], current))
+        if len(part.last) == 2:
+            part.across.append(detector.distance(part.last.pop(0), current))
+        if len(part.first) < 2:
+            part.first.append(current)
+        part.last.append(current)
+    return part
+
+
+def join_parts(parts: Sequence[CurvePart], inside: np.ndarray, method: str) -> np.ndarray:
+    """Join the pieces of a video to its curve: the distance at each transition.
 
     Block-wise, it is the part that lasts: one odd frame is no cut.
     """
-    small_inside = np.ones((_SIDE, _SIDE), bool) if inside is None else _shrink(inside.astype(np.float32)) > 0.5
-    detector = _DETECTORS[method](small_inside)
+    distance = _DETECTORS[method](inside).distance
     steps: list[float] = []
     across: list[float] = []
-    last: deque[np.ndarray] = deque(maxlen=2)
-    for frame in frames:
-        current = detector.describe(_shrink(frame))
-        if last:
-            steps.append(detector.distance(last[-1], current))
-        if len(last) == 2:
-            across.append(detector.distance(last[0], current))
-        last.append(current)
+    last: list[np.ndarray] = []
+    for part in parts:
+        if last and part.first:
+            steps.append(distance(last[-1], part.first[0]))
+        if len(last) == 2 and part.first:
+            across.append(distance(last[0], part.first[0]))
+        if last and len(part.first) == 2:
+            across.append(distance(last[-1], part.first[1]))
+        steps += part.steps
+        across += part.across
+        last = [*last, *part.last][-2:]
     curve = np.array(steps)
     if method == "blockwise":
         curve[:-1] = np.minimum(curve[:-1], across)
         curve[1:] = np.minimum(curve[1:], across)
     return curve
+
+
+def _curve(frames: Iterable[np.ndarray], inside: np.ndarray | None, method: str) -> np.ndarray:
+    """Measure the curve of RGB frames."""
+    small = small_inside(None, (0, 0)) if inside is None else _shrink(inside.astype(np.float32)) > 0.5
+    return join_parts([measure_part(map(_shrink, frames), small, method)], small, method)
 
 
 def _threshold(curve: np.ndarray, settings: ShotSettings) -> np.ndarray:

@@ -27,9 +27,10 @@ from suture.core.progress import ProgressBar
 from suture.core.text import number
 from suture.core.workers import cores, given, pool_for
 from suture.data import messages
+from suture.data.cache import cache_folder
 from suture.data.classes import ClassTable
 from suture.data.dataset import Dataset, Mask, Video
-from suture.data.fingerprint import Fingerprints, cache_folder
+from suture.data.fingerprint import Fingerprints
 from suture.data.view import View
 
 FORMAT = 1

@@ -14,13 +14,16 @@ from typing import Any
 import av
 import av.container
 import av.video
+import cv2
 import numpy as np
 from av.video.frame import PictureType
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from suture.core.errors import UserError
+from suture.data.cache import CachedArrays
 from suture.data.images import MAX_PIXELS, deinterlace
-from suture.data.yuv import YuvToRgb, sample_planes, split_planes
+from suture.data.view import View
+from suture.data.yuv import YuvToRgb, sample_planes, split_planes, yuv_to_rgb
 
 VIDEO_SUFFIXES = frozenset(
     {".mp4", ".m4v", ".avi", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".mts", ".m2ts", ".wmv"}
@@ -30,6 +33,8 @@ _UNKNOWN_MATRICES = (2, 3)
 _DEPENDENT_TYPES = (PictureType.P, PictureType.B)
 _PLANAR_FORMATS = ("yuv420p", "yuvj420p")
 _PROBE_SIDE = 256
+MIN_CACHED_BYTES = 2**25
+"""The packets of smaller files are listed faster than a list of them is found."""
 MISSING_TOLERANCE_S = 0.2
 """Time (s) by which a file's stated duration may exceed its frames, besides 5 %."""
 _MAX_IDLE_DECODERS = 4
@@ -112,9 +117,35 @@ class VideoFile:
     def _open(self) -> "_Decoder":
         return _Decoder(self.path, self._index, self.threads)
 
+    def key_before(self, index: int) -> int:
+        """Return the last key frame at or before a frame; it decodes at once."""
+        return self._index.key_before(index)
+
+    def near_keys(self, indices: Sequence[int]) -> list[int]:
+        """Move frames to the key frames before them; not if some would become the same."""
+        keys = sorted({self.key_before(index) for index in indices})
+        return keys if len(keys) == len(indices) else list(indices)
+
+    def pieces(self, indices: Sequence[int], length: int) -> list[Sequence[int]]:
+        """Divide rising indices into pieces of about `length` frames, which begin at key frames where possible."""
+        group = np.searchsorted(self._index.keys, indices, side="right")
+        starts = [0]
+        for place in 1 + np.flatnonzero(np.diff(group)):
+            if place - starts[-1] >= length:
+                starts.append(int(place))
+        return [indices[start:stop] for start, stop in itertools.pairwise([*starts, len(indices)])]
+
     @cached_property
     def _index(self) -> "_FrameIndex":
-        return _read_index(self.path)
+        if not self.path.is_file() or self.path.stat().st_size < MIN_CACHED_BYTES:
+            return _read_index(self.path)
+        cached = CachedArrays([self.path], "frame index 1")
+        if (known := cached.load()) is None:
+            index = _read_index(self.path)
+            cached.save({name: np.asarray(getattr(index, name)) for name in index.__slots__})
+            return index
+        values: Any = {name: value if value.ndim else value.item() for name, value in known.items()}
+        return _FrameIndex(**values)
 
     @cached_property
     def _shape(self) -> tuple[tuple[int, int], Fraction]:
@@ -248,6 +279,26 @@ class DecodedFrame:
         turned = np.rot90(pixels, _quarter_turns(frame))
         return np.ascontiguousarray(turned)
 
+    def brightness(self) -> np.ndarray:
+        """Return the brightness of each pixel, uint8, H W; of frames without planes the green channel."""
+        if self.planes() is None:
+            return np.ascontiguousarray(self.rgb()[..., 1])
+        return _lines(self.frame.planes[0])
+
+    def thumbnail(self, view: View, side: int) -> np.ndarray:
+        """Shrink the view to side × side pixels, RGB, without converting the whole frame."""
+        planes = self.planes()
+        if planes is None:
+            return cv2.resize(view.crop(self.rgb()), (side, side), interpolation=cv2.INTER_AREA)
+        sampled = []
+        for plane, divisor in zip(self.frame.planes, (1, 2, 2), strict=True):
+            top, left = view.y // divisor, view.x // divisor
+            bottom, right = -(-(view.y + view.height) // divisor), -(-(view.x + view.width) // divisor)
+            part = _lines(plane)[top:bottom, left:right]
+            sampled.append(cv2.resize(part, (4 * side, 4 * side), interpolation=cv2.INTER_NEAREST))
+        small = cv2.resize(cv2.merge(sampled), (side, side), interpolation=cv2.INTER_AREA)
+        return yuv_to_rgb(small, planes.colours)
+
     def planes(self) -> "YuvPlanes | None":
         """Return the planes of an upright, progressive 8-bit yuv420 frame; None for other frames."""
         frame = self.frame
@@ -281,11 +332,13 @@ class YuvPlanes:
 
     def copy_to(self, memory: np.ndarray) -> None:
         """Copy all planes, below each other, into an array of `shape`."""
-        sources: Any = self.frame.planes
-        for source, target in zip(sources, split_planes(memory), strict=True):
-            # Whole planes, which releases Python's lock; their lines may be longer than they are wide.
-            lines = np.frombuffer(source, np.uint8).reshape(source.height, source.line_size)
-            np.copyto(target, lines[:, : source.width])
+        for source, target in zip(self.frame.planes, split_planes(memory), strict=True):
+            np.copyto(target, _lines(source))  # whole planes, which releases Python's lock
+
+
+def _lines(plane: Any) -> np.ndarray:
+    """Return a plane as an array, without a copy; its lines may be longer than they are wide."""
+    return np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
 
 
 @lru_cache(maxsize=64)

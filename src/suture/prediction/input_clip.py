@@ -150,7 +150,8 @@ class InputClip:
         """Return the view of its frames: as set, or found if the setting is `auto` or for frames of another size."""
         if setting != "auto" and setting.size is None:
             return setting
-        pixels = [self.read(index).pixels for index in view_frames(len(self))]
+        indices = view_frames(len(self))
+        pixels = [self.read(index).pixels for index in (self.file.near_keys(indices) if self.file else indices)]
         frames = [frame for frame in pixels if isinstance(frame, np.ndarray)]
         size = frames[0].shape[:2] if frames else None
         if setting != "auto" and (size is None or setting.fits(size)):

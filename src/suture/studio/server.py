@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from suture.core.errors import UserError
 from suture.core.io import read_text, write_text
-from suture.data.fingerprint import cache_folder
+from suture.data.cache import cache_folder
 from suture.studio.access_guard import REPORT_POLICY, AccessGuard
 from suture.studio.mask_runs import pack_runs, unpack_runs
 from suture.studio.refine_selection import refine_selection
