@@ -14,7 +14,7 @@ from predict_files import as_on_a_gpu, picture
 from rich.console import Console
 
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.overlay import Overlay
+from suture.data.overlay import PLAIN_STYLE, Overlay, OverlayStyle
 from suture.data.view import View
 from suture.models.inference import resize_matrices
 from suture.prediction.fast.gpu_overlay import GpuOverlay, class_counts
@@ -44,7 +44,7 @@ def test_planes_are_those_of_opencv(seed: int, width: int, height: int) -> None:
     frame = generator.integers(0, 256, (height, width, 3), np.uint8)
     coarse = generator.choice(np.array([0, 1, 2, IGNORE], np.uint8), (1 + height // 9, 1 + width // 9))
     mask = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_NEAREST)
-    overlay = Overlay(CLASSES, width, height)
+    overlay = Overlay(CLASSES, width, height, OverlayStyle(opacity=0.7, outline=seed % 3))
     drawn = GpuOverlay(overlay, torch.device("cpu"))(torch.from_numpy(frame)[None], torch.from_numpy(mask)[None])
     assert_alike(drawn[0].numpy(), rgb_to_planes(overlay(frame, mask)))
 
@@ -78,7 +78,7 @@ def test_the_way_over_a_gpu_gives_the_same_masks_and_draws_them(
     frames = np.stack([picture(index, 111, 91) for index in range(3)])
 
     def begun(predictor: Predictor) -> PendingBatch:
-        return predictor.begin(predictor.prepare(frames, view), Smoother(0.5) if smooth else None, True)
+        return predictor.begin(predictor.prepare(frames, view), Smoother(0.5) if smooth else None, PLAIN_STYLE)
 
     expected, found = list(begun(cpu)), begun(gpu)
     for place, (mask, confidence, entropy) in enumerate(found):
@@ -107,7 +107,7 @@ def test_a_gpu_draws_the_same(model: Path, view: View | None) -> None:
     predictor = Predictor(model, "cuda")
     for start in range(0, 40, 4):  # replayed again and again, each batch of other frames
         frames = np.stack([picture(start + index, 111, 91) for index in range(4)])
-        pending = predictor.begin(predictor.prepare(frames, view), None, True)
+        pending = predictor.begin(predictor.prepare(frames, view), None, PLAIN_STYLE)
         expected = Predictor(model, "cpu")(frames, view) if start == 0 else None
         for place, (mask, *_) in enumerate(pending):
             assert expected is None or (mask == expected[place]).mean() > 0.98

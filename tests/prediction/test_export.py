@@ -31,8 +31,10 @@ from suture.deployment.export import (
     write_card,
 )
 from suture.evaluation.scoring import predict_masks
-from suture.models.model import Model
+from suture.models.model import Model, save_model
+from suture.models.model_files import TRAINED_ON
 from suture.models.segmenter import build_segmenter
+from suture.prediction.predictor import Predictor
 
 DOC = Path(__file__).resolve().parents[2] / "docs/how-to/export.md"
 
@@ -216,7 +218,7 @@ def test_a_view_is_cut_out_and_the_rest_ignored(finished: Path, tmp_path: Path) 
     view = View(10, 4, 50, 42)
     done = export_run(away, tmp_path / "view.onnx", frame=(60, 70), view=view)
     assert not done.real
-    assert about(done.path)["view"] == [10, 4, 50, 42]
+    assert about(done.path)["view"] == {"rect": [10, 4, 50, 42]}
     refuse_bytes_inside(onnx.load(done.path))
     frame = picture(60, 70)
     found = run(done.path, frame[None])[0]
@@ -228,9 +230,47 @@ def test_a_view_is_cut_out_and_the_rest_ignored(finished: Path, tmp_path: Path) 
     assert (view.crop(found) == expected).mean() >= MIN_AGREEMENT["fp32"]
 
 
+def test_the_view_of_the_training_is_the_default(finished: Path, tmp_path: Path) -> None:
+    view = View(10, 4, 50, 42, (35.0, 25.0, 20.0))
+    stated = {"view": view.to_json(), "size": [60, 70]}
+    run_folder = tmp_path / "run"
+    shutil.copytree(finished, run_folder)
+    notes = {"view": stated, "videos_by": "folder", "mirror": []}
+    save_model(Model.load(finished).segmenter, run_folder / "model.safetensors", {TRAINED_ON: json.dumps(notes)})
+    done = export_run(run_folder, tmp_path / "view.onnx")
+    assert (done.shape.frame, about(done.path)["view"]) == ((60, 70), view.to_json())
+    refuse_bytes_inside(onnx.load(done.path))
+    frame = picture(60, 70)
+    found = run(done.path, frame[None])[0]
+    np.testing.assert_array_equal(found != IGNORE, view.mask(70, 60))
+    for model in (run_folder, done.path):
+        assert (Predictor(model, "cpu")(frame) == found).mean() >= MIN_AGREEMENT["fp32"]
+    assert (Predictor(run_folder, "cpu")(frame, view=None) != IGNORE).all()
+    assert export_run(run_folder, tmp_path / "scene.onnx", view=None).shape.view is None
+
+
+def test_a_killed_export_can_be_repeated(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The card is written first, so that a model is never without its card."""
+
+    def write(path: Path, content: bytes) -> None:
+        if path.suffix == ".onnx":
+            raise KeyboardInterrupt
+        path.write_bytes(content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "write_bytes", write)
+        with pytest.raises(KeyboardInterrupt):
+            export_run(finished, tmp_path / "model.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["MODEL_CARD.md"]
+    assert export_run(finished, tmp_path / "model.onnx").path.exists()
+
+
 def test_nothing_is_written_over(finished: Path, exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = exported.path.read_bytes()
+    export_run(finished, exported.path, frame=(48, 64))  # the same again is done
     with pytest.raises(UserError, match=r"model.onnx is there already"):
-        export_run(finished, exported.path)
+        export_run(finished, exported.path, frame=(50, 64))
+    assert exported.path.read_bytes() == content
     card = exported.path.parent / "sub" / "other.card.md"
     card.parent.mkdir()
     card.write_bytes(theirs := "somebody else's café".encode("latin-1"))

@@ -15,6 +15,7 @@ from av.video.reformatter import ColorRange
 from predict_files import picture, write_video
 from rich.console import Console
 
+from suture.data.overlay import PLAIN_STYLE
 from suture.data.video import DecodedFrame, VideoFile, YuvPlanes
 from suture.data.yuv import sample_planes, yuv_to_rgb
 from suture.prediction.fast.planes_to_rgb import planes_to_rgb
@@ -195,7 +196,7 @@ def test_a_gpu_makes_the_same_of_planes(model: Path, tmp_path: Path) -> None:
         rgb = np.stack([each.rgb() for each in pictures])
         expected = plain(rgb)
         for frames in (planes, rgb):
-            pending = predictor.begin(predictor.prepare(frames), None, True)
+            pending = predictor.begin(predictor.prepare(frames), None, PLAIN_STYLE)
             for mask, truth in zip(pending, expected, strict=True):
                 assert (mask.mask == truth).mean() > 0.96
     assert len(predictor._graph.recordings) == 2

@@ -21,7 +21,7 @@ from suture.core.io import read_json
 from suture.data.classes import IGNORE
 from suture.data.dataset import Frame, Video, training_view
 from suture.data.images import read_image
-from suture.data.overlay import Overlay, draw_legend
+from suture.data.overlay import Overlay, OverlayStyle, draw_legend
 from suture.data.video import VideoFile
 from suture.data.view import View
 from suture.prediction.predict import PredictionSummary, predict
@@ -232,6 +232,34 @@ def test_the_view_is_that_of_the_training_where_one_was_stated(tmp_path: Path) -
         [replace(video, view_setting="auto") for video in same],
     ):
         assert training_view(mixed) == "auto"
+
+
+def test_a_part_of_a_video(cpu: Predictor, tmp_path: Path) -> None:
+    path = write_video(tmp_path / "case.mp4", 20)
+    style = OverlayStyle(opacity=0.0, outline=0, side_by_side=True)
+    assert run(cpu, [path], tmp_path / "out", start=0.5, end=1.5, every=3, style=style).frames == 4
+    table = rows(tmp_path / "out/case/frames.csv")
+    assert [(row["frame"], row["time"]) for row in table] == [("5", "0.5"), ("8", "0.8"), ("11", "1.1"), ("14", "1.4")]
+    assert {file.stem[-2:] for file in (tmp_path / "out/case/masks").iterdir()} == {"05", "08", "11", "14"}
+    overlay = VideoFile(tmp_path / "out/case/overlay.mp4")
+    np.testing.assert_allclose(overlay.times, [0, 0.3, 0.6, 0.9], atol=1e-4)
+    assert overlay.size == (96, 40)
+    shown = overlay.read(1).astype(int)
+    assert np.abs(shown[:, :48] - shown[:, 48:]).mean() < 5
+    with pytest.raises(UserError, match="has no frame between --start 9 and --end the end"):
+        run(cpu, [path], tmp_path / "late", start=9)
+    for wrong in ({"every": 0}, {"start": 2, "end": 1}, {"style": OverlayStyle(opacity=2)}):
+        with pytest.raises(UserError, match="Expected --"):
+            PredictionSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_overlay_shows_name_and_time(cpu: Predictor, tmp_path: Path) -> None:
+    path = write_video(tmp_path / "case.mp4", 3, (200, 120))
+    run(cpu, [path], tmp_path / "out")
+    (frame, *_), shown = VideoFile(path).frames(), VideoFile(tmp_path / "out/case/overlay.mp4").read(0)
+    painted = Overlay(cpu.classes, 200, 120)(frame, cpu(frame))
+    difference = np.abs(shown[: len(painted)].astype(int) - painted).mean(2)
+    assert difference[:14, :60].mean() > 30 > 8 > difference[20:].mean()
 
 
 def test_smoothing_flickers_less(cpu: Predictor, tmp_path: Path) -> None:

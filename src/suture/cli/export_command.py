@@ -24,8 +24,8 @@ def export(
         ),
     ] = None,
     view: Annotated[
-        str | None, typer.Option(metavar="X,Y,W,H", help="Part of --frame that shows the scene; default: all of it.")
-    ] = None,
+        str, typer.Option(help="Part of --frame that shows the scene: trained (as stated then), none, or x,y,w,h.")
+    ] = "trained",
     dynamic: Annotated[bool, typer.Option("--dynamic", help="Any batch and size, without resizing inside.")] = False,
     logits: Annotated[bool, typer.Option("--logits", help="Output the scores of all classes, not the mask.")] = False,
     fp16: Annotated[bool, typer.Option("--fp16", help="Weights and computation in half precision.")] = False,
@@ -35,7 +35,7 @@ def export(
     from suture.core.io import suffix_of
 
     size = parse_numbers("--frame", frame, "1920x1080") if frame else None
-    rect = parse_numbers("--view", view, "420,0,1080,1080") if view else None
+    rect = parse_numbers("--view", view, "420,0,1080,1080") if view not in ("trained", "none") else None
     output = output or run / "model.onnx"
     if suffix_of(output) == ".md":
         with terminal.waiting():
@@ -48,15 +48,24 @@ def export(
 
     height_width = (size[1], size[0]) if size else None
     scene = View.parse(rect, "--view") if rect else None
-    validate_export_options(output, height_width, scene, dynamic=dynamic, logits=logits, force=force)
+    validate_export_options(output, height_width, scene, dynamic=dynamic, logits=logits)
     with terminal.waiting():
         from suture.deployment.export import export_run
     with terminal.waiting("Exporting, and comparing with PyTorch"):
         done = export_run(
-            run, output, frame=height_width, view=scene, dynamic=dynamic, logits=logits, half=fp16, force=force
+            run,
+            output,
+            frame=height_width,
+            view="trained" if view == "trained" else scene,
+            dynamic=dynamic,
+            logits=logits,
+            half=fp16,
+            force=force,
         )
     print_line(out, f"{done.path}: {done.shape}")
-    if not (view or dynamic):
+    if done.shape.view:
+        print_line(out, f"Its input is a whole frame, of which it sees the view {done.shape.view}.")
+    elif not dynamic:
         print_line(out, "Its input is a frame that shows the scene alone: see --frame and --view for others.")
     origin = "of the run's videos" if done.real else "that were generated, as the run's data cannot be read here"
     print_line(out, f"Same class as in PyTorch: {done.agreement:.3%} of the pixels of {done.checked} frames {origin}")

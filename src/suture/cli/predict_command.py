@@ -20,6 +20,12 @@ def predict(
         Literal["png", "video", "none"], typer.Option(help="A palette PNG per frame, or one lossless video.")
     ] = "png",
     no_overlay: Annotated[bool, typer.Option("--no-overlay", help="Write no overlay video.")] = False,
+    opacity: Annotated[float, typer.Option(help="Share of a class's colour in the overlay, 0 to 1.")] = 0.4,
+    outline: Annotated[int | None, typer.Option(help="Pixels of the outlines; 0 is none.")] = None,
+    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="Show the frame beside its overlay.")] = False,
+    start: Annotated[float, typer.Option(help="Second of the videos at which to begin.")] = 0.0,
+    end: Annotated[float | None, typer.Option(help="Second of the videos at which to end.")] = None,
+    every: Annotated[int, typer.Option(help="Predict every n-th frame.")] = 1,
     table: Annotated[
         Literal["csv", "parquet", "none"], typer.Option(help="Table of areas, confidence and flicker per frame.")
     ] = "csv",
@@ -44,6 +50,7 @@ def predict(
 ) -> None:
     """Segment videos and images. The same command again continues; exit code 1 if frames had to be left out."""
     from suture.core.settings import validate_scales
+    from suture.data.overlay import OverlayStyle
     from suture.prediction.find_clips import expand_input
     from suture.prediction.prediction_settings import PredictionSettings, parse_view, validate_output_folder
 
@@ -54,7 +61,10 @@ def predict(
     except ValueError:
         raise UserError(f"--scales is {scales}, expected numbers such as 0.75,1,1.25.") from None
     validate_scales(sizes)
-    settings = PredictionSettings(masks, not no_overlay, table, parse_view(view), smooth, videos_by)
+    style = OverlayStyle(opacity, outline, side_by_side)
+    settings = PredictionSettings(
+        masks, not no_overlay, table, parse_view(view), smooth, videos_by, style, start, end, every
+    )
     validate_output_folder(output)
     with terminal.waiting():
         from suture.prediction.predict import predict as predict_inputs

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -49,6 +50,20 @@ def paint_mask(
     return result
 
 
+class OverlayStyle(NamedTuple):
+    """Look of an overlay."""
+
+    opacity: float = OPACITY
+    """Share of a class's colour in its pixels."""
+    outline: int | None = None
+    """Pixels on each side of a border that are painted in full colour; None grows with the frame."""
+    side_by_side: bool = False
+    """Show the frame beside its overlay."""
+
+
+PLAIN_STYLE = OverlayStyle()
+
+
 class Overlay:
     """Paints masks over frames of one size, with a legend below.
 
@@ -56,18 +71,39 @@ class Overlay:
         classes: Names and colours.
         width: Of the frames, in pixels.
         height: Of the frames, in pixels.
+        style: Its look.
     """
 
-    def __init__(self, classes: ClassTable, width: int, height: int) -> None:
+    def __init__(self, classes: ClassTable, width: int, height: int, style: OverlayStyle = PLAIN_STYLE) -> None:
+        self.style = style
         self.palette = classes.palette
-        self.outline = max(1, round(min(width, height) / 400))
+        automatic = max(1, round(min(width, height) / 400))
+        self.outline = automatic if self.style.outline is None else self.style.outline
         large = width >= MIN_LEGEND_WIDTH and height >= MIN_LEGEND_HEIGHT
         self.legend = draw_legend(classes, width, height) if large else None
 
     def __call__(self, frame: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the painted frame (RGB, uint8) with the legend below it."""
-        painted = paint_mask(frame, mask, self.palette, outline=self.outline)
-        return painted if self.legend is None else np.concatenate([painted, self.legend])
+        painted = paint_mask(frame, mask, self.palette, opacity=self.style.opacity, outline=self.outline)
+        overlay = painted if self.legend is None else np.concatenate([painted, self.legend])
+        if not self.style.side_by_side:
+            return overlay
+        below = ((0, len(overlay) - len(frame)), (0, 0), (0, 0))
+        return np.hstack([np.pad(frame, below), overlay])
+
+
+def stamp(picture: np.ndarray, text: str) -> None:
+    """Write a line of light text into the upper left corner of a picture, in place.
+
+    Args:
+        picture: (H, W) grey or brightness, uint8.
+        text: Such as the video's name and the time.
+    """
+    size = int(np.clip(picture.shape[1] / 60, 9, 24))
+    font = load_font(size)
+    line = Image.new("L", (min(picture.shape[1], round(font.getlength(text)) + size), round(1.6 * size)), _DARK[0])
+    ImageDraw.Draw(line).text((size // 2, line.height // 2), text, _LIGHT[0], font, anchor="lm")
+    picture[: line.height, : line.width] = np.asarray(line)[: len(picture)]
 
 
 def draw_legend(classes: ClassTable, width: int, height: int, font_size: int | None = None) -> np.ndarray:

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from suture.core.errors import UserError
-from suture.core.io import remove_leftovers_of, write_bytes, write_text
+from suture.core.io import remove_leftovers_of, write_bytes
 from suture.data.classes import IGNORE
 from suture.data.datasets import load_dataset
 from suture.data.datasets.folder import require_outside_dataset
@@ -28,6 +28,7 @@ from suture.models.inference import interpolate_class_ids, resize_by_matrix, res
 from suture.models.model import Model
 from suture.models.model_files import WEIGHTS, fingerprint
 from suture.models.segmenter import Segmenter
+from suture.prediction.input_clip import read_training_view
 from suture.prediction.onnx_network import ONNX_FORMAT
 from suture.prediction.open_network import read_training_notes
 from suture.training.run_folder import Run
@@ -45,7 +46,7 @@ class ExportFormat:
     frame: tuple[int, int] | None
     """Height and width of its frames; None is any size, at which the network then runs."""
     view: View | None = None
-    """Rectangle of the frame that the network sees; the rest of the mask is `IGNORE`."""
+    """Part of the frame that the network sees; the rest of the mask is `IGNORE`."""
     logits: bool = False
     """Output the network's scores of all classes instead of the mask."""
     half: bool = False
@@ -90,18 +91,20 @@ class DeployedSegmenter(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         shape, view = self.shape, self.shape.view
-        frames, around = frames.float(), None  # first of all: TensorRT does nothing else with bytes
+        frames, around, inside = frames.float(), None, None  # first of all: TensorRT does nothing else with bytes
         if shape.frame and view:
             height, width = shape.frame
             around = view.x, width - view.x - view.width, view.y, height - view.y - view.height
             frames = frames[:, view.y : view.y + view.height, view.x : view.x + view.width]
+            inside = torch.from_numpy(view.crop(view.mask(width, height))) if view.circle else None
         scene = (frames.shape[1], frames.shape[2])
         images = resize_by_matrix(frames, self.size if shape.frame else scene)
         scores = self.segmenter(images.to(self.segmenter.mean.dtype)).float()
         if shape.logits:
             return scores
         # Probabilities are averaged between pixels, as in the evaluation; the best class of a pixel needs none.
-        return interpolate_class_ids(scores if scene == scores.shape[-2:] else _softmax(scores), scene, around, IGNORE)
+        probabilities = scores if scene == scores.shape[-2:] else _softmax(scores)
+        return interpolate_class_ids(probabilities, scene, around, IGNORE, inside)
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -115,7 +118,7 @@ def export_run(
     output: Path,
     *,
     frame: tuple[int, int] | None = None,
-    view: View | None = None,
+    view: View | Literal["trained"] | None = "trained",
     dynamic: bool = False,
     logits: bool = False,
     half: bool = False,
@@ -126,9 +129,9 @@ def export_run(
     Args:
         folder: The run.
         output: File to write, ending in .onnx.
-        frame: Height and width of its frames; by default the size of the scene in the run's videos, or the training
-            size if those differ.
-        view: Rectangle of the frame that shows the scene.
+        frame: Height and width of its frames; by default that of the training videos if their view was stated, else
+            of the scene in them, or the training size if those differ.
+        view: Part of the frame that shows the scene, or None for all of it; by default as stated in training.
         dynamic: Leave the size of the frames open.
         logits: Output scores instead of masks.
         half: Compute in fp16.
@@ -140,12 +143,15 @@ def export_run(
     >>> export_run(Path("runs/pgvcl"), Path("model.onnx"), frame=(1080, 1920)).agreement  # doctest: +SKIP
     0.99998
     """
-    validate_export_options(output, frame, view, dynamic=dynamic, logits=logits, force=force)
     run = Run(folder)
-    model, text, card = run.model(), render_card(run), card_path(output)
+    if view == "trained":
+        frame, view = (frame, None) if dynamic or logits else _trained_view(run, frame)
+    validate_export_options(output, frame, view, dynamic=dynamic, logits=logits)
+    model, text, card = run.model(), render_card(run).encode(), card_path(output)
     require_new_or_same(card, text, force)
     shape = ExportFormat(None if dynamic else frame or run.scene_size or model.size, view, logits, half)
     file = to_onnx(model, shape, run_origin(run))
+    require_new_or_same(output, file, force)
     deployed = DeployedSegmenter(model.segmenter, model.size, shape)
     frames, real = _frames(run, deployed)
     agreement = _agreement(file, deployed, frames)
@@ -158,9 +164,19 @@ def export_run(
     with _write_errors(output):
         for path in (output, card):
             remove_leftovers_of(path)
-        write_bytes(output, file)
-        write_text(card, text)
+        write_bytes(card, text)
+        write_bytes(output, file)  # last: with it, the export is done
     return Exported(output, card, shape, agreement, sum(map(len, frames)), real)
+
+
+def _trained_view(run: Run, frame: tuple[int, int] | None) -> tuple[tuple[int, int] | None, View | None]:
+    """Size of the frames and their view as stated in training; no view for frames of another size."""
+    weights = run.folder / WEIGHTS
+    trained = read_training_view(read_training_notes(weights)["view"], str(weights))
+    if trained == "auto" or trained.view is None or trained.size is None or frame not in (None, trained.size):
+        return frame, None
+    height, width = trained.size
+    return (height, width), trained.view
 
 
 def run_origin(run: Run) -> dict[str, Any]:
@@ -193,7 +209,7 @@ def to_onnx(model: Model, shape: ExportFormat, origin: Mapping[str, Any] | None 
         "size": list(model.size),
         "multiple": segmenter.multiple,
         "kind": "fixed" if shape.frame else "dynamic",
-        "view": shape.view.to_json()["rect"] if shape.view else None,
+        "view": shape.view.to_json() if shape.view else None,
         "output": shape.output,
         "precision": shape.precision,
         "run": {"view": "auto", "videos_by": "folder"} | dict(origin or {}),
@@ -210,10 +226,10 @@ def to_onnx(model: Model, shape: ExportFormat, origin: Mapping[str, Any] | None 
 def write_card(folder: Path, output: Path, *, force: bool = False) -> None:
     """Write the model card of a finished run alone."""
     require_outside_dataset(output)
-    text = render_card(Run(folder))
+    text = render_card(Run(folder)).encode()
     require_new_or_same(output, text, force)
     with _write_errors(output):
-        write_text(output, text)
+        write_bytes(output, text)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from suture.data.view import View
 
 
 def validate_export_options(
-    output: Path, frame: tuple[int, int] | None, view: View | None, *, dynamic: bool, logits: bool, force: bool
+    output: Path, frame: tuple[int, int] | None, view: View | None, *, dynamic: bool, logits: bool
 ) -> None:
     """Raise if an ONNX file cannot have these options, or cannot be written to `output`."""
     if suffix_of(output) != ".onnx":
@@ -24,10 +24,9 @@ def validate_export_options(
     if view and not (frame and view.is_within(frame[1], frame[0])):
         raise UserError(f"--view is {view}, expected a rectangle within the frames of --frame WIDTHxHEIGHT.")
     require_outside_dataset(output)
-    require_new_or_same(output, None, force)
 
 
-def require_new_or_same(path: Path, content: str | None, force: bool) -> None:
+def require_new_or_same(path: Path, content: bytes, force: bool) -> None:
     """Raise if a file is there already, unless with the same content."""
-    if path.exists() and not force and (content is None or path.read_bytes() != content.encode()):
+    if path.exists() and not force and path.read_bytes() != content:
         raise UserError(f"{path} is there already: give an --output in another folder, or --force to write over it.")

@@ -185,15 +185,22 @@ def to_class_ids(probabilities: Tensor, size: Size) -> Tensor:
 
 
 def interpolate_class_ids(
-    scores: Tensor, size: Size, around: tuple[int, int, int, int] | None = None, ignore: int = 255
+    scores: Tensor,
+    size: Size,
+    around: tuple[int, int, int, int] | None = None,
+    ignore: int = 255,
+    inside: Tensor | None = None,
 ) -> Tensor:
     """Same as `to_class_ids`, by operations that every ONNX runtime has.
 
-    `around` adds pixels with the id `ignore` on the left, right, top and bottom: the frame outside the view.
+    `around` adds pixels with the id `ignore` on the left, right, top and bottom: the frame outside the view. Pixels
+    that are not `inside` (H, W) get this id too.
     """
     if scores.shape[-2:] != tuple(size):
         scores = F.interpolate(scores, tuple(size), mode="bilinear", align_corners=False)
     ids = scores.argmax(1).float()  # TensorRT takes bytes only from floats, and only in the last step
+    if inside is not None:
+        ids = ids.masked_fill(~inside.to(ids.device), ignore)
     if around is not None:
         ids = F.pad(ids, around, value=ignore)
     return ids.to(torch.uint8)

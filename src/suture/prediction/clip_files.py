@@ -14,7 +14,7 @@ import numpy as np
 
 from suture.core.errors import UserError
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.overlay import Overlay
+from suture.data.overlay import PLAIN_STYLE, Overlay, OverlayStyle, stamp
 from suture.data.yuv import YuvToRgb, frame_size, sample_planes, yuv_to_rgb
 from suture.prediction.flow_agreement import Thumbnail, flow_agreement
 from suture.prediction.frame_table import finite
@@ -45,6 +45,11 @@ class OutputPlan:
     """Frame rate of the videos."""
     pixel_aspect: Fraction = SQUARE
     """Aspect ratio of the overlay video's pixels."""
+    begin: float = 0.0
+    """Time (s) at which the videos begin."""
+    title: str = ""
+    """Name that the overlay video shows beside the time."""
+    style: OverlayStyle = PLAIN_STYLE
     compare: bool = True
     """Measure the flow agreement of neighbouring masks."""
 
@@ -145,12 +150,19 @@ class ClipFiles:
             write_mask(plan.mask_path(frame.name), mask, plan.classes)
         if plan.pictures and frame.mask is not None:
             write_picture(plan.picture_path(frame.name), self._overlay(mask.shape)(frame.rgb, mask))
-        overlay = None
+        shown = None
         if plan.overlay_video:
-            planes = rgb_to_planes(self._overlay(mask.shape)(frame.rgb, mask)) if planes is None else planes
-            overlay = video_frame(planes, "yuv420p")
+            overlay = self._overlay(mask.shape)
+            planes = rgb_to_planes(overlay(frame.rgb, mask)) if planes is None else planes
+            if plan.title and overlay.legend is not None:
+                minutes, seconds = divmod(frame.time, 60)
+                stamp(
+                    planes[: mask.shape[0]],
+                    f"{plan.title}  {int(minutes) // 60}:{int(minutes) % 60:02}:{seconds:04.1f}",
+                )
+            shown = video_frame(planes, "yuv420p")
         thumbnail = Thumbnail.of(pixels, mask, frame.colours) if plan.compare else None
-        return FinishedFrame(frame.index, frame.time, frame.mask is not None, mask, thumbnail, overlay)
+        return FinishedFrame(frame.index, frame.time, frame.mask is not None, mask, thumbnail, shown)
 
     def add(self, frame: FinishedFrame) -> Accepted:
         """Add the next frame to the videos; the memory of its overlay is needed until it is accepted."""
@@ -172,18 +184,18 @@ class ClipFiles:
             self._add(frame)
 
     def _add(self, frame: FinishedFrame) -> Accepted:
-        accepted = None
+        accepted, time = None, frame.time - self.plan.begin
         if self._overlay_video is not None and frame.overlay is not None:
-            accepted = self._overlay_video.add(frame.overlay, frame.time)
+            accepted = self._overlay_video.add(frame.overlay, time)
         if self._mask_video is not None:
             # A frame without a mask is all ignore, so that frames keep their numbers.
             mask = frame.mask if frame.mask is not None else np.full(self._size or (), IGNORE, np.uint8)
-            self._mask_video.add(video_frame(mask, "gray"), frame.time)
+            self._mask_video.add(video_frame(mask, "gray"), time)
         return accepted
 
     def _overlay(self, size: tuple[int, ...]) -> Overlay:
         if size not in self._overlays:
-            self._overlays[size] = Overlay(self.plan.classes, size[1], size[0])
+            self._overlays[size] = Overlay(self.plan.classes, size[1], size[0], self.plan.style)
         return self._overlays[size]
 
 

@@ -6,7 +6,7 @@
 - The calling thread keeps the journal and the table.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import groupby, islice, starmap
@@ -80,16 +80,30 @@ class ClipJob:
         """Files to write."""
         masks, overlay, video = self.settings.masks, self.settings.overlay, self.clip.file
         if video is None:
-            return OutputPlan(self.folder, self.predictor.classes, masks=masks != "none", pictures=overlay)
+            return OutputPlan(
+                self.folder,
+                self.predictor.classes,
+                masks=masks != "none",
+                pictures=overlay,
+                style=self.settings.style,
+            )
         return OutputPlan(
             self.folder,
             self.predictor.classes,
             masks=masks == "png",
             mask_video=masks == "video",
             overlay_video=overlay,
-            fps=video.fps,
+            style=self.settings.style,
+            fps=video.fps / self.settings.every,
+            begin=float(video.times[self.indices[0]]),
+            title=self.clip.name,
             pixel_aspect=video.pixel_aspect,
         )
+
+    @cached_property
+    def indices(self) -> Sequence[int]:
+        """Frames to predict."""
+        return self.clip.indices(self.settings.start, self.settings.end, self.settings.every)
 
     @property
     def made_of(self) -> dict[str, Any]:
@@ -117,7 +131,7 @@ class ClipJob:
     @property
     def writer(self) -> Writer:
         """The writer for this clip."""
-        processes = self.predictor.process_writer if len(self.clip) >= MIN_FRAMES_FOR_PROCESSES else None
+        processes = self.predictor.process_writer if len(self.indices) >= MIN_FRAMES_FOR_PROCESSES else None
         return processes or ThreadedWriter(self.batch)
 
     def run(self, progress: Callable[[int], None]) -> ClipResult:
@@ -180,7 +194,7 @@ class ClipJob:
             return self._is_new(frame), frame.size, frame.colours
 
         together = min(FRAMES_TOGETHER, self.batch)
-        frames = self.clip.frames(range(len(self.clip)), together, planes=self.predictor.gpu is not None)
+        frames = self.clip.frames(self.indices, together, planes=self.predictor.gpu is not None)
         for _, alike in groupby((self._checked(frame, view) for frame in frames), kind):
             while group := list(islice(alike, self.batch)):
                 yield group
@@ -200,6 +214,7 @@ class ClipJob:
         smoother = Smoother(self.settings.smooth) if self.settings.smooth else None
         # Batches of one length are one graph on a GPU; but smoothing must not see repeated frames.
         length = 0 if smoother else self.batch
+        style = self.settings.style if self.plan.overlay_video and not self.settings.style.side_by_side else None
 
         def with_memory() -> Iterator[tuple[list[ClipFrame], SharedBatch | None]]:
             # In order: a batch must not wait for the memory of later batches, or it waits forever.
@@ -223,7 +238,7 @@ class ClipJob:
         def begin(
             frames: list[ClipFrame], memory: SharedBatch | None, prepared: PreparedBatch | None
         ) -> PredictedBatch:
-            pending = prepared and self.predictor.begin(prepared, smoother, self.plan.overlay_video)
+            pending = prepared and self.predictor.begin(prepared, smoother, style)
             return PredictedBatch(frames, pending, memory)
 
         if self.predictor.runs_parallel and smoother is None:

@@ -90,6 +90,15 @@ class InputClip:
     def __len__(self) -> int:
         return len(self.file) if self.file else len(self.images)
 
+    def indices(self, start: float, end: float | None, every: int) -> Sequence[int]:
+        """Return every n-th frame between two seconds of a video; images have no times and are all in it."""
+        if self.file is None or (start, end) == (0, None):
+            return range(0, len(self), every)
+        first, last = np.searchsorted(self.file.times, [start, np.inf if end is None else end])
+        if first == last:
+            raise UserError(f"{self.path} has no frame between --start {start:g} and --end {end or 'the end'}.")
+        return range(int(first), int(last), every)
+
     @cached_property
     def nbytes(self) -> int:
         """Size of its files; missing ones count nothing."""

@@ -138,7 +138,7 @@ def _run_jobs(jobs: Sequence[ClipJob], console: Console, *, report: bool) -> Pre
                 _print(console, f"{job.clip.name}: done before, skipped{had}")
                 continue
             title = f"{job.clip.name} ({count} of {len(jobs)})" if len(jobs) > 1 else job.clip.name
-            with lock_folder(job.folder), _progress(title, len(job.clip), console) as progress:
+            with lock_folder(job.folder), _progress(title, len(job.indices), console) as progress:
                 started = time.perf_counter()
                 result = job.run(progress)
                 (job.folder / LOCK).unlink(missing_ok=True)

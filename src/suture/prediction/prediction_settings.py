@@ -9,6 +9,7 @@ from suture.core.io import validate_folder_path
 from suture.data.dataset import VideosBy
 from suture.data.datasets.folder import require_outside_dataset
 from suture.data.listing import holds_files
+from suture.data.overlay import PLAIN_STYLE, OverlayStyle
 from suture.data.video_index import JOURNAL, RECORD
 from suture.data.view import View
 from suture.prediction.frame_table import TableFormat
@@ -28,14 +29,27 @@ class PredictionSettings:
     smooth: float = 0.0
     """Weight of the previous frame (see `Smoother`); 0 is none."""
     videos_by: VideosBy | Literal["trained"] = "trained"
+    style: OverlayStyle = PLAIN_STYLE
+    start: float = 0.0
+    """Second of a video at which the prediction begins."""
+    end: float | None = None
+    """Second of a video before which it ends; None is the end of the file."""
+    every: int = 1
+    """Predict every n-th frame."""
 
     def __post_init__(self) -> None:
+        if self.every < 1 or self.start < 0 or (self.end is not None and self.end <= self.start):
+            raise UserError("Expected --every from 1, and --start and --end in rising seconds.")
+        if not 0 <= self.style.opacity <= 1 or (self.style.outline or 0) < 0:
+            raise UserError("Expected --opacity from 0 to 1, and --outline in pixels from 0.")
         if not 0 <= self.smooth < 1:
             raise UserError(f"smooth is {self.smooth}, expected a number from 0 to below 1.")
 
     def to_json(self) -> dict[str, Any]:
         """All but view and grouping, which the model may decide."""
-        return {"masks": self.masks, "overlay": self.overlay, "table": self.table, "smooth": self.smooth}
+        frames = {"start": self.start, "end": self.end, "every": self.every}
+        files = {"masks": self.masks, "overlay": self.overlay, "table": self.table, "style": list(self.style)}
+        return {**files, **frames, "smooth": self.smooth}
 
 
 def parse_view(value: str) -> ViewSetting:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from suture.core.errors import UserError
 from suture.core.settings import validate_scales
 from suture.core.text import listed
 from suture.data.classes import IGNORE, ClassTable
-from suture.data.overlay import Overlay
+from suture.data.overlay import Overlay, OverlayStyle
 from suture.data.video import YuvPlanes
 from suture.data.view import View
 from suture.data.yuv import YuvToRgb, frame_size
@@ -131,8 +131,12 @@ class Predictor:
         if not self.network.scored:
             raise UserError(f"{self.network.identity['name']} has no probabilities: export it with --logits.")
 
-    def __call__(self, frames: np.ndarray, view: View | None = None) -> np.ndarray:
+    def __call__(self, frames: np.ndarray, view: View | Literal["trained"] | None = "trained") -> np.ndarray:
         """Predict the masks of one frame (H, W, 3) or of several (B, H, W, 3), RGB, uint8.
+
+        Args:
+            frames: The frames.
+            view: Part that shows the scene, or None for all of it; by default as stated in training for this size.
 
         Returns:
             Class ids (H, W) or (B, H, W), uint8; `IGNORE` (255) outside the view, if one is given.
@@ -140,8 +144,11 @@ class Predictor:
         masks = [prediction.mask for prediction in self.predict(frames, view)]
         return np.stack(masks) if frames.ndim == 4 else masks[0]
 
-    def predict(self, frames: np.ndarray, view: View | None = None) -> list[Prediction]:
-        """Predict masks with their confidence and entropy, of one frame or of several."""
+    def predict(self, frames: np.ndarray, view: View | Literal["trained"] | None = "trained") -> list[Prediction]:
+        """Predict masks with their confidence and entropy, of one frame or of several, as calling does."""
+        if view == "trained":
+            setting = self.network.view
+            view = None if setting == "auto" else setting.of(np.shape(frames)[-3:-1])
         return list(self.begin(self.prepare(frames, view)))
 
     @torch.inference_mode()
@@ -188,13 +195,15 @@ class Predictor:
         return PreparedBatch(pinned, view, memory, colours)
 
     @torch.inference_mode()
-    def begin(self, prepared: PreparedBatch, smoother: Smoother | None = None, paint: bool = False) -> "PendingBatch":
+    def begin(
+        self, prepared: PreparedBatch, smoother: Smoother | None = None, paint: OverlayStyle | None = None
+    ) -> "PendingBatch":
         """Start the network on prepared frames; the result waits for it.
 
         Args:
             prepared: Frames of `prepare`.
             smoother: Smoother of their video.
-            paint: Let a GPU paint overlays too.
+            paint: Look of the overlays that a GPU paints too.
         """
         if self.gpu is None:
             return PendingBatch(
@@ -217,7 +226,7 @@ class Predictor:
         self,
         frames: Tensor,
         view: View,
-        paint: bool = False,
+        paint: OverlayStyle | None = None,
         colours: YuvToRgb | None = None,
         smoother: Smoother | None = None,
     ) -> list[Tensor]:
@@ -248,7 +257,8 @@ class Predictor:
         measured = [certainty, masks, class_counts(masks, len(self.classes))]
         if paint:
             overlay = self._cached(
-                ("overlay", height, width), lambda: GpuOverlay(Overlay(self.classes, width, height), self.device)
+                ("overlay", height, width, paint),
+                lambda: GpuOverlay(Overlay(self.classes, width, height, paint), self.device),
             )
             parts = zip(frames.split(PAINTED_TOGETHER), masks.split(PAINTED_TOGETHER), strict=True)
             measured.append(torch.cat([overlay(*part) for part in parts]))

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from suture.data.overlay import OPACITY, Overlay
+from suture.data.overlay import Overlay
 
 YUV_WEIGHTS = np.array([(269484, 528482, 102760), (-155188, -305135, 460324), (460324, -385875, -74448)]) / 2**20
 """Y, U and V from red, green and blue: BT.601 in limited range, as in OpenCV."""
@@ -24,7 +24,7 @@ class GpuOverlay:
     def __init__(self, overlay: Overlay, device: torch.device) -> None:
         # For pixels inside a class, then for those on its outline: the share of the frame, and what is added.
         shown = (overlay.palette.max(axis=1) > 0).astype(np.float64)
-        share = np.concatenate([OPACITY * shown, shown])[:, None]
+        share = np.concatenate([overlay.style.opacity * shown, shown])[:, None]
         added = share * np.tile(overlay.palette @ YUV_WEIGHTS.T, (2, 1)) + YUV_OFFSETS
         paints = torch.from_numpy(np.concatenate([1 - share, added], 1).astype(np.float32)).to(device)
         self._light, self._tint = paints[:, [0, 1]], paints[:, [0, 2, 3]]
@@ -34,7 +34,9 @@ class GpuOverlay:
 
     def __call__(self, frames: Tensor, masks: Tensor) -> Tensor:
         """Paint frames (B, H, W, 3) and masks (B, H, W), uint8; returns planes (B, rows, columns), uint8."""
-        kinds = masks.int().add_(outlines(masks, self._outline), alpha=MASK_VALUES)
+        kinds = masks.int()
+        if self._outline:
+            kinds = kinds.add_(outlines(masks, self._outline), alpha=MASK_VALUES)
         batch, height, width = kinds.shape
         rows, columns = (height + len(self._legend) + 1) // 2, (width + 1) // 2
         planes = torch.empty(batch, 3 * rows, 2 * columns, dtype=torch.uint8, device=frames.device)
