@@ -1,4 +1,4 @@
-"""Functions that `import suture` gives: the commands, with the same options."""
+"""Functions of `import suture`: the commands, with the same options."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from suture.deployment.export import Exported
     from suture.prediction.predict import PredictionSummary
 
-# Functions import what takes seconds, such as torch, when they are called.
+# Slow imports, such as torch, are inside the functions.
 
 Place = str | Path
 

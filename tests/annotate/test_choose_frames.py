@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from suture.annotate.choose_frames import FrameFacts, choose_frames
+from suture.annotate.choose_frames import FrameFeatures, choose_frames
 from suture.data.labelling import Labelling
 
 
-def facts(features: list[float], uncertainty: list[float] | None = None, visible: list[int] = ()) -> FrameFacts:  # type: ignore[assignment]
+def facts(features: list[float], uncertainty: list[float] | None = None, visible: list[int] = ()) -> FrameFeatures:  # type: ignore[assignment]
     places = [("a", index) for index in range(len(features))]
     shown = np.array(visible or [0] * len(features))[:, None] == np.arange(2)
-    return FrameFacts(places, np.array(features)[:, None], np.array(uncertainty or [1.0] * len(features)), shown)
+    return FrameFeatures(places, np.array(features)[:, None], np.array(uncertainty or [1.0] * len(features)), shown)
 
 
-def chosen(facts: FrameFacts, budget: int, labelled: tuple[int, ...] = (), shot: int = 1) -> list[int]:
+def chosen(facts: FrameFeatures, budget: int, labelled: tuple[int, ...] = (), shot: int = 1) -> list[int]:
     """Indices of the chosen frames; each shot has `shot` frames."""
     shot_of = {place: ("a", place[1] // shot) for place in facts.places}
     return [index for _, index in choose_frames(facts, Labelling({"a": labelled}), shot_of, budget)]

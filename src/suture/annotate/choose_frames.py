@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from suture.prediction.predictor import Predictor
 
 MAX_CANDIDATES = 2000
-"""Frames that are looked at; of more, they are taken evenly."""
+"""Limit of candidate frames; larger sets are thinned evenly."""
 THUMBNAIL_SIDE = 16
 BATCH = 16
 MIN_CLASS_AREA = 0.001
-"""Share of the view from which on a predicted class counts as visible."""
+"""Smallest share of the view at which a predicted class counts as visible."""
 Place = tuple[str, int]
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class FrameFacts:
-    """What the choice knows of frames; arrays have one row per frame."""
+class FrameFeatures:
+    """Features of candidate frames; arrays have one row per frame."""
 
     places: list[Place]
     features: np.ndarray
@@ -40,13 +40,13 @@ class FrameFacts:
 
 
 def candidates(dataset: Dataset, budget: int) -> Labelling:
-    """Usable frames without a mask, evenly, and not too many."""
+    """Choose usable frames without a mask, evenly spaced."""
     frames = {video.id: sorted({*video.usable} - {*video.masks}) for video in dataset}
     step = math.ceil(sum(map(len, frames.values())) / max(MAX_CANDIDATES, 4 * budget)) or 1
     return Labelling({video: indices[::step] for video, indices in frames.items()})
 
 
-def measure_appearance(dataset: Dataset, frames: Labelling, progress: Progress = lambda done: None) -> FrameFacts:
+def measure_appearance(dataset: Dataset, frames: Labelling, progress: Progress = lambda done: None) -> FrameFeatures:
     """Describe frames by their thumbnails, without a model."""
     thumbnails = []
     for video, indices in frames.frames.items():
@@ -56,12 +56,12 @@ def measure_appearance(dataset: Dataset, frames: Labelling, progress: Progress =
             progress(len(part))
     count = frames.count
     features = np.concatenate(thumbnails) if thumbnails else np.zeros((0, 1), np.float32)
-    return FrameFacts(list(frames), features, np.ones(count), np.zeros((count, 0), bool))
+    return FrameFeatures(list(frames), features, np.ones(count), np.zeros((count, 0), bool))
 
 
 def measure_by_model(
     predictor: "Predictor", dataset: Dataset, frames: Labelling, progress: Progress = lambda done: None
-) -> FrameFacts:
+) -> FrameFeatures:
     """Describe frames by a model: the encoder's mean features, the entropy of the classes, the visible classes."""
     import torch
 
@@ -89,7 +89,7 @@ def measure_by_model(
     finally:
         hook.remove()
     uncertainty, visible = (np.concatenate(parts) for parts in zip(*others, strict=True))
-    return FrameFacts(list(frames), np.concatenate(features), uncertainty, visible)
+    return FrameFeatures(list(frames), np.concatenate(features), uncertainty, visible)
 
 
 def _view_mask(video: Video, size: tuple[int, int]) -> np.ndarray:
@@ -97,11 +97,13 @@ def _view_mask(video: Video, size: tuple[int, int]) -> np.ndarray:
     return cv2.resize(inside, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT).astype(bool)
 
 
-def choose_frames(facts: FrameFacts, labelled: Labelling, shot_of: Mapping[Place, Place], budget: int) -> list[Place]:
+def choose_frames(
+    facts: FrameFeatures, labelled: Labelling, shot_of: Mapping[Place, Place], budget: int
+) -> list[Place]:
     """Choose frames one after the other, each with the highest score.
 
-    The score is the uncertainty, times the distance in feature space to the nearest labelled or chosen frame
-    (k-center), times up to two for a class that few of these show. A shot gives at most twice its fair share.
+    The score is the uncertainty times the distance in feature space to the nearest labelled or chosen frame (k-center).
+    A class that few of these frames show raises it, at most to twice. A shot gives at most twice its fair share.
 
     Args:
         facts: Candidates and labelled frames.
@@ -115,7 +117,7 @@ def choose_frames(facts: FrameFacts, labelled: Labelling, shot_of: Mapping[Place
     nearest = np.full(len(facts.places), np.inf)
     for feature in facts.features[is_known]:
         nearest = np.minimum(nearest, _distances(facts.features, feature))
-    if not is_known.any():  # far from the mean are the odd frames: the first one is typical
+    if not is_known.any():  # frames far from the mean are outliers; the first one is typical
         nearest = 1 / (1 + _distances(facts.features, facts.features.mean(0)))
     free = ~is_known
     most = max(1, math.ceil(2 * budget / max(1, len(set(shot_of.values())))))

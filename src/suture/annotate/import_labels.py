@@ -42,8 +42,8 @@ def import_labels(
 
     Args:
         root: Folder of the dataset.
-        exports: Files or folders of CVAT, Label Studio, COCO, Datumaro or LabelMe.
-        annotator: Whose annotations to take, where Label Studio has several of a frame: an address or an id.
+        exports: Exports of CVAT, Label Studio, COCO, Datumaro or LabelMe: files or folders.
+        annotator: Address or id of the annotator to take where Label Studio has several for a frame.
         force: Replace earlier imports of the same names.
 
     Raises:
@@ -92,7 +92,7 @@ class _Import:
 
     def _add(self, export: Export, only: VideoEntry | None, stack: ExitStack) -> None:
         out = place_of_new_masks(self.root) / export.path.stem
-        # CVAT's black background is what nobody painted.
+        # Black in CVAT means unpainted.
         names = [label for label, value in export.labels.items() if (label, value) != (BACKGROUND, (0, 0, 0))]
         if out in self.result.folders or (out.exists() and not self.force):
             self.problems.append(f"{out} exists: rename {export.path}, or use --force to replace an earlier import.")

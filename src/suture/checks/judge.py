@@ -96,7 +96,7 @@ class Evidence:
 
     @cached_property
     def patterns(self) -> list[tuple[str, str]]:
-        """Patterns of frames and masks that would bring masks to frames."""
+        """Patterns of frames and masks that would match masks to frames."""
         images = {video.id: [self.relative(path) for path in video.files] for video in self.dataset if not video.file}
         frames = [path for video, paths in images.items() if video not in self.mask_like for path in paths]
         masks = [path for video in self.mask_like for path in images[video]]
@@ -118,7 +118,7 @@ class Evidence:
         return self.relative(str(image)) if image else f"{frame.video} frame {frame.index}"
 
     def relative(self, name: str) -> str:
-        """Shorten the names of files to their paths below the dataset's root, and what no name is."""
+        """Shorten a file name to its path below the dataset's root, cut off if it is too long."""
         name = name.replace(f"{self.dataset.root}{os.sep}", "")
         return name if len(name) <= MAX_PLACE_CHARS else f"{name[:MAX_PLACE_CHARS]}…"
 

@@ -84,10 +84,8 @@ def _print_version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of mistakes; anywhere on the line.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Print results and errors alone; anywhere on the line.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors; allowed anywhere.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only results and errors; allowed anywhere.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,

@@ -21,8 +21,8 @@ def select(
     by: Annotated[
         Literal["shots", "appearance", "model"] | None,
         typer.Option(
-            help="Spend a budget evenly over the shots, on frames that look different, or on what a model finds hard; "
-            "by default shots, and for a run model."
+            help="Spend a budget evenly over the shots, on frames that look different, or on frames of which a "
+            "model is unsure. Default: shots, or model for a run."
         ),
     ] = None,
     tool: Annotated[
@@ -35,7 +35,7 @@ def select(
 ) -> None:
     """Choose the frames to label, by --every, --ratio, --budget or --list, and write them out.
 
-    Of a run, the frames are those of its training videos, and --for adds drafts.
+    For a run, frames come from its training videos, and --for adds drafts.
     """
     from suture.annotate.open_run import open_run
     from suture.annotate.select import select as select_frames

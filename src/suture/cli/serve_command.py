@@ -12,7 +12,7 @@ from suture.cli.terminal import out, print_line, waiting
 def serve(
     run: Annotated[Path, existing("a run folder")],
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than 127.0.0.1 have no protection.")
+        str, typer.Option(help="Address to listen on; any other than 127.0.0.1 is unprotected.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 9090,
 ) -> None:

@@ -14,7 +14,7 @@ def studio(
     path: Annotated[Path, existing("a folder of videos, or a dataset")],
     runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8765,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Only look: nothing can be changed.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
 ) -> None:
     """Open the studio, a local web page: look at videos, label frames, train, review drafts."""
     from suture.studio.server import serve

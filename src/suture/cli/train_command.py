@@ -37,7 +37,7 @@ def train(
 
 
 def train_and_print(config: "Config", folder: Path) -> None:
-    """Train a run, or go on with it; print its scores and its folder."""
+    """Train or resume a run; print its scores and its folder."""
     with terminal.waiting():
         from suture.reports.scores_section import scores_table
         from suture.training.train import train as train_run

@@ -15,7 +15,7 @@ _FOLD = re.compile(r"(.+)-fold-\d+-of-(\d+)")
 
 
 def with_pooled_folds(results: Results) -> Results:
-    """Add the scores over all cases, for each run of which every fold is there."""
+    """Add the scores over all cases for each run with all its folds."""
     folds: dict[tuple[RunKey, int], list[RunResult]] = {}
     for run in results.runs:
         if match := _FOLD.fullmatch(run.key.dataset):

@@ -59,9 +59,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def filling(folder: Path, last: str = "") -> Iterator[Path]:
-    """Fill a folder at once: yield a hidden one, whose files go into `folder` on success, `last` as the last.
+    """Fill a folder in one step: yield a hidden folder, and move its files into `folder` on success.
 
-    What killed processes have left is removed.
+    The file `last` is moved last. Leftovers of killed processes are removed.
     """
     remove_leftovers_of(folder)
     temporary = _temporary(folder.absolute())

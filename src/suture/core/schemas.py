@@ -83,7 +83,7 @@ class DataRecord(BaseModel):
     unlearnt: list[StrictStr] = []
     """Classes left out of validation scores because no training video shows them."""
     seen: list[StrictStr] = []
-    """Videos whose frames were learnt from without their labels."""
+    """Videos that were used for training without their labels."""
 
 
 class StartRecord(BaseModel):

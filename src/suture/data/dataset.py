@@ -280,7 +280,7 @@ class Boxes(NamedTuple):
 
 
 class MaskedFrames(Sequence[tuple[np.ndarray, np.ndarray]]):
-    """Frames (H, W, 3), RGB, with their masks of class ids (H, W), both uint8; read when asked for.
+    """Frames (H, W, 3), RGB, with their masks of class ids (H, W), both uint8; read on access.
 
     >>> loader = torch.utils.data.DataLoader(dataset.pairs("train"), batch_size=None)  # doctest: +SKIP
     """

@@ -167,7 +167,7 @@ class DatasetFile(Settings):
 
         Args:
             path: The file, for messages.
-            labels: The labels of annotation tools' exports: those that have the name of a class mean it.
+            labels: The labels of annotation tools' exports. A label with the name of a class stands for that class.
             images: The masks that are image files; if there are any, every class needs an id or a colour.
         """
         self._check_classes(path, images)

@@ -19,7 +19,7 @@ from suture.data.dataset import Dataset
 T = TypeVar("T")
 _FRAME_NAME = re.compile(r"(?P<video>.+)__frame_(?P<index>[0-9]{1,9})(\.[A-Za-z]+)?")
 _FIRST = 1e9
-"""Claim of a shot without a frame: above that of any other."""
+"""Priority of a shot without a frame: above every other shot."""
 _VIDEO_AND_INDEX = re.compile(r"(?P<video>.*\S)\s+(?P<index>[0-9]{1,9})")
 
 

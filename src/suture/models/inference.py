@@ -38,13 +38,13 @@ def predict_probabilities(
         network: Maps images (B, 3, h, w) in 0..1 to logits (B, C, h, w).
         frames: The view of frames, (B, H, W, 3), RGB, uint8, on the network's device.
         size: Height and width of the network's input.
-        flip: Average with the mirrored frames; the order of the classes there. None does not.
+        flip: Order of the classes in mirrored frames, to average with their predictions. None skips them.
         scales: Average over these sizes of the frames.
         window: Slide windows of `size` over frames that are larger, instead of shrinking them.
         autocast: Precision of the network; None is that of its weights.
 
     Returns:
-        (B, C, h, w), float32, at the size that the network looked at.
+        (B, C, h, w), float32, at the size of the network's input.
     """
     images = to_images(frames, input_size(frames.shape[1:3], size, window))
     predict = partial(_average_probabilities, network, flip=flip, scales=scales, autocast=autocast)

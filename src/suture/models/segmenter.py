@@ -102,7 +102,7 @@ class Segmenter(nn.Module):
         return self.classify(self._decode(self._prepare(images)), images.shape[-2:])
 
     def levels(self, images: Tensor) -> list[Tensor]:
-        """Levels of the encoder for images B 3 H W, of which they cover sides that are multiples of `multiple`."""
+        """Levels of the encoder for images B 3 H W, padded to multiples of `multiple`."""
         levels: list[Tensor] = self.encoder(self._prepare(images))
         return levels
 

@@ -1,4 +1,4 @@
-"""AccessGuard: only the user's own browser, on this machine, may talk to the studio."""
+"""AccessGuard: admits only the user's own browser on this machine."""
 
 import hmac
 

@@ -41,7 +41,7 @@ class LabelStore:
 
     @cached_property
     def problem(self) -> str:
-        """Reason for which nothing can be labelled, with its fix; empty if all is well."""
+        """Reason why nothing can be labelled, with its fix; empty if labelling works."""
         if not (self.root / FILE_NAME).is_file():
             return "Name the classes first."
         file = DatasetFile.of(self.root)

@@ -31,13 +31,13 @@ _FRAME = re.compile(r"(?:.*/)?(?:[0-9a-f]{8}-)?(?P<video>.+)__frame_(?P<index>[0
 
 
 class Task(BaseModel):
-    """A task of Label Studio; its data name our frame, or its image does."""
+    """A task of Label Studio; its data or its image name our frame."""
 
     data: dict[str, Any]
 
 
 class PredictRequest(BaseModel):
-    """What Label Studio sends for drafts; other keys are not used."""
+    """Request of Label Studio for drafts; other keys are ignored."""
 
     tasks: Annotated[list[Task], Field(max_length=MAX_TASKS)]
 

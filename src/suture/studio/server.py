@@ -33,7 +33,7 @@ class Outline(Body):
     points: list[tuple[float, float]] = Field(max_length=10_000)
 
 
-class Exclusion(Body):
+class ExcludeRequest(Body):
     excluded: bool
 
 
@@ -123,7 +123,7 @@ def make_app(workspace: Workspace, token: str) -> FastAPI:
         workspace.remove(workspace.frame(number, index), index)
 
     @app.put("/api/videos/{number}/frames/{index}/excluded")
-    def exclude(number: int, index: int, body: Exclusion) -> None:
+    def exclude(number: int, index: int, body: ExcludeRequest) -> None:
         workspace.exclude(workspace.frame(number, index), index, body.excluded)
 
     @app.post("/api/videos/{number}/frames/{index}/selection")

@@ -29,7 +29,7 @@ class TrainingJobs:
     Args:
         root: Folder of the dataset.
         runs: Folder of its runs.
-        logs: Folder for what the trainings print.
+        logs: Folder for the output of the trainings.
     """
 
     def __init__(self, root: Path, runs: Path, logs: Path) -> None:

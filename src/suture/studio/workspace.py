@@ -75,7 +75,7 @@ class Workspace:
         return self._facts[video.id]
 
     def overview(self) -> dict[str, Any]:
-        """Describe dataset, classes and videos; what opens a video file comes later."""
+        """Describe dataset, classes and videos without opening a video file."""
         classes = self.dataset.classes
         return {
             "key": self.key,

@@ -22,7 +22,7 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """Counts of a dataset, its runs, and the words of the next command."""
+    """Counts of a dataset, its runs, and the arguments of the next command."""
 
     videos: int
     frames: int

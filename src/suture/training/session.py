@@ -29,7 +29,7 @@ class Opened:
     dataset: Dataset
     labelling: Labelling
     seen: frozenset[str] = frozenset()
-    """Training videos that are scored as new ones whose labels were not seen."""
+    """Videos that are trained on without their labels, and scored as the set `seen`."""
 
     def frames_to_score(self, splits: Sequence[str], completion: bool) -> dict[str, Frames]:
         """Collect the frames to score by set."""

@@ -255,7 +255,7 @@ def _print_overview(session: Session) -> None:
         are = "are unlabelled data" if uses else "are not used by this method"
         session.print(f"{number(len(without), 'video')} without labels {are}: {listed(without, NAMED)}.")
     if session.opened.seen:
-        session.print("Videos of validation or test are learnt from without their labels: their scores are `seen`.")
+        session.print("Videos for validation or test are trained on without their labels: their scores are `seen`.")
     with_frames = [video for video in videos if video.usable]
     for stage in session.stages:
         if isinstance(stage, Stage) and (

@@ -20,7 +20,7 @@ EXPORT_SUFFIXES = (".zip", JSON, XML)
 
 
 def is_export(path: Path) -> bool:
-    """Test by name, label map and the begin of XML whether a file or a folder is an export."""
+    """Test by name, label map and the start of XML whether a file or a folder is an export."""
     if suffix_of(path) == XML:
         return is_cvat_images(_read(path))
     return path.name.lower().endswith(EXPORT_SUFFIXES) or (path / LABEL_MAP).is_file()
@@ -31,7 +31,7 @@ def open_export(path: Path, annotator: str | None = None) -> Export:
 
     Args:
         path: The export.
-        annotator: Whose annotations to read, where Label Studio has those of several.
+        annotator: Address or id of the annotator to read where Label Studio has several for a frame.
     """
     export = open_file(path, annotator)
     return labelme_export(path, {path.stem: export}) if isinstance(export, LabelMeFile) else export

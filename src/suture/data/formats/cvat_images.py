@@ -21,7 +21,7 @@ ROOT = b"<annotations>"
 
 
 def is_cvat_images(content: bytes) -> bool:
-    """Test whether the begin of a file looks like CVAT's XML."""
+    """Test whether the start of a file looks like CVAT's XML."""
     return ROOT in content[:200]
 
 

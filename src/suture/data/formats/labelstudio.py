@@ -68,7 +68,7 @@ def _parse(where: str, content: bytes, annotator: str | None) -> ShapeFile:
 
 
 def _frame(data: Mapping[str, Any], where: str) -> str:
-    """Name of a task's frame: the one that our tasks carry, else by the first value that names an image."""
+    """Name of a task's frame: from our own key, else from the first value that names an image."""
     names = (value for value in data.values() if isinstance(value, str) and suffix_of(value) in IMAGE_SUFFIXES)
     name = data.get(FRAME) or next(names, None)
     if not isinstance(name, str):

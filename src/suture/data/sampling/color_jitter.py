@@ -1,6 +1,6 @@
 """Colours as torchvision's `ColorJitter`, `RandomGrayscale` and `GaussianBlur` make them, batched on the device.
 
-`augment.recolor` is several times faster and close to it. This is for methods whose papers name these transforms.
+`augment.recolor` is several times faster and close to it. This is for published methods with exactly these transforms.
 """
 
 import numpy as np

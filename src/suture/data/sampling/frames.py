@@ -213,7 +213,7 @@ def add_unlabelled(dataset: Dataset, further: Sequence[Video], seen: Sequence[st
 
     Args:
         dataset: Its labelled frames are chosen already.
-        further: Videos from elsewhere; they are shown as the training videos are.
+        further: Videos from elsewhere; they get the view setting of the training videos.
         seen: Splits that are trained on without their labels.
 
     Returns:
