@@ -110,7 +110,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
         ("export . -o x.pt", "--output is x.pt, expected a name that ends in .onnx, or in .md for the card alone"),
         ("export . --dynamic --frame 64x64", "--dynamic leaves the size of the frames open"),
         ("export . --frame 64x64 --view 0,0,64,65", "--view is 0,0,64,65, expected a rectangle within the frames"),
-        ("export . -o there.onnx", "there.onnx is there already"),
         ("predict nowhere x.mp4", "nowhere does not exist: expected a run folder"),
         ("predict . nowhere.mp4 -o out", "The input nowhere.mp4 does not exist"),
         ("predict . . -o out --scales big", "--scales is big"),

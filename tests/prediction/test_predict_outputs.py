@@ -316,4 +316,5 @@ def test_overlay_video_has_the_right_colours(cpu: Predictor, tmp_path: Path) -> 
     for index, frame in enumerate(VideoFile(path).frames()):
         expected = Overlay(cpu.classes, 200, 120)(frame, cpu(frame))
         shown = overlay.read(index)[: expected.shape[0]]
-        assert np.abs(shown.astype(int) - expected).mean() < 6
+        below = slice(16, None)  # the name and the time stand above
+        assert np.abs(shown.astype(int) - expected)[below].mean() < 6

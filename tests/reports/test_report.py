@@ -101,7 +101,7 @@ def test_command_without_frames_writes_no_picture(
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
-    assert capsys.readouterr().out.splitlines()[-2:] == ["Report: r.html", "Figures: figures"]
+    assert capsys.readouterr().out.splitlines()[-3:-1] == ["Report: r.html", "Figures: figures"]
     assert [file.name for file in (tmp_path / "figures").iterdir()] == ["embeddings-pgvcl.png"]
     page = (tmp_path / "r.html").read_text()
     assert not any(text in page for text in ("data:image", "data:video", "<img src", "<video"))

@@ -144,10 +144,11 @@ def export_run(
     0.99998
     """
     run = Run(folder)
+    model = run.model()
     if view == "trained":
         frame, view = (frame, None) if dynamic or logits else _trained_view(run, frame)
     validate_export_options(output, frame, view, dynamic=dynamic, logits=logits)
-    model, text, card = run.model(), render_card(run).encode(), card_path(output)
+    text, card = render_card(run).encode(), card_path(output)
     require_new_or_same(card, text, force)
     shape = ExportFormat(None if dynamic else frame or run.scene_size or model.size, view, logits, half)
     file = to_onnx(model, shape, run_origin(run))

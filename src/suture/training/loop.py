@@ -49,6 +49,7 @@ class TrainingLoop:
     def __init__(self, stage: Stage, callbacks: Sequence[Callback] = ()) -> None:
         self.stage = stage
         self.callbacks = callbacks
+        self.should_stop = False
         context = stage.context
         self.device, self.is_first = context.device, context.rank == 0
         on_gpu = self.device.type == "cuda"
@@ -96,7 +97,7 @@ class TrainingLoop:
             self._call("on_start")
             # Closed here, also after a signal: loader processes that end later would print a traceback.
             with closing(iter(DeviceBatches(self.stage.loader(self.step), self.device))) as batches:
-                while self.step < self.stage.total_steps:
+                while self.step < self.stage.total_steps and not self.should_stop:
                     self._call("on_step_start")
                     self._do_step(batches)
                     self._call("on_step_end")
