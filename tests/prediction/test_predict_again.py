@@ -304,7 +304,7 @@ def test_exit_codes(
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
     assert f"Predicted: {out} (5 frames of 1 input)" in capsys.readouterr().out
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
-    assert capsys.readouterr().out == f"Nothing left to predict: 1 input done before ({out})\n"
+    assert capsys.readouterr().out.startswith(f"Nothing left to predict: 1 input done before ({out})\n")
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"no video")
     assert suture(monkeypatch, "predict", model, frames, str(broken), "-o", out, "--device", "cpu") == 1
