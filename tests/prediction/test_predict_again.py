@@ -309,7 +309,7 @@ def test_exit_codes(
     broken.write_bytes(b"no video")
     assert suture(monkeypatch, "predict", model, frames, str(broken), "-o", out, "--device", "cpu") == 1
     said = "0 frames of 0 inputs, 1 input done before, 1 problem"
-    assert capsys.readouterr().out.endswith(f"Predicted: {out} ({said})\n")
+    assert f"Predicted: {out} ({said})\n" in capsys.readouterr().out
     (frames / "frame2.png").write_bytes(b"no picture")
     shutil.rmtree(out)
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1
