@@ -304,12 +304,13 @@ def test_exit_codes(
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
     assert f"Predicted: {out} (5 frames of 1 input)" in capsys.readouterr().out
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu") == 0
-    assert capsys.readouterr().out.startswith(f"Nothing left to predict: 1 input done before ({out})\n")
+    following = f"Next: suture select {model} --budget 20 -o frames --for png\n"
+    assert capsys.readouterr().out == f"Nothing left to predict: 1 input done before ({out})\n{following}"
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"no video")
     assert suture(monkeypatch, "predict", model, frames, str(broken), "-o", out, "--device", "cpu") == 1
     said = "0 frames of 0 inputs, 1 input done before, 1 problem"
-    assert f"Predicted: {out} ({said})\n" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(f"Predicted: {out} ({said})\n{following}")
     (frames / "frame2.png").write_bytes(b"no picture")
     shutil.rmtree(out)
     assert suture(monkeypatch, "predict", model, frames, "-o", out, "--device", "cpu", "--masks", "none") == 1

@@ -557,7 +557,8 @@ def test_files_are_listed_without_a_look_at_each(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "stat", counted)
     assert len(load_dataset(tmp_path)["a"].with_mask) == 500
-    assert len(asked) < 100
+    below = [path for path in asked if str(path).startswith(str(tmp_path))]  # not those of modules
+    assert 0 < len(below) < 50
 
 
 @given(st.lists(st.integers(0, 10**7), unique=True), st.sampled_from(["", "frame_", "Video1_frame"]))

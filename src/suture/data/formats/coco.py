@@ -34,17 +34,17 @@ class _Image(BaseModel):
     height: int
 
 
-class _Annotation(BaseModel):
+class _CocoAnnotation(BaseModel):
     image_id: Key
     category_id: Key
 
 
-class _File(BaseModel):
+class _CocoFile(BaseModel):
     """Required content; segmentations are validated when they are drawn."""
 
     categories: list[_Category]
     images: list[_Image]
-    annotations: list[_Annotation]
+    annotations: list[_CocoAnnotation]
 
 
 def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
@@ -58,7 +58,7 @@ def read_coco(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport:
 
 
 def _parse(where: str, content: bytes) -> ShapeFile:
-    data = read_json(where, content, _File, "COCO")
+    data = read_json(where, content, _CocoFile, "COCO")
     labels = {int(category["id"]): str(category["name"]) for category in data["categories"]}
     shapes: dict[Any, list[Shape]] = {image["id"]: [] for image in data["images"]}
     without_shape = 0

@@ -24,7 +24,7 @@ class _Item(BaseModel):
     annotations: list[dict[str, Any]]
 
 
-class _File(BaseModel):
+class _DatumaroFile(BaseModel):
     categories: dict[str, dict[str, Any]]
     items: list[_Item]
 
@@ -40,7 +40,7 @@ def read_datumaro(path: Path, files: Iterable[tuple[str, bytes]]) -> ShapeExport
 
 
 def _parse(where: str, content: bytes) -> ShapeFile:
-    data = read_json(where, content, _File, "Datumaro")
+    data = read_json(where, content, _DatumaroFile, "Datumaro")
     labels = [str(label["name"]) for label in data["categories"].get("label", {}).get("labels", [])]
     images: dict[str, DrawnImage] = {}
     without_shape = 0

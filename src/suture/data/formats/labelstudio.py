@@ -17,14 +17,14 @@ FRAME = "frame"
 _WIDTH, _HEIGHT = "original_width", "original_height"
 
 
-class _Annotation(BaseModel):
+class _LabelStudioAnnotation(BaseModel):
     result: list[dict[str, Any]]
     was_cancelled: bool | None = False
 
 
 class _Task(BaseModel):
     data: dict[str, Any]
-    annotations: list[_Annotation]
+    annotations: list[_LabelStudioAnnotation]
 
 
 def read_label_studio(path: Path, files: Iterable[tuple[str, bytes]], annotator: str | None) -> ShapeExport:
